@@ -1,0 +1,1 @@
+"""What every package may use: the error tree and the name registry. Nothing else lives here."""

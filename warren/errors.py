@@ -1,0 +1,59 @@
+"""The one error tree. Every error a user can meet is one of these; its message names the culprit, the value and the remedy."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class WarrenError(Exception):
+    """Root of every error that Warren raises on purpose; a role prints it as one line and exits with status 2."""
+
+
+class ConfigurationError(WarrenError):
+    """Raised before anything starts, when settings are wrong; `problems` holds every one of them, not only the first."""
+
+    def __init__(self, problems: str | Iterable[str]) -> None:
+        self.problems = [problems] if isinstance(problems, str) else list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class UnknownName(ConfigurationError):
+    """Raised when a registry or a table has no entry of the name asked for; lists near names."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str = "") -> None:
+        self.kind, self.name = kind, name
+        super().__init__(unknown_name(kind, name, known, remedy))
+
+
+class CheckpointError(WarrenError):
+    """Raised when a checkpoint is missing, damaged, or of another network."""
+
+
+class WireError(WarrenError):
+    """Root of what can go wrong with something that crosses a wire."""
+
+
+class CodecError(WireError):
+    """Raised when a value cannot be encoded (names the field) or bytes cannot be decoded (says where)."""
+
+
+class ClaimError(WireError):
+    """Raised when the bytes behind a claim check are gone (its time to live passed) or fail their checksum."""
+
+
+class BrokerError(WireError):
+    """Raised when the broker or Redis is down, refuses the password, or goes away for longer than allowed."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -> str:
+    """One sentence that says `name` is no `kind`, with near names, or all names when nothing is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif names and len(names) <= 20:
+        hint = f"known: {', '.join(names)}"
+    else:
+        hint = ""
+    return " ".join(part for part in (f"{kind} {name!r} does not exist;", hint, remedy) if part).rstrip(";")

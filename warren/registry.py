@@ -1,0 +1,42 @@
+"""A name -> thing table with near names in its error: environments, networks, algorithms, players."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from warren.errors import UnknownName
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Names to things of one kind; `kind` is the noun that errors use ("algorithm", "environment")."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator: enter what it decorates under `name`. Raises ValueError for a name already taken."""
+
+        def enter(thing: T) -> T:
+            if name in self._entries:
+                raise ValueError(f"{self.kind} {name!r} is already registered")
+            self._entries[name] = thing
+            return thing
+
+        return enter
+
+    def __getitem__(self, name: str) -> T:
+        """The thing called `name`. Raises UnknownName, which lists near names."""
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise UnknownName(self.kind, name, self._entries) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._entries))
