@@ -1,0 +1,1 @@
+"""Who plays whom: the model pool in Redis and, beside it, the league's matchmaking."""

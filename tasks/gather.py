@@ -1,0 +1,20 @@
+"""Chords: many calls, then one call with all of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from celery import chord
+
+
+def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = None) -> Any:
+    """Send every signature of `calls` and, when all have answered, call `then` with the list of results, in order.
+
+    The results meet in Redis (the chord's counter and sorted set) and travel to `then` in one message. When a call
+    fails, `then` does not run and `on_error` receives the id of the failed chord. Returns the AsyncResult of `then`.
+    """
+    body = then.clone()
+    if on_error is not None:
+        body.link_error(on_error)
+    return chord(list(calls), app=app)(body)

@@ -1,0 +1,116 @@
+"""The worker pool of every Warren role: one thread runs the tasks in order, the event loop stays free.
+
+Celery's solo pool runs tasks inside the event loop: no heartbeats, no remote control, no acknowledgements for as
+long as a rollout or an update lasts. Its thread pool frees the loop but acknowledges from the pool's thread, on a
+channel that is not thread-safe. And torch used before a prefork hangs in the child. So: one thread, and everything
+that touches the channel is handed back to the event loop, which a byte in a socket pair wakes at once.
+"""
+
+from __future__ import annotations
+
+import queue
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery.concurrency.base import BasePool, apply_target
+from celery.utils.log import get_logger
+
+logger = get_logger(__name__)
+
+Job = Callable[[], None]
+
+
+class OneThreadPool(BasePool):  # type: ignore[misc]
+    """A Celery pool of one thread whose callbacks run in the event loop."""
+
+    body_can_be_buffer = True
+    signal_safe = False  # stop() waits for the running task: never inside a signal handler
+
+    def on_start(self) -> None:
+        self.limit = 1
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._finished: deque[Job] = deque()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name="tasks", daemon=True)
+        self._thread.start()
+
+    def register_with_event_loop(self, hub: Any) -> None:
+        # Called anew after every reconnection, since a lost connection resets the hub.
+        hub.add_reader(self._reader, self._drain)
+        self._wake()
+
+    def on_apply(
+        self,
+        target: Callable[..., Any],
+        args: Any = None,
+        kwargs: Any = None,
+        callback: Callable[..., Any] | None = None,
+        accept_callback: Callable[..., Any] | None = None,
+        error_callback: Callable[..., Any] | None = None,
+        **_: Any,
+    ) -> None:
+        def job() -> None:
+            try:
+                apply_target(
+                    target,
+                    args or (),
+                    kwargs,
+                    callback=self._in_loop(callback),
+                    accept_callback=self._in_loop(accept_callback),
+                )
+            except BaseException:
+                logger.critical("a task failed outside its own code", exc_info=True)
+                if error_callback is not None:
+                    self._in_loop(error_callback)(ExceptionInfo())
+
+        self._jobs.put(job)
+
+    def on_stop(self) -> None:
+        """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent."""
+        self._jobs.put(None)
+        self._thread.join()
+        self._drain()
+        self._reader.close()
+        self._writer.close()
+
+    def on_terminate(self) -> None:
+        """A cold stop: whatever runs is not waited for; unacknowledged messages go back to the broker."""
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self._state == self.TERMINATE:
+                return
+            job()
+
+    def _in_loop(self, callback: Callable[..., Any] | None) -> Callable[..., None]:
+        def post(*args: Any) -> None:
+            if callback is not None:
+                self._finished.append(lambda: callback(*args))
+                self._wake()
+
+        return post
+
+    def _wake(self) -> None:
+        try:
+            self._writer.send(b"\0")
+        except (BlockingIOError, OSError):
+            pass  # full: the loop is about to wake anyway; closed: the worker has stopped
+
+    def _drain(self, *_: Any) -> None:
+        try:
+            while self._reader.recv(4096):
+                pass
+        except (BlockingIOError, OSError):
+            pass
+        while self._finished:
+            self._finished.popleft()()
+
+    def _get_info(self) -> dict[str, Any]:
+        return {**super()._get_info(), "max-concurrency": 1, "threads": 1}

@@ -1,0 +1,148 @@
+"""THE table: every exchange, queue, binding, bound and direction of a run. Nothing else in Warren names one.
+
+| exchange         | type   | queue (= routing key)        | carries                        | from -> to                    | bound
+|------------------|--------|------------------------------|--------------------------------|-------------------------------|----------------------------
+| .actor           | direct | .actor.POLICY                | rollout tasks, inference calls | chords, callers -> actors     | per-message time to live
+| .learner         | direct | .learner.PLAYER              | trajectory segments, learn     | actors, chords -> learners    | max-length, reject-publish
+| .event.NAME      | fanout | .event.NAME.SUBSCRIBER (own) | weights, status, any event     | learners, anyone -> who asked | max-length 1, drop-head
+| .dead            | topic  | .dead.ROLE                   | messages that failed for good  | RabbitMQ (x-dead-letter) -> a person | max-length, drop-head
+| .control, .events | Celery's own: remote control and worker events (fanout, topic)
+
+Every name begins with `warren.RUN`, so that two runs on the same servers never see each other and one permission
+pattern (`^warren\\.RUN\\.`) fits one run. Redis keys begin with `warren.RUN:` for the same reason.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kombu import Exchange, Queue
+
+from warren.errors import ConfigurationError
+
+UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
+DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
+EVENT_LENGTH = 1  # only the newest event waits for a slow subscriber
+ROLES = ("actor", "learner")  # who consumes tasks; the first word of a task's name says which
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused."""
+
+    run: str
+    learner_bound: int = 64
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.run):
+            raise ConfigurationError(
+                f"run: {self.run!r} cannot name a run; use 1 to 80 letters, digits, '-' and '_', no dots or spaces"
+            )
+
+    @property
+    def prefix(self) -> str:
+        """First part of every exchange and queue name."""
+        return f"warren.{self.run}"
+
+    @property
+    def key_prefix(self) -> str:
+        """First part of every Redis key."""
+        return f"warren.{self.run}:"
+
+    @property
+    def actor(self) -> Exchange:
+        """Direct; rollout tasks and inference calls. Transient: whoever asked asks again."""
+        return Exchange(f"{self.prefix}.actor", "direct", durable=True, delivery_mode=1)
+
+    @property
+    def learner(self) -> Exchange:
+        """Direct; trajectory segments. Persistent: a confirmed segment outlives the broker."""
+        return Exchange(f"{self.prefix}.learner", "direct", durable=True, delivery_mode=2)
+
+    @property
+    def dead(self) -> Exchange:
+        """Topic; RabbitMQ moves here what was rejected or expired, with the reason in its x-death header."""
+        return Exchange(f"{self.prefix}.dead", "topic", durable=True)
+
+    def event(self, name: str) -> Exchange:
+        """Fanout; one an event name."""
+        return Exchange(f"{self.prefix}.event.{name}", "fanout", durable=True, delivery_mode=1)
+
+    def actor_queue(self, policy: str = "main") -> Queue:
+        """Inference calls and rollout tasks for actors of `policy`."""
+        return self._queue(self.actor, f"actor.{policy}")
+
+    def learner_queue(self, player: str = "main") -> Queue:
+        """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
+        return self._queue(
+            self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish"
+        )
+
+    def dead_queue(self, role: str) -> Queue:
+        """What failed for good among the messages of `role`."""
+        return Queue(
+            f"{self.prefix}.dead.{role}",
+            self.dead,
+            routing_key=f"{role}.#",
+            durable=True,
+            expires=UNUSED_EXPIRES,
+            max_length=DEAD_LENGTH,
+            queue_arguments={"x-overflow": "drop-head"},
+        )
+
+    def event_queue(self, name: str, subscriber: str) -> Queue:
+        """A subscriber's own queue: gone with its connection, and never more than the newest event in it."""
+        return Queue(
+            f"{self.prefix}.event.{name}.{subscriber}.{uuid.uuid4().hex[:6]}",
+            self.event(name),
+            durable=False,
+            exclusive=True,
+            auto_delete=True,
+            max_length=EVENT_LENGTH,
+            queue_arguments={"x-overflow": "drop-head"},
+        )
+
+    def task_queues(self) -> list[Queue]:
+        """The queues that tasks without an address of their own go to."""
+        return [self.actor_queue(), self.learner_queue()]
+
+    def declared(self) -> list[Queue]:
+        """What every role declares at its start, in the order of the table."""
+        return [*self.task_queues(), *(self.dead_queue(role) for role in ROLES)]
+
+    def route(
+        self,
+        name: str,
+        args: Any = None,
+        kwargs: Any = None,
+        options: Mapping[str, Any] | None = None,
+        task: Any = None,
+        **_: Any,
+    ) -> dict[str, Any] | None:
+        """Celery's router: `actor.rollout` goes to the actor queue, `learner.learn` to the learner queue."""
+        role = name.partition(".")[0]
+        if role == "actor":
+            return {"queue": self.actor_queue()}
+        if role == "learner":
+            return {"queue": self.learner_queue()}
+        return None
+
+    def _queue(self, exchange: Exchange, key: str, overflow: str | None = None, **bounds: Any) -> Queue:
+        arguments = {"x-dead-letter-exchange": self.dead.name}
+        if overflow:
+            arguments["x-overflow"] = overflow
+        return Queue(
+            f"{self.prefix}.{key}",
+            exchange,
+            routing_key=key,
+            durable=True,
+            expires=UNUSED_EXPIRES,
+            queue_arguments=arguments,
+            **bounds,
+        )

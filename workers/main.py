@@ -1,0 +1,105 @@
+"""The command line of every role: Hydra composes, all wrong settings are reported at once, errors are one message."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from warren.errors import ConfigurationError, WarrenError, unknown_name
+from workers.config import CONF, Config, from_hydra
+
+ERROR_STATUS = 2  # exit status after an error that is the user's to mend
+
+
+def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
+    """The entry point of `python -m workers.NAME`: `run` receives the configuration and returns the exit status."""
+
+    def entry() -> None:
+        status: list[int] = []
+
+        def job(composed: DictConfig) -> None:
+            status.append(guarded(lambda: run(from_hydra(composed))))
+
+        code = guarded(lambda: check_overrides(name, sys.argv[1:]))
+        if code:
+            sys.exit(code)
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+        sys.exit(status[0] if status else 0)
+
+    return entry
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
+    try:
+        return run()
+    except ConfigurationError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        if len(error.problems) > 1:
+            print(f"{len(error.problems)} settings are wrong; nothing was started", file=sys.stderr)
+        return ERROR_STATUS
+    except WarrenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ERROR_STATUS
+    except KeyboardInterrupt:
+        return 130
+
+
+def check_overrides(config_name: str, argv: list[str]) -> int:
+    """Compose once ahead of Hydra, so that every wrong override is reported, each with what would be right."""
+    arguments = get_args_parser().parse_args(argv)
+    if arguments.help or arguments.hydra_help or arguments.info:
+        return 0
+    folder = Path(arguments.config_dir or CONF).resolve()
+    name, overrides = arguments.config_name or config_name, arguments.overrides
+    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+        try:
+            hydra.compose(name, overrides)
+            return 0
+        except (HydraException, OmegaConfBaseException) as error:
+            problems = list(_explain_each(name, overrides)) or [_first_line(error)]
+        finally:
+            GlobalHydra.instance().clear()
+    raise ConfigurationError(problems)
+
+
+def _explain_each(name: str, overrides: list[str]) -> Iterator[str]:
+    known = _keys(hydra.compose(name))
+    for override in overrides:
+        try:
+            hydra.compose(name, [override])
+        except (HydraException, OmegaConfBaseException) as error:
+            key, _, value = override.partition("=")
+            key = key.lstrip("+~")
+            if isinstance(error, MissingConfigException):
+                options = [line.strip() for line in str(error).splitlines() if line.startswith("\t")]
+                yield unknown_name(f"{key}:", value, options) if options else f"{key}: {_first_line(error)}"
+            elif key not in known:
+                yield unknown_name("setting", key, known, "(python -m workers.train --cfg job lists them)")
+            else:
+                yield f"{key}={value}: {_first_line(error)}"
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    keys = []
+    for key in config:
+        keys.append(f"{prefix}{key}")
+        child = OmegaConf.select(config, str(key))
+        if isinstance(child, DictConfig):
+            keys += _keys(child, f"{prefix}{key}.")
+    return keys
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return re.sub(r"\s+", " ", str(cause).splitlines()[0]) if str(cause) else type(cause).__name__
