@@ -1,0 +1,42 @@
+"""Policies: from an observation to an action and its log-probability. `build_policy` chooses one by the action space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import torch
+from gymnasium import spaces
+
+from agents.networks import build_network
+from agents.policies.categorical import CategoricalPolicy
+from agents.policies.gaussian import GaussianPolicy
+from agents.policies.policy import Policy
+from warren.errors import ConfigurationError
+
+__all__ = ["CategoricalPolicy", "GaussianPolicy", "Policy", "build_policy"]
+
+
+def build_policy(
+    network_config: Mapping[str, Any],
+    observation_space: gymnasium.Space,
+    action_space: gymnasium.Space,
+    seed: int,
+) -> Policy:
+    """A policy for these spaces: categorical for Discrete actions, diagonal gaussian for Box ones.
+
+    `seed` decides the initial weights and the actions drawn. Raises ConfigurationError for a network's unknown name or
+    settings and for spaces that no policy takes.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    policy_class: type[CategoricalPolicy] | type[GaussianPolicy]
+    match action_space:
+        case spaces.Discrete():
+            outputs, policy_class = int(action_space.n), CategoricalPolicy
+        case spaces.Box() if action_space.dtype is not None and action_space.dtype.kind == "f":
+            outputs, policy_class = int(action_space.low.size), GaussianPolicy
+        case _:
+            raise ConfigurationError(f"action space {action_space} is neither Discrete nor a floating-point Box")
+    network = build_network(network_config, observation_space, outputs, generator)
+    return policy_class(network, observation_space, action_space, seed)

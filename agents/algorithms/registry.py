@@ -1,0 +1,47 @@
+"""What an algorithm is, and the table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from agents.policies import Policy
+from agents.segments import Segment
+from warren.registry import Registry
+
+
+class Algorithm(Protocol):
+    """Changes its policy's weights in place. The loop that uses it:
+
+    while True:
+        metrics = algorithm.update(segments)
+        publish(policy.state_dict())
+    """
+
+    policy: Policy
+
+    def update(self, segments: Sequence[Segment]) -> dict[str, float]:
+        """One update from these segments; metrics by name."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, scalars) that, with the policy's weights, continue training exactly; JSON can hold the scalars."""
+        ...
+
+    def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        """Continues from what `state` returned."""
+        ...
+
+
+# (settings without the name, policy, seed) -> algorithm
+ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Registry("algorithm")
+
+
+def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
+    """The algorithm called `name`, with its settings; a `name` among them is ignored, so a whole YAML file may be given.
+
+    Raises UnknownName for the name and ConfigurationError for the settings.
+    """
+    return ALGORITHMS[name]({key: value for key, value in config.items() if key != "name"}, policy, seed)

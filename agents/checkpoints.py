@@ -1,0 +1,192 @@
+"""Checkpoints and weights as safetensors: readable by anything, never code. A checkpoint is one file, NAME.safetensors.
+
+Tensors of the network are called `policy.*`, the algorithm's `algorithm.*`; the header holds the JSON for the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from agents.algorithms import Algorithm
+from agents.policies import Policy
+from warren.errors import CheckpointError
+
+SUFFIX = ".safetensors"
+_HEADER = "warren"  # the key, in the safetensors header, of the JSON document
+_POLICY, _ALGORITHM = "policy.", "algorithm."
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What `load` read: `policy` and `algorithm` tensors by name, the algorithm's scalars, and the saver's `meta`."""
+
+    name: str
+    policy: dict[str, Tensor]
+    algorithm: dict[str, Tensor]
+    scalars: dict[str, Any]
+    meta: dict[str, Any]
+
+
+def save(
+    folder: Path, name: str, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any], keep: int | None = None
+) -> Path:
+    """Writes folder/NAME.safetensors so that a reader, or a crash at any moment, sees it whole or not at all.
+
+    `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep` removes all but the newest so
+    many checkpoints of the folder. Returns the file. Raises OSError when the disk refuses.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    algorithm_tensors, scalars = algorithm.state()
+    tensors = {_POLICY + key: tensor for key, tensor in policy.state_dict().items()}
+    tensors |= {_ALGORITHM + key: tensor for key, tensor in algorithm_tensors.items()}
+    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": scalars, "meta": dict(meta)}
+    data = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
+    path = folder / (name + SUFFIX)
+    temporary = folder / f".{name}.tmp"  # a crash leaves it behind; the next save under this name overwrites it
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    _sync_folder(folder)
+    if keep is not None:
+        for old in _newest_first(folder)[max(keep, 1) :]:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def load(path: Path) -> Checkpoint:
+    """The checkpoint in this file, or the newest in this folder. Raises CheckpointError: missing, damaged, not ours."""
+    if path.is_dir():
+        newest = latest(path)
+        if newest is None:
+            raise CheckpointError(f"folder {path} holds no checkpoint (*{SUFFIX})")
+        path = newest
+    header = _read_header(path)
+    try:
+        tensors = safetensors.torch.load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
+    if _checksum(tensors) != header["crc32"]:
+        raise CheckpointError(f"checkpoint {path} is damaged: its tensors do not match the checksum in its header")
+    return Checkpoint(
+        name=path.name.removesuffix(SUFFIX),
+        policy=_under(_POLICY, tensors),
+        algorithm=_under(_ALGORITHM, tensors),
+        scalars=header["scalars"],
+        meta=header["meta"],
+    )
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest whole checkpoint in `folder`, by the time written in it, or None."""
+    paths = _newest_first(folder)
+    return paths[0] if paths else None
+
+
+def restore(policy: Policy, algorithm: Algorithm, checkpoint: Checkpoint) -> None:
+    """Continues from `checkpoint`. Raises CheckpointError, having changed nothing, when it is of another network."""
+    load_weights(policy, checkpoint.policy, f"checkpoint {checkpoint.name!r}")
+    algorithm.load_state(checkpoint.algorithm, checkpoint.scalars)
+
+
+def weights_to_bytes(policy: Policy, metadata: Mapping[str, Any]) -> bytes:
+    """The policy's weights as safetensors bytes; `metadata` (player, version, step) as JSON in the header."""
+    return safetensors.torch.save(policy.state_dict(), {_HEADER: json.dumps(dict(metadata))})
+
+
+def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors, metadata) that `weights_to_bytes` was given. Raises CheckpointError for bytes that are not those."""
+    try:
+        tensors = safetensors.torch.load(data)
+        length = int.from_bytes(data[:8], "little")  # the format: u64 length, JSON header, tensor bytes
+        return tensors, json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_HEADER])
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"weights of {len(data)} bytes are damaged or not Warren's: {error!r}") from None
+
+
+def load_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "weights") -> None:
+    """Copies `tensors` into the policy. Raises CheckpointError, having changed nothing, which lists what differs."""
+    own = policy.state_dict()
+    differing = [
+        f"  {name}: {_shape(tensors.get(name))} in the {source}, {_shape(own.get(name))} in the policy"
+        for name in sorted(own.keys() | tensors.keys())
+        if _shape(tensors.get(name)) != _shape(own.get(name))
+    ]
+    if differing:
+        raise CheckpointError("\n".join([f"the {source} are of another network; these tensors differ:", *differing]))
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else str(list(tensor.shape))
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): tensor for key, tensor in tensors.items() if key.startswith(prefix)}
+
+
+def _checksum(tensors: Mapping[str, Tensor]) -> int:
+    crc = 0
+    for name in sorted(tensors):
+        flat = tensors[name].detach().cpu().contiguous().view(-1)
+        crc = zlib.crc32(flat.view(torch.uint8).numpy(), zlib.crc32(name.encode(), crc))
+    return crc
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return json.loads(file.metadata()[_HEADER])
+    except FileNotFoundError:
+        raise CheckpointError(f"there is no checkpoint {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
+    except (TypeError, KeyError, ValueError):
+        raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of Warren's") from None
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    """Checkpoints whose header can be read; others in the folder are not this module's to judge."""
+    saved_at = {}
+    for path in folder.glob("*" + SUFFIX):
+        try:
+            saved_at[path] = _read_header(path)["saved_at"]
+        except (CheckpointError, KeyError):
+            continue
+    return sorted(saved_at, key=saved_at.__getitem__, reverse=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the rename itself survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__: Iterable[str] = [
+    "Checkpoint",
+    "latest",
+    "load",
+    "load_weights",
+    "restore",
+    "save",
+    "weights_from_bytes",
+    "weights_to_bytes",
+]

@@ -1,0 +1,55 @@
+"""From a plain dict of settings to a frozen dataclass, refusing unknown names and wrong types with all problems at once."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from warren.errors import ConfigurationError, unknown_name
+
+T = TypeVar("T")
+
+
+def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
+    """`config` as a `config_class`, whose own __post_init__ checks ranges; `owner` ("ppo") is what errors blame.
+
+    Whole numbers are taken for floats, lists for tuples. Raises ConfigurationError.
+    """
+    hints = typing.get_type_hints(config_class)
+    known = {field.name for field in fields(config_class)}  # type: ignore[arg-type]
+    problems = [unknown_name(f"setting of {owner}", str(name), known) for name in config if name not in known]
+    values = {}
+    for name, value in config.items():
+        if name in known:
+            try:
+                values[name] = _convert(value, hints[name])
+            except TypeError as error:
+                problems.append(f"setting {name!r} of {owner} must be {error}, is {value!r}")
+    if problems:
+        raise ConfigurationError(problems)
+    return config_class(**values)
+
+
+def _convert(value: Any, hint: Any) -> Any:
+    """`value` as `hint` allows it. Raises TypeError with the wanted type in words."""
+    if isinstance(hint, types.UnionType):  # only "X | None" occurs
+        inner = next(part for part in typing.get_args(hint) if part is not type(None))
+        try:
+            return None if value is None else _convert(value, inner)
+        except TypeError as error:
+            raise TypeError(f"{error} or null") from None
+    if typing.get_origin(hint) is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, list | tuple):
+            raise TypeError(f"a list of {item.__name__}")
+        return tuple(_convert(part, item) for part in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise TypeError(
+            {"float": "a number", "int": "a whole number", "bool": "true or false"}.get(hint.__name__, "text")
+        )
+    return value

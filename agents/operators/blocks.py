@@ -1,0 +1,42 @@
+"""Blocks that networks are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "silu": functional.silu, "elu": functional.elu}
+
+
+def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.Linear:
+    """`layer` with orthogonal weights (Saxe et al. 2013) and no bias, as PPO implementations start theirs."""
+    nn.init.orthogonal_(layer.weight, gain, generator)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class MLP(nn.Module):
+    """Linear layers with an activation between them: [N, sizes[0]] -> [N, sizes[-1]].
+
+    Hidden layers start orthogonal with gain sqrt(2), the last with `output_gain`.
+    """
+
+    def __init__(self, sizes: Sequence[int], activation: str, output_gain: float, generator: torch.Generator) -> None:
+        super().__init__()
+        gains = [2**0.5] * (len(sizes) - 2) + [output_gain]
+        # skip_init: the layers' own initialisation would draw from torch's global generator.
+        self.layers = nn.ModuleList(
+            orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)
+            for inputs, outputs, gain in zip(sizes, sizes[1:], gains, strict=False)
+        )
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        # functional.linear and not layer(x): a module call costs as much as the arithmetic of a batch of 8.
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = self.activation(functional.linear(x, layer.weight, layer.bias))
+        return functional.linear(x, last.weight, last.bias)

@@ -1,0 +1,71 @@
+"""Policy: a network, and the distribution over actions that its output stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from agents.networks import Network
+
+
+class Policy(nn.Module):
+    """Acts with numpy arrays (`act`, `value`), learns with tensors (`evaluate`).
+
+    Subclasses give the distribution: `_sample`, `_mode` and `_log_prob_entropy` over the network's output [N, outputs].
+    """
+
+    def __init__(
+        self, network: Network, observation_space: gymnasium.Space, action_space: gymnasium.Space, seed: int
+    ) -> None:
+        super().__init__()
+        self.network = network
+        self.observation_space = observation_space
+        self.action_space = action_space
+        self.generator = torch.Generator().manual_seed(seed)
+        self.device = torch.device("cpu")
+
+    def act(
+        self, observation: np.ndarray, generator: torch.Generator | None = None, greedy: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """observation [N, ...] -> action (int64 [N] or float32 [N, A]), log_prob float32 [N], value float32 [N].
+
+        Draws from `generator`, the policy's own if None; `greedy` takes the likeliest action instead.
+        """
+        with torch.inference_mode():
+            output, value = self.network(self._tensor(observation))
+            if greedy:
+                action, log_prob = self._mode(output)
+            else:
+                action, log_prob = self._sample(output, generator or self.generator)
+            return action.cpu().numpy(), log_prob.cpu().numpy(), value.cpu().numpy()
+
+    def value(self, observation: np.ndarray) -> np.ndarray:
+        """observation [N, ...] -> V float32 [N]."""
+        with torch.inference_mode():
+            return self.network.value(self._tensor(observation)).cpu().numpy()
+
+    def evaluate(self, observation: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(log_prob [B], entropy [B], value [B]) of given actions under the present weights, with gradients."""
+        output, value = self.network(observation)
+        log_prob, entropy = self._log_prob_entropy(output, action)
+        return log_prob, entropy, value
+
+    def env_action(self, action: np.ndarray) -> Any:
+        """What `act` returned, as the environment's action space wants it."""
+        return action
+
+    def _tensor(self, observation: np.ndarray) -> Tensor:
+        return torch.as_tensor(observation, dtype=torch.float32, device=self.device)
+
+    def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def _log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError

@@ -1,0 +1,43 @@
+"""Environments of OpenAI Gym 0.26 and of the 4-tuple API before it: "gym:CartPole-v1"."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.construct import blame
+from envs.legacy import LegacyEnv
+from warren.errors import UnknownName
+
+# gym, and the games written for it, use names that numpy 2 dropped.
+for _name, _type in {"bool8": np.bool_, "float_": np.float64}.items():
+    if not hasattr(np, _name):
+        setattr(np, _name, _type)
+
+with contextlib.redirect_stderr(io.StringIO()):  # its notice that it is unmaintained: Warren's reason for this adapter
+    import gym
+
+
+def make(name: str, **kwargs: Any) -> gymnasium.Env:
+    """The environment registered with gym as `name`, in gymnasium's API. Raises UnknownName, ConfigurationError."""
+    with blame(f"environment {'gym:' + name!r}"):
+        try:
+            # Its checker needs numpy 1; its wrappers insist on 5-tuples, which older games do not return.
+            env = gym.make(name, disable_env_checker=True, apply_api_compatibility=False, **kwargs)
+        except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as unknown:
+            known = [f"gym:{known}" for known in gym.envs.registry]
+            remedy = "" if isinstance(unknown, gym.error.NameNotFound) else str(unknown)
+            raise UnknownName("environment", f"gym:{name}", known, remedy) from None
+        max_episode_steps = None
+        if isinstance(env, gym.wrappers.TimeLimit):
+            max_episode_steps, env = env._max_episode_steps, env.env
+        if isinstance(env, gym.wrappers.OrderEnforcing):
+            env = env.env
+        adapted: gymnasium.Env = LegacyEnv(env)
+        if max_episode_steps is not None:
+            adapted = gymnasium.wrappers.TimeLimit(adapted, max_episode_steps)
+        return adapted

@@ -1,0 +1,54 @@
+"""From an environment's id to the environment: one table of sources, each an adapter module with a `make`.
+
+| id                                | what it is                                                    |
+|-----------------------------------|---------------------------------------------------------------|
+| `CartPole-v1`                     | gymnasium's                                                   |
+| `gym:CartPole-v1`                 | old gym's (0.26 and the 4-tuple environments of before)       |
+| `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
+| `path/to/file.py:MyEnv`           | the same, from a file                                         |
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from envs.vector import VectorEnv
+from warren.errors import ConfigurationError
+
+# Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
+SOURCES = {"gymnasium": "envs.gymnasium_envs", "gym": "envs.gym_envs"}
+USER_SOURCE = "envs.user_envs"  # any other "left:right"
+
+
+def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
+    """One environment; `kwargs` go to its constructor.
+
+    Raises UnknownName for an id that no source knows, and ConfigurationError when the environment's module cannot be
+    imported or its constructor fails (names the line of the user's code).
+    """
+    source, colon, name = env_id.partition(":")
+    if not colon:
+        source, name = "gymnasium", env_id
+    elif source not in SOURCES:
+        source, name = USER_SOURCE, env_id
+    return importlib.import_module(SOURCES.get(source, source)).make(name, **kwargs)
+
+
+def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
+    """`num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`."""
+    if num_envs < 1:
+        raise ConfigurationError(f"num_envs={num_envs} of environment {env_id!r} must be at least 1")
+    return VectorEnv([partial(make, env_id, **kwargs)] * num_envs, seed)
+
+
+def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space, gymnasium.Space]:
+    """(observation space, action space) of one environment, which is made and closed to find out."""
+    env = make(env_id, **kwargs)
+    try:
+        return env.observation_space, env.action_space
+    finally:
+        env.close()
