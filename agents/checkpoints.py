@@ -9,7 +9,7 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,7 +104,8 @@ def restore(policy: Policy, algorithm: Algorithm, checkpoint: Checkpoint) -> Non
 
 def weights_to_bytes(policy: Policy, metadata: Mapping[str, Any]) -> bytes:
     """The policy's weights as safetensors bytes; `metadata` (player, version, step) as JSON in the header."""
-    return safetensors.torch.save(policy.state_dict(), {_HEADER: json.dumps(dict(metadata))})
+    data: bytes = safetensors.torch.save(policy.state_dict(), {_HEADER: json.dumps(dict(metadata))})
+    return data
 
 
 def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -144,14 +145,15 @@ def _checksum(tensors: Mapping[str, Tensor]) -> int:
     crc = 0
     for name in sorted(tensors):
         flat = tensors[name].detach().cpu().contiguous().view(-1)
-        crc = zlib.crc32(flat.view(torch.uint8).numpy(), zlib.crc32(name.encode(), crc))
+        crc = zlib.crc32(flat.view(torch.uint8).numpy().data, zlib.crc32(name.encode(), crc))
     return crc
 
 
 def _read_header(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            return json.loads(file.metadata()[_HEADER])
+            header: dict[str, Any] = json.loads(file.metadata()[_HEADER])
+            return header
     except FileNotFoundError:
         raise CheckpointError(f"there is no checkpoint {path}") from None
     except (SafetensorError, OSError) as error:
@@ -180,7 +182,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-__all__: Iterable[str] = [
+__all__ = [
     "Checkpoint",
     "latest",
     "load",

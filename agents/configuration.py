@@ -1,4 +1,4 @@
-"""From a plain dict of settings to a frozen dataclass, refusing unknown names and wrong types with all problems at once."""
+"""From a plain dict of settings to a frozen dataclass: unknown names and wrong types are refused, all at once."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -53,40 +53,48 @@ class Segment:
 
 
 def _problems(data: Mapping[str, Any]) -> list[str]:
-    problems = []
-    for name, value in data.items():
-        if name == "weight_version":
-            if not isinstance(value, int) or isinstance(value, bool):
-                problems.append(f"segment field 'weight_version' must be an int, is {value!r}")
-        elif not isinstance(value, np.ndarray):
-            problems.append(f"segment field {name!r} must be an array, is {type(value).__name__}")
-        elif name == "observation":
-            if value.dtype.kind not in "fiub":
-                problems.append(f"segment field 'observation' must be numeric, is {value.dtype}")
-        elif name == "action":
-            if value.dtype not in (np.int64, np.float32):
-                problems.append(f"segment field 'action' must be int64 or float32, is {value.dtype}")
-        elif value.dtype != (expected := np.bool_ if name in ("terminated", "truncated") else np.float32):
-            problems.append(f"segment field {name!r} must be {np.dtype(expected)}, is {value.dtype}")
-    if problems:
-        return problems
-    steps, envs = data["reward"].shape if data["reward"].ndim == 2 else (0, 0)
-    if not steps or not envs:
-        return [f"segment field 'reward' must be [T, N] with T, N >= 1, is {list(data['reward'].shape)}"]
-    for name, value in data.items():
-        if name == "weight_version":
-            continue
-        if name == "episodes":
-            expected, found = "[K, 2]", value.ndim == 2 and value.shape[1] == 2
-        elif name == "bootstrap_value":
-            expected, found = f"[{envs}]", value.shape == (envs,)
-        elif name in ("observation", "action"):
-            expected, found = f"[{steps}, {envs}, ...]", value.shape[:2] == (steps, envs)
-        else:
-            expected, found = f"[{steps}, {envs}]", value.shape == (steps, envs)
-        if not found:
-            problems.append(f"segment field {name!r} must be {expected}, is {list(value.shape)}")
-    return problems
+    """What is wrong with the types of the fields, or if nothing is, with their shapes."""
+    problems = [text for name, value in data.items() if (text := _wrong_type(name, value))]
+    return problems or list(_wrong_shapes(data))
+
+
+def _wrong_type(name: str, value: Any) -> str | None:
+    if name == "weight_version":
+        right = isinstance(value, int) and not isinstance(value, bool)
+        return None if right else f"segment field 'weight_version' must be an int, is {value!r}"
+    if not isinstance(value, np.ndarray):
+        return f"segment field {name!r} must be an array, is {type(value).__name__}"
+    match name:
+        case "observation":
+            expected, right = "numeric", value.dtype.kind in "fiub"
+        case "action":
+            expected, right = "int64 or float32", value.dtype in (np.int64, np.float32)
+        case "terminated" | "truncated":
+            expected, right = "bool", value.dtype == np.bool_
+        case _:
+            expected, right = "float32", value.dtype == np.float32
+    return None if right else f"segment field {name!r} must be {expected}, is {value.dtype}"
+
+
+def _wrong_shapes(data: Mapping[str, Any]) -> Iterator[str]:
+    shape = data["reward"].shape
+    if len(shape) != 2 or 0 in shape:
+        yield f"segment field 'reward' must be [T, N] with T, N >= 1, is {list(shape)}"
+        return
+    steps, envs = shape
+    for name in data.keys() - {"weight_version", "reward"}:
+        found = data[name].shape
+        match name:
+            case "observation" | "action":
+                expected, right = f"[{steps}, {envs}, ...]", found[:2] == shape
+            case "bootstrap_value":
+                expected, right = f"[{envs}]", found == (envs,)
+            case "episodes":
+                expected, right = "[K, 2]", len(found) == 2 and found[1] == 2
+            case _:
+                expected, right = f"[{steps}, {envs}]", found == shape
+        if not right:
+            yield f"segment field {name!r} must be {expected}, is {list(found)}"
 
 
 def concatenate(segments: Sequence[Segment]) -> Segment:

@@ -44,7 +44,8 @@ class LegacyEnv(gymnasium.Env):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         result = self.env.step(action)
         if len(result) == 5:
-            return result
+            observation, reward, terminated, truncated, info = result
+            return observation, reward, terminated, truncated, info
         observation, reward, done, info = result
         truncated = bool(done) and bool(info.get("TimeLimit.truncated", False))
         return observation, reward, bool(done) and not truncated, truncated, info
@@ -57,7 +58,7 @@ class LegacyEnv(gymnasium.Env):
             self.env.close()
 
 
-def convert_space(space: Any) -> spaces.Space:
+def convert_space(space: Any) -> spaces.Space[Any]:
     """The gymnasium space equal to `space`, which may be old gym's (told by its class name: gym need not be there)."""
     if isinstance(space, spaces.Space):
         return space

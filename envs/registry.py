@@ -35,7 +35,8 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
         source, name = "gymnasium", env_id
     elif source not in SOURCES:
         source, name = USER_SOURCE, env_id
-    return importlib.import_module(SOURCES.get(source, source)).make(name, **kwargs)
+    env: gymnasium.Env = importlib.import_module(SOURCES.get(source, source)).make(name, **kwargs)
+    return env
 
 
 def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
@@ -45,7 +46,7 @@ def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorE
     return VectorEnv([partial(make, env_id, **kwargs)] * num_envs, seed)
 
 
-def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space, gymnasium.Space]:
+def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """(observation space, action space) of one environment, which is made and closed to find out."""
     env = make(env_id, **kwargs)
     try:

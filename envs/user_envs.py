@@ -38,8 +38,8 @@ def _load_module(name: str, env_id: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if error.name and (name == error.name or name.startswith(error.name + ".")):
                 raise ConfigurationError(
-                    f"environment {env_id!r}: there is no module {error.name!r}; gymnasium's ids have no colon, "
-                    "old gym's start with 'gym:'; for a module of your own set PYTHONPATH, or write path/to/file.py:Name"
+                    f"environment {env_id!r}: there is no module {error.name!r}; for a module of your "
+                    "own set PYTHONPATH or write path/to/file.py:Name; old gym's ids start with 'gym:'"
                 ) from None
             raise
 

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation with a clipped objective: Schulman et al. 2017, as CleanRL and Stable-Baselines3 have it."""
+"""Proximal policy optimisation, clipped: Schulman et al. 2017, as CleanRL and Stable-Baselines3 have it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class PPO:
         self.steps = 0  # environment steps trained on
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = list(policy.parameters())
-        # fused: one pass over all tensors, a third of the default's time on CPU; eps as in the reference implementations.
+        # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
         self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
 
     def update(self, segments: Sequence[Segment]) -> dict[str, float]:
@@ -132,7 +132,7 @@ class PPO:
         order = self._permutation(len(batch))
         columns = (batch.observation, batch.action, batch.log_prob, batch.value, batch.advantage, batch.target)
         # Shuffling once an epoch makes every minibatch a view.
-        shuffled = [column[order].split(config.minibatch_size) for column in columns]
+        shuffled = [torch.split(column[order], config.minibatch_size) for column in columns]
         for observation, action, old_log_prob, old_value, advantage, target in zip(*shuffled, strict=True):
             log_prob, entropy, value = self.policy.evaluate(observation, action)
             log_ratio = log_prob - old_log_prob
@@ -152,7 +152,7 @@ class PPO:
                 return False
 
             self.optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
             self.optimizer.step()
             history.append(

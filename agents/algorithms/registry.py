@@ -40,7 +40,7 @@ ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Re
 
 
 def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
-    """The algorithm called `name`, with its settings; a `name` among them is ignored, so a whole YAML file may be given.
+    """The algorithm called `name`, with its settings. A `name` among those is ignored: a whole YAML file may be given.
 
     Raises UnknownName for the name and ConfigurationError for the settings.
     """

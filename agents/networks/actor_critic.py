@@ -47,12 +47,13 @@ class MLPActorCritic(Network):
         return self.policy_trunk(flat), self.value_trunk(flat).squeeze(-1)
 
     def value(self, observation: Tensor) -> Tensor:
-        return self.value_trunk(observation.flatten(1)).squeeze(-1)
+        value: Tensor = self.value_trunk(observation.flatten(1))
+        return value.squeeze(-1)
 
 
 @NETWORKS.register("mlp")
 def build(
-    config: Mapping[str, Any], observation_space: gymnasium.Space, outputs: int, generator: torch.Generator
+    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], outputs: int, generator: torch.Generator
 ) -> Network:
     if not isinstance(observation_space, gymnasium.spaces.Box):
         raise ConfigurationError(f"network 'mlp' takes observations of a Box space, not {observation_space}")

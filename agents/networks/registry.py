@@ -20,16 +20,17 @@ class Network(nn.Module):
 
     def value(self, observation: Tensor) -> Tensor:
         """Only the value, float32 [N]; networks with a separate value trunk save the policy's."""
-        return self(observation)[1]
+        _, value = self.forward(observation)
+        return value
 
 
 # (settings without the name, observation space, number of outputs, generator of the initial weights) -> network
-Builder = Callable[[Mapping[str, Any], gymnasium.Space, int, torch.Generator], Network]
+Builder = Callable[[Mapping[str, Any], gymnasium.Space[Any], int, torch.Generator], Network]
 NETWORKS: Registry[Builder] = Registry("network")
 
 
 def build_network(
-    config: Mapping[str, Any], observation_space: gymnasium.Space, outputs: int, generator: torch.Generator
+    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], outputs: int, generator: torch.Generator
 ) -> Network:
     """The network that `config` describes; its `name` ("mlp" if absent) chooses it, the rest are its settings.
 

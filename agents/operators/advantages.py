@@ -25,7 +25,7 @@ def generalized_advantage(
     next_value = np.where(goes_on, next_value, np.where(truncated & ~terminated, final_value, np.float32(0)))
     delta = reward + np.float32(gamma) * next_value - value
     decay = np.float32(gamma * gae_lambda) * goes_on
-    advantage = np.empty_like(delta)
+    advantage: np.ndarray = np.empty_like(delta)
     following = np.zeros_like(bootstrap_value)
     for step in range(len(delta) - 1, -1, -1):
         following = delta[step] + decay[step] * following

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -29,14 +30,14 @@ class MLP(nn.Module):
         gains = [2**0.5] * (len(sizes) - 2) + [output_gain]
         # skip_init: the layers' own initialisation would draw from torch's global generator.
         self.layers = nn.ModuleList(
-            orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)
+            orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]
             for inputs, outputs, gain in zip(sizes, sizes[1:], gains, strict=False)
         )
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         # functional.linear and not layer(x): a module call costs as much as the arithmetic of a batch of 8.
-        *hidden, last = self.layers
+        *hidden, last = cast("list[nn.Linear]", self.layers)
         for layer in hidden:
             x = self.activation(functional.linear(x, layer.weight, layer.bias))
         return functional.linear(x, last.weight, last.bias)

@@ -13,9 +13,9 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_range: float) -> Te
 
 
 def value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_range: float | None = None) -> Tensor:
-    """E[(V - target)^2]; with a clip range, the larger of that and of V held within it of `old_value` (baselines' ppo2).
+    """E[(V - target)^2]; with a clip range, the larger of that and of V held as near to `old_value` (as in ppo2).
 
-    Half of it is CleanRL's and ppo2's loss: their value coefficient c is 0.5 c here.
+    Half of it is the loss of CleanRL and baselines' ppo2: their value coefficient c is c / 2 here.
     """
     squared_error = (value - target).square()
     if clip_range is None:

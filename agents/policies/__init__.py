@@ -1,4 +1,4 @@
-"""Policies: from an observation to an action and its log-probability. `build_policy` chooses one by the action space."""
+"""Policies: from an observation to an action and its log-probability. `build_policy` chooses by the action space."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["CategoricalPolicy", "GaussianPolicy", "Policy", "build_policy"]
 
 def build_policy(
     network_config: Mapping[str, Any],
-    observation_space: gymnasium.Space,
-    action_space: gymnasium.Space,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
     seed: int,
 ) -> Policy:
     """A policy for these spaces: categorical for Discrete actions, diagonal gaussian for Box ones.
@@ -30,13 +30,12 @@ def build_policy(
     settings and for spaces that no policy takes.
     """
     generator = torch.Generator().manual_seed(seed)
-    policy_class: type[CategoricalPolicy] | type[GaussianPolicy]
     match action_space:
         case spaces.Discrete():
-            outputs, policy_class = int(action_space.n), CategoricalPolicy
+            network = build_network(network_config, observation_space, int(action_space.n), generator)
+            return CategoricalPolicy(network, observation_space, action_space, seed)
         case spaces.Box() if action_space.dtype is not None and action_space.dtype.kind == "f":
-            outputs, policy_class = int(action_space.low.size), GaussianPolicy
+            network = build_network(network_config, observation_space, action_space.low.size, generator)
+            return GaussianPolicy(network, observation_space, action_space, seed)
         case _:
             raise ConfigurationError(f"action space {action_space} is neither Discrete nor a floating-point Box")
-    network = build_network(network_config, observation_space, outputs, generator)
-    return policy_class(network, observation_space, action_space, seed)

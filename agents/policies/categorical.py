@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymnasium
 import numpy as np
 import torch
@@ -15,7 +17,11 @@ class CategoricalPolicy(Policy):
     """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much a call."""
 
     def __init__(
-        self, network: Network, observation_space: gymnasium.Space, action_space: gymnasium.spaces.Discrete, seed: int
+        self,
+        network: Network,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.spaces.Discrete,
+        seed: int,
     ) -> None:
         super().__init__(network, observation_space, action_space, seed)
         self._start = int(action_space.start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -22,14 +23,15 @@ class GaussianPolicy(Policy):
     """
 
     def __init__(
-        self, network: Network, observation_space: gymnasium.Space, action_space: gymnasium.spaces.Box, seed: int
+        self, network: Network, observation_space: gymnasium.Space[Any], action_space: gymnasium.spaces.Box, seed: int
     ) -> None:
         super().__init__(network, observation_space, action_space, seed)
         self.log_std = nn.Parameter(torch.zeros(action_space.low.size))
         self._low, self._high, self._shape = action_space.low, action_space.high, action_space.shape
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
-        return np.clip(action.reshape(len(action), *self._shape), self._low, self._high)
+        clipped: np.ndarray = action.reshape(len(action), *self._shape).clip(self._low, self._high)
+        return clipped
 
     def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         noise = torch.empty_like(output).normal_(generator=generator)

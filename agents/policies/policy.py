@@ -19,7 +19,7 @@ class Policy(nn.Module):
     """
 
     def __init__(
-        self, network: Network, observation_space: gymnasium.Space, action_space: gymnasium.Space, seed: int
+        self, network: Network, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], seed: int
     ) -> None:
         super().__init__()
         self.network = network
