@@ -1,0 +1,78 @@
+"""Fixtures on real servers: a private RabbitMQ and Redis for the whole session, started when a test first asks.
+
+Where they are not installed, tests that need them skip on a laptop and fail in CI (the variable CI is set), so that a
+green CI run has tested everything. Their processes end with pytest, however it ends (see workers/servers/guard.py).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from warren.errors import BrokerError
+from workers import servers as finding
+from workers.servers import Machine, Servers, debian
+
+SERVER_FIXTURES = {"servers", "broker_url", "redis_url", "embedded", "embedded_url"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark `servers` whatever uses them: `-m "not servers"` runs the rest."""
+    for item in items:
+        if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.servers)
+
+
+def lacking(what: str) -> NoReturn:
+    """End the test: as a failure in CI, as a skip elsewhere."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what}, and CI must test with them", pytrace=False)
+    pytest.skip(f"{what}; `python -m workers.servers install` may help")
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """A private RabbitMQ and a private Redis, shared by all tests: keep to names made of `run_name`."""
+    if missing := debian.missing(Machine()):
+        lacking(f"{' and '.join(missing)} not installed")
+    with finding.acquire("private", folder=tmp_path_factory.mktemp("servers")) as found:
+        yield found
+
+
+@pytest.fixture
+def broker_url(servers: Servers) -> str:
+    """URL of the session's RabbitMQ."""
+    return servers.broker_url
+
+
+@pytest.fixture
+def redis_url(servers: Servers) -> str:
+    """URL of the session's Redis."""
+    return servers.redis_url
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """The embedded server, broker and Redis in one; shared by all tests."""
+    try:
+        found = finding.acquire("embedded", folder=tmp_path_factory.mktemp("embedded"))
+    except BrokerError as error:
+        lacking(str(error))
+    with found:
+        yield found
+
+
+@pytest.fixture
+def embedded_url(embedded: Servers) -> str:
+    """URL of a broker without RabbitMQ."""
+    return embedded.broker_url
+
+
+@pytest.fixture
+def run_name() -> str:
+    """A name that no other test has: whatever a test makes on a shared server carries it."""
+    return f"test-{secrets.token_hex(6)}"

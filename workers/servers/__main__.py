@@ -1,0 +1,77 @@
+"""`python -m workers.servers`: look at a run's servers, speak to its private RabbitMQ, install what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from warren.errors import WarrenError
+from workers.servers import debian, record
+from workers.servers.checks import check_broker, check_redis, redact
+from workers.servers.machine import Machine
+from workers.servers.private_rabbitmq import Node
+
+
+def main(argv: list[str]) -> int:
+    """Run one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m workers.servers", description=__doc__)
+    parser.add_argument("--run", type=Path, metavar="FOLDER", help="the run's folder (default: the newest below runs/)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("status", help="what the run uses and whether it answers")
+    control = commands.add_parser(
+        "rabbitmqctl", help="run rabbitmqctl against the run's private RabbitMQ, e.g. `rabbitmqctl list_queues`"
+    )
+    control.add_argument("arguments", nargs=argparse.REMAINDER)
+    commands.add_parser("install", help="install RabbitMQ and Redis where they are missing and that is possible")
+    options = parser.parse_args(argv)
+    try:
+        if options.command == "install":
+            return install(Machine())
+        folder = options.run or record.newest()
+        return status(folder) if options.command == "status" else rabbitmqctl(folder, options.arguments)
+    except WarrenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def status(folder: Path) -> int:
+    """Print the record and whether both servers answer; exit status 1 when one does not."""
+    found = record.read(folder)
+    print(f"run:    {folder}")
+    print(found.description)
+    if not record.runs_on(found):
+        print(f"the process that used them ({found.pid}) is gone")
+    failed = False
+    for name, url, check in (("broker", found.broker_url, check_broker), ("Redis", found.redis_url, check_redis)):
+        try:
+            print(f"{name + ':':8}{redact(url)} answers: {check(url)}")
+        except WarrenError as error:
+            failed = True
+            print(f"{name + ':':8}{error}")
+    return int(failed)
+
+
+def rabbitmqctl(folder: Path, arguments: list[str]) -> int:
+    """rabbitmqctl with the node name and cookie of the run's private RabbitMQ; returns its exit status."""
+    found = record.read(folder)
+    if found.node is None:
+        print(f"error: {folder} has no private RabbitMQ ({found.description})", file=sys.stderr)
+        return 2
+    return Node(**found.node).control(arguments or ["status"]).returncode
+
+
+def install(machine: Machine) -> int:
+    """Install what is missing where that is possible; where it is not, say so and go on: it is a convenience."""
+    names = debian.missing(machine)
+    if not names:
+        print("RabbitMQ and Redis are installed")
+    elif reason := debian.why_not(machine):
+        print(f"{' and '.join(names)} not installed: {reason}")
+    else:
+        debian.install(names, machine)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,163 @@
+"""Whether a broker and a Redis answer, by their own handshakes, with one clear error for each way they can refuse.
+
+No message here ever holds a password: every URL goes through `redact` first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import ssl
+from urllib.parse import unquote, urlsplit
+
+import amqp
+import kombu
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from warren.errors import BrokerError, ConfigurationError
+
+CHECK_TIMEOUT = 5.0  # seconds, for each of connecting and handshaking
+REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
+AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
+
+
+def redact(url: str) -> str:
+    """`url` (or several, ";" between) fit to be shown: passwords, and secrets among the options, become "***"."""
+    # Greedy to the last "@": a password may hold an unescaped one, and hiding too much is the safe mistake.
+    shown = re.sub(r"((?:^|;|://)[^:/@;\s]*):(?!//)[^;\s]*@", r"\1:***@", url)
+    return re.sub(r"([?&][^=&;\s]*(?:pass|secret|token)[^=&;\s]*=)[^&;\s]*", r"\1***", shown, flags=re.IGNORECASE)
+
+
+def kind_of(broker_url: str) -> str:
+    """ "rabbitmq" or "redis", by the URL's scheme. Raises ConfigurationError for any other."""
+    scheme = broker_url.partition("://")[0].lower()
+    if scheme in AMQP_SCHEMES:
+        return "rabbitmq"
+    if scheme in REDIS_SCHEMES:
+        return "redis"
+    raise ConfigurationError(
+        f"broker URL {redact(broker_url)!r} has an unknown scheme; known: {', '.join((*AMQP_SCHEMES, *REDIS_SCHEMES))}"
+    )
+
+
+def check(broker_url: str, redis_url: str) -> None:
+    """Log in to both. Raises BrokerError or ConfigurationError with the one cause (see the two functions below)."""
+    check_broker(broker_url)
+    check_redis(redis_url)
+
+
+def check_broker(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
+    """Log in to the broker at `url` and out again; returns what it calls itself ("RabbitMQ 3.10.8").
+
+    Of several brokers (";" between their URLs: Celery takes the next when one goes away) each must answer. Raises
+    BrokerError, one message for each cause: nobody listens, the host is unknown, no answer in `timeout` seconds, the
+    password is refused, the virtual host is missing or closed to the user.
+    """
+    if kind_of(url) == "redis":
+        return check_redis(url, timeout=timeout)
+    return "; ".join(_check_amqp(one, timeout) for one in url.split(";"))
+
+
+def _check_amqp(url: str, timeout: float) -> str:
+    shown = redact(url)
+    try:
+        connection = kombu.Connection(url, connect_timeout=timeout)
+        user, vhost = connection.userid or "guest", connection.virtual_host or "/"
+        host = connection.hostname or "localhost"
+    except ValueError as error:  # e.g. a port that is no number; its text may quote the URL, hence none of it here
+        raise ConfigurationError(f"broker URL {shown!r} cannot be read as a URL ({type(error).__name__})") from None
+    try:
+        # The transport itself: kombu's own connect() would retry for seconds before saying what is wrong.
+        link = connection.transport.establish_connection()
+    except amqp.AccessRefused:
+        raise BrokerError(
+            f"broker {shown} refuses the password of user {user!r}; correct the URL, or create the user with "
+            f"`rabbitmqctl add_user {user}` (RabbitMQ admits guest from its own machine only)"
+        ) from None
+    except amqp.NotAllowed as error:
+        if "not found" in str(error):
+            remedy = f"has no virtual host {vhost!r}; create it with `rabbitmqctl add_vhost {vhost}`"
+        else:
+            remedy = (
+                f"closes virtual host {vhost!r} to user {user!r}; "
+                f"open it with `rabbitmqctl set_permissions -p {vhost} {user} '.*' '.*' '.*'`"
+            )
+        raise BrokerError(f"broker {shown} {remedy}") from None
+    except (amqp.AMQPError, OSError) as error:
+        raise BrokerError(f"broker {shown} {_network_reason(error, host, timeout, 'a RabbitMQ')}") from None
+    try:
+        about = link.server_properties
+        return f"{about.get('product', 'AMQP broker')} {about.get('version', '')}".strip()
+    finally:
+        with contextlib.suppress(amqp.AMQPError, OSError):
+            link.close()
+
+
+def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
+    """PING the Redis at `url`; returns what it calls itself ("Redis 7.0.15", "Valkey 9.1.2").
+
+    Raises BrokerError, one message for each cause: nobody listens, the host is unknown, no answer in `timeout`
+    seconds, a password is missing or refused.
+    """
+    shown = redact(url)
+    try:
+        client = redis.Redis.from_url(
+            _for_redis_py(url), socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        )
+    except ValueError as error:
+        raise ConfigurationError(f"Redis URL {shown!r} cannot be read as a URL ({type(error).__name__})") from None
+    try:
+        client.ping()
+        about = client.info("server")
+    except redis.AuthenticationError as error:
+        if "NOAUTH" in str(error) or "without any password" in str(error) or not _has_password(url):
+            remedy = "asks for a password, and the URL has none; write it as redis://:PASSWORD@HOST:PORT/0"
+        else:
+            remedy = "refuses the password in the URL; correct the URL"
+        raise BrokerError(f"Redis {shown} {remedy}") from None
+    except redis.BusyLoadingError:
+        raise BrokerError(f"Redis {shown} is still loading its data; try again when it has") from None
+    except redis.ResponseError as error:  # its own words hold nothing of the URL's password
+        raise BrokerError(f"Redis {shown} refuses: {error}; correct the URL or its configuration") from None
+    except (redis.RedisError, OSError, ValueError) as error:
+        host = urlsplit(url).hostname or urlsplit(url).path
+        raise BrokerError(f"Redis {shown} {_network_reason(error, host, timeout, 'a Redis')}") from None
+    finally:
+        client.close()
+    if about.get("server_name") == "valkey":
+        return f"Valkey {about.get('valkey_version', '')}".strip()
+    return f"Redis {about.get('redis_version', '')}".strip()
+
+
+def _for_redis_py(url: str) -> str:
+    """Celery writes redis+socket:///PATH?virtual_host=1 where redis-py writes unix:///PATH?db=1."""
+    if url.startswith("redis+socket://"):
+        return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=", 1)
+    return url
+
+
+def _has_password(url: str) -> bool:
+    return bool(unquote(urlsplit(url).password or ""))
+
+
+def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> str:
+    """Why a connection failed, in words, with what to do; looks through the errors that wrap one another."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.append(link)
+        link = link.__cause__ or link.__context__
+    if any(isinstance(one, ssl.SSLError) for one in chain):
+        return f"does not agree on TLS ({error}); check the scheme and the certificates"
+    if any(isinstance(one, socket.gaierror) for one in chain):
+        return f"names a host that is unknown: {host!r}; correct the URL or the name service"
+    if any(isinstance(one, ConnectionRefusedError) for one in chain):
+        return "is down: nothing listens there; start it, or choose another with broker=auto"
+    if any(isinstance(one, (TimeoutError, redis.TimeoutError)) for one in chain):
+        return f"gave no answer in {timeout:g} s; is a firewall between, or another kind of server there?"
+    if reason := next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), None):
+        return f"cannot be reached: {reason}; correct the URL or the network"
+    return f"does not speak like {server} ({type(error).__name__}: {error}); is another kind of server there?"

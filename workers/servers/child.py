@@ -1,0 +1,184 @@
+"""One server process of ours: started under a guard, with its output in a file, stopped within a bounded time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+
+from warren.errors import BrokerError, ConfigurationError
+
+T = TypeVar("T")
+
+GUARD = Path(__file__).with_name("guard.py")
+LOOPBACK = "127.0.0.1"
+TAIL_LINES = 12  # of a dead server's output, in its error
+PORT_ATTEMPTS = 5
+PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
+POLL = 0.05  # seconds between two looks at whether a server is ready
+
+
+class Child:
+    """A server under its guard; ends with this process, whatever ends this process. Output goes to `log`, appended."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        grace: float = 5.0,
+    ) -> None:
+        self.name, self.log, self._grace = name, log, grace
+        self._log_start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as output:
+            log.chmod(0o600)
+            self._guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(GUARD), str(grace), *map(str, command)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(env) if env is not None else None,
+                start_new_session=True,  # a Ctrl-C in the terminal is for the launcher alone
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still runs."""
+        return self._guard.poll() is None
+
+    @property
+    def status(self) -> int | None:
+        """The exit status of the server (128 + n by signal n); None while it runs."""
+        return self._guard.poll()
+
+    def output(self) -> str:
+        """What the server has printed since this start."""
+        with self.log.open("rb") as stream:
+            stream.seek(self._log_start)
+            return stream.read().decode(errors="replace")
+
+    def last_words(self) -> str:
+        """The last lines that the server printed, indented, for an error message."""
+        lines = [line.rstrip()[:400] for line in self.output().splitlines() if line.strip()]
+        return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "    (it printed nothing)"
+
+    def death(self) -> str:
+        """One message about a server that ended without being asked: its status, its log, its last lines."""
+        return f"{self.name} ended with status {self._guard.poll()}; the end of {self.log}:\n{self.last_words()}"
+
+    def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
+        """Return once `ready()` holds. Raises BrokerError when the server dies or `timeout` seconds pass first."""
+        deadline = time.monotonic() + timeout
+        while not ready():
+            if not self.alive:
+                raise BrokerError(self.death())
+            if time.monotonic() > deadline:
+                raise BrokerError(
+                    f"{self.name} was not ready after {timeout:g} s; the end of {self.log}:\n{self.last_words()}"
+                )
+            time.sleep(POLL)
+
+    def ask_to_stop(self) -> None:
+        """Begin stopping without waiting, so that several servers can stop at the same time."""
+        assert self._guard.stdin is not None
+        with contextlib.suppress(OSError):
+            self._guard.stdin.close()
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL after the grace time. Safe to call twice; returns within the grace time and 5 s."""
+        self.ask_to_stop()
+        try:
+            self._guard.wait(timeout=self._grace + 4)
+        except subprocess.TimeoutExpired:  # a guard that hangs, e.g. stopped by SIGSTOP
+            _kill_tree(self._guard.pid)
+            self._guard.wait(timeout=1)
+
+    def kill(self) -> None:
+        """SIGKILL to the server and to all that it started, without asking; returns once they are gone."""
+        _kill_tree(self._guard.pid)
+        self._guard.wait()
+
+
+def _kill_tree(pid: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        for process in [*root.children(recursive=True), root]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def free_port() -> int:
+    """A TCP port that nothing on the loopback address used a moment ago; another process may still take it first."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether anything accepts connections at `port` on loopback."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
+
+
+def start_on_free_port(attempt: Callable[[int], T], port: int | None, server: str) -> T:
+    """`attempt(port)` at the port asked for, or at a free one; at another when someone else took that one meanwhile."""
+    if port is not None:
+        require_free(port, server)
+        return attempt(port)
+    for left in reversed(range(PORT_ATTEMPTS)):
+        try:
+            return attempt(free_port())
+        except BrokerError as error:
+            if not left or not PORT_TAKEN.search(str(error)):
+                raise
+    raise AssertionError("unreachable")
+
+
+def require_free(port: int, server: str) -> None:
+    """Raises ConfigurationError, naming the holder where it can be seen, when `port` on loopback is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's leftovers do not count
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"port {port}, asked for {server}, cannot be used{_holder(port)} ({error.strerror}); "
+                "name another port, or none to have a free one picked"
+            ) from None
+
+
+def _holder(port: int) -> str:
+    """ " by PROGRAM (process PID)" where the system tells this user, else nothing."""
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and port in connection.laddr and connection.pid:
+                return f": it is held by {psutil.Process(connection.pid).name()} (process {connection.pid})"
+    return ""
+
+
+def private_folder(path: Path) -> Path:
+    """`path`, made if need be, readable by this user alone: it will hold passwords."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only this user can read, from its first byte on."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)

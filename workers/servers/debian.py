@@ -1,0 +1,66 @@
+"""RabbitMQ and Redis from the distribution's packages, on Debian, Ubuntu and their kin."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from warren.errors import BrokerError
+from workers.servers.machine import Machine
+
+PACKAGES = {"RabbitMQ": "rabbitmq-server", "Redis": "redis-server"}
+POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's own switch: status 101 from it means "start no service"
+SCRIPT = """\
+set -e
+policy=$1; shift
+trap 'exit 130' HUP INT TERM
+if [ ! -e "$policy" ]; then
+  trap 'rm -f "$policy"' EXIT
+  printf '#!/bin/sh\\nexit 101\\n' >"$policy"; chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get -o DPkg::Lock::Timeout=120 -q update || echo 'apt-get update failed; trying with the lists at hand' >&2
+apt-get -o DPkg::Lock::Timeout=120 -q install -y --no-install-recommends "$@"
+"""
+
+
+def missing(machine: Machine) -> list[str]:
+    """Which of "RabbitMQ" and "Redis" have no binary on this machine."""
+    return [name for name, found in (("RabbitMQ", machine.rabbitmq()), ("Redis", machine.redis())) if found is None]
+
+
+def why_not(machine: Machine) -> str | None:
+    """Why nothing can be installed here, or None when it can."""
+    if not machine.debian_family():
+        return "this is not Debian or Ubuntu"
+    if machine.root_prefix() is None:
+        return "installing needs root, or sudo without a password"
+    return None
+
+
+def install(
+    names: Sequence[str], machine: Machine, say: Callable[[str], object] = print, policy: Path = POLICY
+) -> None:
+    """Install the packages of `names` (keys of PACKAGES), the package manager's progress going to standard error.
+
+    No service is started: what runs is private to a run. Raises BrokerError when it cannot be done or fails.
+    """
+    if reason := why_not(machine):
+        raise BrokerError(f"{' and '.join(names)} cannot be installed: {reason}")
+    packages = [PACKAGES[name] for name in names]
+    say(f"installing {' and '.join(packages)} with apt-get (their services are not started)")
+    done = subprocess.run(
+        [*(machine.root_prefix() or []), "sh", "-c", SCRIPT, "install-servers", str(policy), *packages],
+        env={**os.environ, "PATH": machine.search_path},
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise BrokerError(
+            f"apt-get install {' '.join(packages)} ended with status {done.returncode}; its output is above"
+        )
+    if absent := [name for name in names if name in missing(machine)]:
+        raise BrokerError(f"apt-get installed {' '.join(packages)}, yet {' and '.join(absent)} cannot be found")

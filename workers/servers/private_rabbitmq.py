@@ -1,0 +1,175 @@
+"""A RabbitMQ of one's own: one node of the current user, loopback only, its own epmd, its files under a folder.
+
+Nothing of the machine's own RabbitMQ is read or touched, and every process ends with the run: epmd, which Erlang would
+otherwise leave behind as a daemon on the well-known port 4369, runs in the foreground as our child on its own port.
+The settings are ones that RabbitMQ 3.9 to 4.x all know; those that 4.x calls deprecated are left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from warren.errors import BrokerError
+from workers.servers.checks import check_broker
+from workers.servers.child import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
+from workers.servers.machine import RabbitMQBinaries
+
+READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
+GRACE = 8.0  # seconds between SIGTERM and SIGKILL; closing its tables takes it one or two
+VHOST = "%2F"
+
+CONFIGURATION = """\
+listeners.tcp.local = {host}:{port}
+default_user = {user}
+default_pass = {password}
+log.console = false
+log.file = rabbit.log
+log.file.level = info
+log.connection.level = warning
+log.file.rotation.size = 10485760
+log.file.rotation.count = 2
+"""
+
+# Busy waiting makes a lone broker faster by microseconds, and on a machine whose cores are busy with learning it takes
+# whole scheduler slices from it. Binding schedulers to cores ("db", the default) is switched off for the same reason.
+ERLANG_FLAGS = "+sbwt none +sbwtdcpu none +sbwtdio none -start_epmd false -kernel inet_dist_use_interface {127,0,0,1}"
+
+
+@dataclass(frozen=True)
+class Node:
+    """What is needed to speak with a private node from another process: kept in the run's record."""
+
+    folder: str
+    name: str
+    ctl: str
+    epmd_port: int
+    path: str
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of the node and of rabbitmqctl: the machine's own RabbitMQ settings do not leak in."""
+        folder = Path(self.folder)
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RABBITMQ_", "ERL_", "WARREN_")) and name not in ("NOTIFY_SOCKET", "ERLANG_HOME")
+        }
+        return kept | {
+            "PATH": self.path,
+            "HOME": str(folder / "home"),  # where Erlang looks for the cookie
+            "LC_ALL": "en_US.UTF-8" if sys.platform == "darwin" else "C.UTF-8",  # rabbitmqctl warns about any other
+            "ERL_EPMD_PORT": str(self.epmd_port),
+            "ERL_EPMD_ADDRESS": LOOPBACK,
+            "ERL_CRASH_DUMP_SECONDS": "0",
+            "RABBITMQ_NODENAME": self.name,
+            "RABBITMQ_USE_LONGNAME": "true",  # NAME@127.0.0.1 needs no name service
+            "RABBITMQ_CONF_ENV_FILE": str(folder / "rabbitmq-env.conf"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_CONFIG_FILES": str(folder / "conf.d" / "*.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "enabled_plugins"),
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_PID_FILE": str(folder / "rabbitmq.pid"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_FLAGS,
+            "RABBITMQ_SCHEDULER_BIND_TYPE": "u",
+            "RABBITMQ_CTL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+        }
+
+    def control(self, arguments: list[str], **options: Any) -> subprocess.CompletedProcess[Any]:
+        """Run rabbitmqctl with `arguments` against this node; `options` are those of `subprocess.run`."""
+        return subprocess.run(
+            [self.ctl, "--longnames", "--node", self.name, *arguments], env=self.environment(), check=False, **options
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the run's record; holds no secret."""
+        return asdict(self)
+
+
+class PrivateRabbitMQ:
+    """A running node; `url` holds its password, which is on no command line."""
+
+    def __init__(self, node: Node, epmd: Child, server: Child, url: str, port: int) -> None:
+        self.node, self.epmd, self.server, self.url, self.port = node, epmd, server, url, port
+        self.version = check_broker(url)
+
+    @property
+    def children(self) -> list[Child]:
+        """Both processes, the node first."""
+        return [self.server, self.epmd]
+
+    def discard(self) -> None:
+        """Remove a stopped node's tables: its name and password were for this run alone. The logs stay."""
+        shutil.rmtree(Path(self.node.folder) / "data", ignore_errors=True)
+
+    @classmethod
+    def start(cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None) -> PrivateRabbitMQ:
+        """Start a new, empty node and return once it completes an AMQP login.
+
+        Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the last lines of the log,
+        when the node does not start.
+        """
+        return start_on_free_port(
+            lambda at: cls._start(binaries, private_folder(folder.resolve()), at), port, "RabbitMQ"
+        )
+
+    @classmethod
+    def _start(cls, binaries: RabbitMQBinaries, folder: Path, port: int) -> PrivateRabbitMQ:
+        user, password = f"warren-{secrets.token_hex(4)}", secrets.token_hex(24)
+        url = f"amqp://{user}:{password}@{LOOPBACK}:{port}/{VHOST}"
+        name = f"warren-{secrets.token_hex(6)}@{LOOPBACK}"
+        node = Node(str(folder), name, str(binaries.ctl), free_port(), binaries.path)
+        _write_files(folder, CONFIGURATION.format(host=LOOPBACK, port=port, user=user, password=password))
+        environment = node.environment() | {
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            # Makes the script become the node instead of its parent, so that signals, the exit status and the
+            # guard's death all reach the node itself. (NOTIFY_SOCKET, systemd's real sign, stays unset.)
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+        epmd = Child(
+            "private epmd",
+            [binaries.epmd, "-address", LOOPBACK, "-port", str(node.epmd_port)],
+            folder / "epmd.log",
+            env=environment,
+            grace=1.0,
+        )
+        server: Child | None = None
+        try:
+            server = Child("private RabbitMQ", [binaries.server], folder / "rabbitmq.log", environment, GRACE)
+            server.wait_until(lambda: _answers(url), READY_TIMEOUT)
+            # epmd that finds its port taken ends with status 0, and the node then uses the holder's: not ours to use.
+            if not epmd.alive:
+                raise BrokerError(f"port {node.epmd_port} in use: {epmd.death()}")
+            return cls(node, epmd, server, url, port)
+        except BaseException:
+            for child in (server, epmd):
+                if child is not None:
+                    child.stop()
+            raise
+
+
+def _write_files(folder: Path, configuration: str) -> None:
+    shutil.rmtree(folder / "data", ignore_errors=True)  # of an attempt before this one, under another node name
+    for name in ("home", "data", "log"):
+        private_folder(folder / name)
+    cookie = folder / "home" / ".erlang.cookie"
+    write_secret(cookie, secrets.token_hex(16))
+    cookie.chmod(0o400)  # Erlang refuses a cookie that others can read
+    write_secret(folder / "rabbitmq.conf", configuration)
+    (folder / "enabled_plugins").write_text("[].\n", encoding="utf-8")
+    (folder / "rabbitmq-env.conf").write_text("", encoding="utf-8")
+
+
+def _answers(url: str) -> bool:
+    try:
+        check_broker(url, timeout=5.0)
+    except BrokerError:
+        return False
+    return True

@@ -1,0 +1,82 @@
+"""A Redis of one's own: loopback only, a free port, a random password, its files under the run's folder."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from warren.errors import BrokerError
+from workers.servers.checks import check_redis
+from workers.servers.child import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
+
+READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
+GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
+
+
+class PrivateRedis:
+    """A running redis-server (or valkey-server); `url` holds its password, which is on no command line."""
+
+    def __init__(self, child: Child, port: int, password: str) -> None:
+        self.child, self.port = child, port
+        self._password = password
+        self.version = check_redis(self.url)
+
+    @property
+    def url(self) -> str:
+        """URL of database 0."""
+        return self.database(0)
+
+    def database(self, number: int) -> str:
+        """URL of one of the 16 numbered databases."""
+        return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{number}"
+
+    @classmethod
+    def start(cls, binary: Path, folder: Path, *, port: int | None = None, durable: bool = False) -> PrivateRedis:
+        """Start `binary` and return once it answers a PING.
+
+        `durable` keeps every write in an append-only file, so that a later start in the same `folder` has the same
+        data; without it nothing is written to disk. Raises ConfigurationError when the `port` asked for is taken,
+        BrokerError, with the server's last lines, when it does not start.
+        """
+        private_folder(folder)
+        password = secrets.token_hex(24)
+
+        def attempt(at: int) -> PrivateRedis:
+            write_secret(folder / "redis.conf", configuration(folder, at, password, durable))
+            child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
+            try:
+                child.wait_until(lambda: _answers(f"redis://:{password}@{LOOPBACK}:{at}/0"), READY_TIMEOUT)
+                return cls(child, at, password)
+            except BaseException:
+                child.stop()
+                raise
+
+        return start_on_free_port(attempt, port, "Redis")
+
+
+def configuration(folder: Path, port: int, password: str, durable: bool) -> str:
+    """The whole redis.conf; every name in it is known to Redis 6.2 and later and to Valkey."""
+    quoted = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
+    return "\n".join(
+        (
+            f"bind {LOOPBACK}",
+            "protected-mode yes",
+            f"port {port}",
+            f"requirepass {password}",
+            f'dir "{quoted}"',
+            "daemonize no",
+            'logfile ""',
+            'save ""',
+            f"appendonly {'yes' if durable else 'no'}",
+            "appendfsync everysec",
+            "",
+        )
+    )
+
+
+def _answers(url: str) -> bool:
+    try:
+        check_redis(url, timeout=2.0)
+    except BrokerError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""What a run's servers are, in a file of the run's folder that only its owner can read: for tools and for people."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from warren.errors import ConfigurationError
+from workers.servers.child import write_secret
+
+FOLDER, FILE = "servers", "servers.json"
+RUNS = Path("runs")
+SEARCH_DEPTH = 4  # folders below RUNS that the newest run is looked for in
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record of one run; `node` is that of a private RabbitMQ (see private_rabbitmq.Node), else None."""
+
+    broker_url: str
+    redis_url: str
+    kind: str
+    description: str
+    pid: int  # of the process that acquired them; its end is the end of the private ones
+    node: dict[str, Any] | None = None
+
+    def write(self, run_folder: Path) -> None:
+        """Put the record into the run's folder."""
+        write_secret(run_folder / FOLDER / FILE, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def read(run_folder: Path) -> Record:
+    """The record in a run's folder. Raises ConfigurationError when there is none (none started, or stopped)."""
+    path = run_folder / FOLDER / FILE
+    try:
+        return Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ConfigurationError(f"{run_folder} has no running servers ({path} does not exist)") from None
+    except PermissionError:
+        raise ConfigurationError(f"{path} belongs to another user") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"{path} is damaged: {error}") from None
+
+
+def remove(run_folder: Path) -> None:
+    """Take the record away: the servers are stopped."""
+    with contextlib.suppress(FileNotFoundError):
+        (run_folder / FOLDER / FILE).unlink()
+
+
+def newest(runs: Path = RUNS) -> Path:
+    """The run folder below `runs` whose servers were started last. Raises ConfigurationError when there is none."""
+    found = sorted(_records(runs), key=lambda path: path.stat().st_mtime)
+    if not found:
+        raise ConfigurationError(f"no run below {runs.resolve()} has running servers; name one with --run FOLDER")
+    return found[-1].parent.parent
+
+
+def _records(runs: Path) -> Iterator[Path]:
+    for depth in range(SEARCH_DEPTH + 1):
+        yield from runs.glob("*/" * depth + f"{FOLDER}/{FILE}")
+
+
+def runs_on(record: Record) -> bool:
+    """Whether the process that acquired the servers still lives."""
+    try:
+        os.kill(record.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
