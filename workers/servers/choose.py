@@ -50,8 +50,8 @@ class Unavailable(Exception):
 class Servers:
     """A broker and a Redis that answered, and the processes that were started for them. Use as a context manager."""
 
-    broker_url: str
-    redis_url: str
+    broker_url: str = field(repr=False)  # URLs hold passwords, and a repr ends up in logs
+    redis_url: str = field(repr=False)
     kind: str  # "rabbitmq" or "redis": what the broker is
     description: str  # one line, without passwords
     folder: Path
@@ -145,8 +145,8 @@ def acquire(
 @dataclass(frozen=True)
 class _Settings:
     mode: str
-    broker_url: str | None
-    redis_url: str | None
+    broker_url: str | None = field(repr=False)
+    redis_url: str | None = field(repr=False)
     folder: Path
     say: Say
     durable: bool
@@ -157,7 +157,7 @@ class _Settings:
 
 @dataclass(frozen=True)
 class _Found:
-    url: str
+    url: str = field(repr=False)
     words: str
 
 

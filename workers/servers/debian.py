@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from warren.errors import BrokerError
 from workers.servers.machine import Machine
 
 PACKAGES = {"RabbitMQ": "rabbitmq-server", "Redis": "redis-server"}
-POLICY = Path("/usr/sbin/policy-rc.d")  # Debian's own switch: status 101 from it means "start no service"
 SCRIPT = """\
 set -e
 policy=$1; shift
@@ -40,9 +38,7 @@ def why_not(machine: Machine) -> str | None:
     return None
 
 
-def install(
-    names: Sequence[str], machine: Machine, say: Callable[[str], object] = print, policy: Path = POLICY
-) -> None:
+def install(names: Sequence[str], machine: Machine, say: Callable[[str], object] = print) -> None:
     """Install the packages of `names` (keys of PACKAGES), the package manager's progress going to standard error.
 
     No service is started: what runs is private to a run. Raises BrokerError when it cannot be done or fails.
@@ -52,7 +48,7 @@ def install(
     packages = [PACKAGES[name] for name in names]
     say(f"installing {' and '.join(packages)} with apt-get (their services are not started)")
     done = subprocess.run(
-        [*(machine.root_prefix() or []), "sh", "-c", SCRIPT, "install-servers", str(policy), *packages],
+        [*(machine.root_prefix() or []), "sh", "-c", SCRIPT, "install-servers", str(machine.service_policy), *packages],
         env={**os.environ, "PATH": machine.search_path},
         stdin=subprocess.DEVNULL,
         stdout=2,

@@ -41,6 +41,8 @@ class Machine:
     redis_port: int = REDIS_PORT
     embedded_package: str = EMBEDDED_PACKAGE
     os_release: Path = Path("/etc/os-release")
+    service_policy: Path = Path("/usr/sbin/policy-rc.d")  # Debian's switch: status 101 from it means "start no service"
+    user: int = field(default_factory=os.geteuid)
 
     @property
     def search_path(self) -> str:
@@ -63,6 +65,7 @@ class Machine:
         erl = self.which("erl")
         if server is None or erl is None:
             return None
+        server = server.resolve()  # the scripts look for each other beside themselves and follow no link to do so
         ctl, epmd = server.with_name("rabbitmqctl"), self._epmd(erl)
         if not ctl.exists() or epmd is None:
             return None
@@ -101,7 +104,7 @@ class Machine:
 
     def root_prefix(self) -> list[str] | None:
         """What to put before a command to run it as root: nothing, `sudo -n`, or None when neither is allowed."""
-        if os.geteuid() == 0:
+        if self.user == 0:
             return []
         sudo = self.which("sudo")
         if sudo is None:

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ SEARCH_DEPTH = 4  # folders below RUNS that the newest run is looked for in
 class Record:
     """The record of one run; `node` is that of a private RabbitMQ (see private_rabbitmq.Node), else None."""
 
-    broker_url: str
-    redis_url: str
+    broker_url: str = field(repr=False)
+    redis_url: str = field(repr=False)
     kind: str
     description: str
     pid: int  # of the process that acquired them; its end is the end of the private ones
