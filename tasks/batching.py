@@ -14,6 +14,7 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery import Task, signals
 from celery.app.task import Context
+from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker.request import create_request_cls
 from celery.worker.state import task_reserved
@@ -41,7 +42,7 @@ def arguments_of(request: Any) -> Any:
 def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     """A Celery receive strategy: hold requests until `task.batch` of them wait, then run them as one pool job."""
     pool, eventer = consumer.pool, consumer.event_dispatcher
-    request_class = create_request_cls(task.Request, task, pool, consumer.hostname, eventer, app=app)
+    request_class = create_request_cls(symbol_by_name(task.Request), task, pool, consumer.hostname, eventer, app=app)
     waiting: deque[Any] = deque()
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
@@ -81,36 +82,44 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     return receive
 
 
-def run_batch(task: Any, requests: Sequence[Any]) -> tuple[Any, float]:
-    """In the pool's thread: one call, then each result (or the one error) to whoever waits for it."""
+def run_batch(task: Any, requests: Sequence[Any]) -> tuple[list[ExceptionInfo | None], float]:
+    """In the pool's thread: one call, then each result, or error, to whoever waits for it.
+
+    The function may return an exception in the place of a result: that call fails, the others do not. When it raises,
+    all fail.
+    """
     started = time.monotonic()
-    contexts = [Context(request.request_dict, **(request._payload[2] or {})) for request in requests]
     try:
-        results = task.run([arguments_of(request) for request in requests])
-        if results is None:
-            results = [None] * len(requests)
+        results = list(task.run([arguments_of(request) for request in requests]))
         if len(results) != len(requests):
             raise ValueError(
                 f"{task.name} was called with {len(requests)} calls and returned {len(results)} results; "
                 "a batch service returns one result a call, in order"
             )
-        for request, context, result in zip(requests, contexts, results, strict=True):
-            task.backend.mark_as_done(request.id, result, request=context, store_result=not request.ignore_result)
-        return None, time.monotonic() - started
     except Exception as error:
-        failure = ExceptionInfo()
-        logger.exception("%s failed for %d calls", task.name, len(requests))
-        for request, context in zip(requests, contexts, strict=True):
-            task.backend.mark_as_failure(
-                request.id, error, failure.traceback, request=context, store_result=request.store_errors
-            )
-        return failure, time.monotonic() - started
+        logger.exception("%s failed for all of %d calls", task.name, len(requests))
+        results = [error] * len(requests)
+    failures = [_answer(task, request, result) for request, result in zip(requests, results, strict=True)]
+    return failures, time.monotonic() - started
 
 
-def settle(requests: Sequence[Any], outcome: tuple[Any, float]) -> None:
+def _answer(task: Any, request: Any, result: Any) -> ExceptionInfo | None:
+    """Store one result and count it in its chord; the failure's description when there is one."""
+    context = Context(request.request_dict, **(request._payload[2] or {}))
+    if not isinstance(result, Exception):
+        task.backend.mark_as_done(request.id, result, request=context, store_result=not request.ignore_result)
+        return None
+    failure = ExceptionInfo((type(result), result, result.__traceback__))
+    task.backend.mark_as_failure(
+        request.id, result, failure.traceback, request=context, store_result=request.store_errors
+    )
+    return failure
+
+
+def settle(requests: Sequence[Any], outcome: tuple[Sequence[ExceptionInfo | None], float]) -> None:
     """In the event loop: acknowledge what was used; what failed goes to the dead-letter queue."""
-    failure, runtime = outcome
-    for request in requests:
+    failures, runtime = outcome
+    for request, failure in zip(requests, failures, strict=True):
         if failure is None:
             request.on_success((False, "", runtime))
         else:

@@ -34,7 +34,7 @@ class EventDispatcher:
             producer.publish(
                 payload,
                 exchange=exchange,
-                routing_key=name,
+                routing_key="",  # a Redis broker makes it a part of the channel's name
                 serializer=codec.NAME,
                 declare=[exchange],
                 retry=True,
@@ -97,7 +97,9 @@ class Subscription(ConsumerMixin):  # type: ignore[misc]
     def on_connection_error(self, exc: Exception, interval: float) -> None:
         logger.warning("events: connection lost (%s), trying again in %.1f s", exc, interval)
 
-    def consume(self, limit: int | None = None, timeout: float | None = None, safety_interval: float = 1, **_: Any) -> Any:
+    def consume(
+        self, limit: int | None = None, timeout: float | None = None, safety_interval: float = 1, **_: Any
+    ) -> Any:
         with self.consumer_context() as (connection, channel, consumers):
             while not self.should_stop:
                 try:

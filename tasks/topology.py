@@ -80,9 +80,7 @@ class Topology:
 
     def learner_queue(self, player: str = "main") -> Queue:
         """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
-        return self._queue(
-            self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish"
-        )
+        return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
     def dead_queue(self, role: str) -> Queue:
         """What failed for good among the messages of `role`."""

@@ -75,6 +75,7 @@ class Config:
 
     # What a person sees.
     flower_port: int | None = None  # start Flower on this port of the loopback interface
+    flower_address: str = "127.0.0.1"  # what Flower listens on
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
     log_level: str = "INFO"
 

@@ -1,0 +1,143 @@
+"""Claim checks: a body too long for the broker waits in Redis, and the message carries only what is needed to get it.
+
+RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
+(a fanout exchange delivers it to every subscriber) and goes by its time to live alone.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgpack
+import redis
+
+from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+
+THRESHOLD = 1 << 20  # bytes; the longest body that travels in its message
+LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
+
+_MAGIC = b"WRC\x01"
+_STUB_BYTES = 1024  # no stub is longer; a longer one is not read
+
+
+class ClaimStore:
+    """Where one run's claims wait: Redis keys that begin with `prefix`, each for `ttl_seconds`.
+
+    `ttl_seconds` has to exceed the longest time that a message may wait in a queue and a result in the result backend.
+    Bodies of up to `threshold` bytes are left alone. `client` must answer bytes (decode_responses=False). Safe to use
+    from any thread, and after a fork.
+    """
+
+    def __init__(self, client: redis.Redis, prefix: str, ttl_seconds: float, threshold: int = THRESHOLD) -> None:
+        problems = []
+        if not prefix:
+            problems.append("a claim store needs a key prefix, so that no message can name the keys of others")
+        if ttl_seconds < 0.001:
+            problems.append(f"ttl_seconds={ttl_seconds} leaves no time to fetch a claim; use an hour or so")
+        if threshold < 0:
+            problems.append(f"threshold={threshold} is negative; use 0 to check in every body")
+        if client.get_encoder().decode_responses:
+            problems.append("the client of a claim store decodes responses to str; make it with decode_responses=False")
+        if problems:
+            raise ConfigurationError(problems)
+        self.client, self.prefix, self.ttl_seconds, self.threshold = client, prefix, ttl_seconds, threshold
+
+    def check_in(self, body: bytes) -> bytes:
+        """`body` itself while it is short, else the stub of the claim under which its bytes now wait in Redis.
+
+        Raises ClaimError when Redis refuses the bytes, BrokerError when it cannot be reached.
+        """
+        if len(body) <= self.threshold:
+            return body
+        if len(body) > LONGEST:
+            raise ClaimError(
+                f"a body of {len(body)} bytes is longer than a Redis string may be ({LONGEST}); send it in parts"
+            )
+        key = f"{self.prefix}{os.urandom(16).hex()}"
+        with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
+            self.client.set(key, body, px=int(self.ttl_seconds * 1000))
+        stub: bytes = _MAGIC + msgpack.packb((key, len(body), zlib.crc32(body)))
+        return stub
+
+    def redeem(self, stub: bytes | bytearray | memoryview) -> bytes:
+        """The body that `stub` stands for; the claim stays for whoever else was sent the stub.
+
+        Raises CodecError for bytes that are no stub, ClaimError for a claim that is gone, damaged or of another run,
+        BrokerError when Redis cannot be reached.
+        """
+        key, size, checksum = _read(stub)
+        if not key.startswith(self.prefix):
+            raise ClaimError(
+                f"claim {key!r} is not of this run, whose claims begin with {self.prefix!r}; "
+                "give sender and receiver the same run name"
+            )
+        with self._redis_trouble(f"fetch claim {key!r}"):
+            body: Any = self.client.get(key)
+        if body is None:
+            raise ClaimError(
+                f"claim {key!r} ({size} bytes) is gone; either it waited for longer than its time to live "
+                f"({self.ttl_seconds:g} s here), so raise that or drain the queue sooner, or Redis evicted it, "
+                "so set maxmemory-policy to noeviction"
+            )
+        if len(body) != size or zlib.crc32(body) != checksum:
+            raise ClaimError(
+                f"claim {key!r} is damaged: {len(body)} bytes of checksum {zlib.crc32(body):#010x}, where {size} of "
+                f"{checksum:#010x} were stored; look for another program that writes keys under {self.prefix!r}"
+            )
+        return bytes(body)
+
+    @contextmanager
+    def _redis_trouble(self, deed: str) -> Iterator[None]:
+        try:
+            yield
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            raise BrokerError(f"Redis went away, so cannot {deed}: {error}; check redis_url and the server") from error
+        except redis.RedisError as error:
+            raise ClaimError(f"Redis refused to {deed}: {error}; check its memory limit and permissions") from error
+
+
+_store: ClaimStore | None = None  # of this process; every role installs one as it makes its app
+
+
+def install(store: ClaimStore | None) -> ClaimStore | None:
+    """Check the long bodies of this process in with `store` from now on; returns the store so far. None: no longer."""
+    global _store
+    before, _store = _store, store
+    return before
+
+
+def check_in(body: bytes) -> bytes:
+    """`ClaimStore.check_in` of the installed store; without one every body travels in its message."""
+    return body if _store is None else _store.check_in(body)
+
+
+def is_stub(data: bytes | bytearray | memoryview) -> bool:
+    """Whether `data` stands for a body that waits elsewhere."""
+    return data[: len(_MAGIC)] == _MAGIC
+
+
+def redeem(stub: bytes | bytearray | memoryview) -> bytes:
+    """`ClaimStore.redeem` of the installed store. Raises ClaimError where none is installed."""
+    if _store is None:
+        key, size, _ = _read(stub)
+        raise ClaimError(
+            f"the message is a claim check for {key!r} ({size} bytes) and this process has no claim store; "
+            "make the app with tasks.app.create_app, or call tasks.claims.install"
+        )
+    return _store.redeem(stub)
+
+
+def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:
+    """Key, size in bytes and CRC-32 of the body that `stub` stands for."""
+    if is_stub(stub) and len(stub) <= _STUB_BYTES:
+        try:
+            match msgpack.unpackb(stub[len(_MAGIC) :]):
+                case [str(key), int(size), int(checksum)]:
+                    return key, size, checksum
+        except (ValueError, TypeError):  # msgpack's own refusals, bad UTF-8 among them
+            pass
+    raise CodecError(f"these {len(stub)} bytes are no claim check: {bytes(stub[:64])!r}; were they cut short?")

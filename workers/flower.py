@@ -1,0 +1,30 @@
+"""`python -m workers.flower`: the Flower dashboard of one run (its workers, tasks and queues) in a browser."""
+
+from __future__ import annotations
+
+import logging
+
+from workers.config import Config
+from workers.connect import connect
+from workers.main import role
+from workers.session import Session, log_to_stderr
+from workers.verify import verify
+
+logger = logging.getLogger(__name__)
+
+PORT = 5555
+
+
+def run(config: Config) -> int:
+    """Serve until told to stop."""
+    verify(config, role="flower")
+    log_to_stderr(config.log_level)
+    session = Session(config, *connect(config))
+    port = config.flower_port or PORT
+    logger.info("Flower at http://%s:%d", config.flower_address, port)
+    session.app.start(argv=["flower", f"--address={config.flower_address}", f"--port={port}", "--persistent=False"])
+    return 0
+
+
+if __name__ == "__main__":
+    role("flower", run)()

@@ -1,0 +1,103 @@
+"""`python -m workers.learner`: trains one player on the segments that arrive, publishes each new version.
+
+Started by the launcher, or by hand on any machine that reaches the servers:
+`python -m workers.learner run=NAME broker.url=amqp://... broker.redis_url=redis://...`
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tasks.batching import BatchTask
+from workers.config import Config, Sampling, to_yaml
+from workers.connect import connect
+from workers.main import role
+from workers.rounds import Rounds
+from workers.session import Session, log_to_stderr, stop_worker
+from workers.training import Trainer
+from workers.verify import run_folder, verify
+
+logger = logging.getLogger(__name__)
+
+
+class LearnerRole:
+    """Wires the trainer to its queue: what the learn task does before and after an update."""
+
+    def __init__(self, config: Config, session: Session, folder: Path) -> None:
+        self.config, self.session = config, session
+        self.failure: str | None = None
+        self.rounds: Rounds | None = None
+        self.trainer = Trainer(session, folder, on_finished=stop_worker)
+        if config.sampling is Sampling.gathered:
+            self.rounds = Rounds(session.app, config.actors, config.round_timeout, self.give_up)
+        batch = 1 if self.rounds else config.segments_per_update
+        session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
+        session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
+
+    def learn(self, calls: Sequence[Any]) -> list[Any]:
+        """The learn task. Gathered: one call with every actor's shipment. Streaming: one shipment a call."""
+        if self.rounds is None:
+            return self.trainer.learn(calls)
+        (shipments,) = calls
+        if not self.rounds.returned(shipments[0]["round"]):
+            logger.warning("a round that had been given up came back after all; dropped")
+            return [None]
+        outcomes = self.trainer.learn(calls)
+        if self.trainer.outcome is None:
+            self.rounds.dispatch(self.trainer.progress.version)
+        return outcomes
+
+    def round_failed(self, round_id: str) -> None:
+        """The errback of a round's chord."""
+        assert self.rounds is not None
+        self.rounds.failed(round_id)
+
+    def give_up(self, reason: str) -> None:
+        """End this process with an error."""
+        self.failure = reason
+        stop_worker()
+
+    def on_ready(self) -> None:
+        """Weights first, so that actors that are waiting can start; then the first round."""
+        self.trainer.publish()
+        self.trainer.fire_status(always=True)
+        if self.rounds is not None:
+            self.rounds.start(self.trainer.progress.version)
+
+    def on_stopping(self) -> None:
+        """Told to stop: what is under way is finished, nothing new is asked for."""
+        if self.rounds is not None:
+            self.rounds.stop()
+
+
+def run(config: Config) -> int:
+    """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on."""
+    verify(config, role="learner")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(config.learner_threads)
+    folder = run_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "config.yaml").exists():
+        (folder / "config.yaml").write_text(to_yaml(config))
+    broker_url, redis_url = connect(config)
+    prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
+    session = Session(config, broker_url, redis_url, prefetch=prefetch)
+    session.declare()
+    learner = LearnerRole(config, session, folder)
+    try:
+        status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
+    finally:
+        learner.trainer.close()
+    if learner.failure is not None:
+        logger.error("training cannot go on: %s", learner.failure)
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    role("learner", run)()

@@ -1,0 +1,146 @@
+"""How far a run is: steps, returns, speed, age of the data; kept across a resume; written to TensorBoard and JSON lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WINDOW = 100  # episodes in the mean return, as the environments' own solving criteria have it
+SPEED_WINDOW = 10.0  # s over which steps/s is taken
+
+
+@dataclass
+class Progress:
+    """The figures of one player's training. Times in seconds, returns undiscounted."""
+
+    steps: int = 0
+    updates: int = 0
+    episodes: int = 0
+    version: int = 0
+    stale_steps: int = 0  # dropped because their weights were too old
+    training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
+    returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    data_age: float = 0.0  # mean, from the end of collecting to the start of the update
+    staleness: float = 0.0  # mean weight versions between the data and the update
+    losses: dict[str, float] = field(default_factory=dict)
+    _clock: float | None = None
+    _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
+
+    def start(self, first_step_at: float) -> None:
+        """The clock runs from the first environment step (Unix time) on."""
+        if self._clock is None:
+            self._clock = first_step_at
+
+    def add(self, episodes: np.ndarray, steps: int) -> None:
+        """Count `steps` environment steps and the episodes that ended in them: [K, 2] of return and length."""
+        now = time.time()
+        self.steps += steps
+        self.episodes += len(episodes)
+        self.returns.extend(float(r) for r in episodes[:, 0])
+        self.lengths.extend(float(n) for n in episodes[:, 1])
+        if self._clock is not None:
+            self.training_seconds += now - self._clock
+            self._clock = now
+        self._recent.append((now, self.steps))
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the last 100 training episodes; None before there have been 100."""
+        return float(np.mean(self.returns)) if len(self.returns) == WINDOW else None
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps a second over the last ten seconds."""
+        now = time.time()
+        window = [(t, s) for t, s in self._recent if now - t <= SPEED_WINDOW]
+        if len(window) < 2 or window[-1][0] == window[0][0]:
+            return 0.0
+        return (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
+
+    def figures(self) -> dict[str, Any]:
+        """What the live view, TensorBoard and the metrics file show."""
+        window_mean = float(np.mean(self.returns)) if self.returns else None
+        return {
+            "steps": self.steps,
+            "steps_per_second": self.steps_per_second,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "mean_return": window_mean,
+            "mean_length": float(np.mean(self.lengths)) if self.lengths else None,
+            "window": len(self.returns),
+            "version": self.version,
+            "data_age": self.data_age,
+            "staleness": self.staleness,
+            "stale_steps": self.stale_steps,
+            "training_seconds": self.training_seconds,
+        }
+
+    def to_meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {
+            "steps": self.steps,
+            "updates": self.updates,
+            "episodes": self.episodes,
+            "version": self.version,
+            "stale_steps": self.stale_steps,
+            "training_seconds": self.training_seconds,
+            "returns": list(self.returns),
+            "lengths": list(self.lengths),
+        }
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> Progress:
+        """Go on from what `to_meta` gave."""
+        progress = cls(
+            **{
+                name: meta[name]
+                for name in ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
+            }
+        )
+        progress.returns.extend(meta["returns"])
+        progress.lengths.extend(meta["lengths"])
+        return progress
+
+
+class MetricsLog:
+    """Writes figures to `metrics.jsonl` (one object a line) and TensorBoard scalars in the run folder."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # a second of imports, needed by the learner alone
+
+        self._lines = (folder / "metrics.jsonl").open("a", buffering=1)
+        self._board = SummaryWriter(str(folder / "tensorboard"), max_queue=100, flush_secs=5)
+
+    def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
+        """One point of every curve, at `figures["steps"]`."""
+        self._lines.write(json.dumps({**figures, "losses": dict(losses), "time": time.time()}) + "\n")
+        for name, value in figures.items():
+            if value is not None and name != "steps":
+                self._board.add_scalar(f"run/{name}", value, figures["steps"])
+        for name, value in losses.items():
+            self._board.add_scalar(f"loss/{name}", value, figures["steps"])
+
+    def close(self) -> None:
+        """Flush and close both."""
+        self._lines.close()
+        self._board.close()
+
+
+def read_metrics(folder: Path) -> Sequence[dict[str, Any]]:
+    """The points of `metrics.jsonl`, a half-written last line left out."""
+    points = []
+    path = folder / "metrics.jsonl"
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            points.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return points

@@ -1,0 +1,106 @@
+"""The launcher's children: started with a log file each, watched, restarted a bounded number of times."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warren.errors import WarrenError
+from workers.servers.child import Child
+
+GRACE = 8.0  # s that a role has to finish what it holds after being told to stop
+CALM = 60.0  # s after which a child's earlier deaths are forgiven
+# A child reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
+HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
+
+
+@dataclass
+class Managed:
+    """One role's process. `needed`: the run is over when it ends with status 0 (the learner)."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    needed: bool = False
+    child: Child | None = None
+    deaths: int = 0
+    started_at: float = 0.0
+    done: bool = False
+    retry_at: float = field(default=0.0)
+
+
+class Supervisor:
+    """Starts and watches role processes; `say` prints a line for the person at the terminal."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], restarts: int, say: Callable[[str], None]) -> None:
+        self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
+        self.children: list[Managed] = []
+
+    def add(self, role: str, name: str, *overrides: str, needed: bool = False) -> None:
+        """Start `python -m workers.ROLE` on the run folder's configuration, as `name`."""
+        command = [
+            *(sys.executable, "-m", f"workers.{role}"),
+            *("--config-dir", str(self._folder.resolve()), "--config-name", "config"),
+            *HYDRA_QUIET,
+            *overrides,
+        ]
+        managed = Managed(name, command, self._folder / "logs" / f"{name}.log", needed)
+        managed.log.parent.mkdir(exist_ok=True)
+        self.children.append(managed)
+        self._start(managed)
+
+    def poll(self) -> bool:
+        """Look after every child: restart who died. True when the one that is needed has finished its work.
+
+        Raises WarrenError when a child has died more often than allowed; its message holds the last lines.
+        """
+        for managed in self.children:
+            assert managed.child is not None
+            if managed.done or managed.child.alive:
+                continue
+            if managed.retry_at == 0.0:
+                if managed.child.status == 0 and managed.needed:
+                    managed.done = True
+                    return True
+                self._report(managed)
+            elif time.monotonic() >= managed.retry_at:
+                self._start(managed)
+        return False
+
+    def alive(self) -> int:
+        """How many children run."""
+        return sum(managed.child is not None and managed.child.alive for managed in self.children)
+
+    def stop(self, at_once: Callable[[], bool]) -> None:
+        """Tell all to stop, learner and actors at the same time, and wait; `at_once()` cuts the wait short."""
+        running = [managed.child for managed in self.children if managed.child is not None]
+        for child in running:
+            child.ask_to_stop()
+        deadline = time.monotonic() + GRACE + 1.0
+        while any(child.alive for child in running) and time.monotonic() < deadline and not at_once():
+            time.sleep(0.02)
+        for child in running:
+            if child.alive:
+                child.kill()
+
+    def _start(self, managed: Managed) -> None:
+        managed.child = Child(managed.name, managed.command, managed.log, {**os.environ, **self._environment}, GRACE)
+        managed.started_at, managed.retry_at = time.monotonic(), 0.0
+
+    def _report(self, managed: Managed) -> None:
+        assert managed.child is not None
+        if time.monotonic() - managed.started_at > CALM:
+            managed.deaths = 0
+        managed.deaths += 1
+        what = managed.child.death()
+        if managed.deaths > self._restarts:
+            raise WarrenError(
+                f"{what}\n{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
+            )
+        wait = min(0.25 * 2 ** (managed.deaths - 1), 8.0)
+        managed.retry_at = time.monotonic() + wait
+        self._say(f"{what}\nrestarting {managed.name} ({managed.deaths} of {self._restarts}) in {wait:g} s")

@@ -1,0 +1,182 @@
+"""`python -m workers.train`: one command that trains: servers, a learner, actors, a live view, and a clean end.
+
+python -m workers.train                          # CartPole-v1 by PPO, gathered rounds, two actors
+python -m workers.train sampling=streaming actors=4
+python -m workers.train resume=runs/cartpole/20260101-120000-ab12
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+
+from tasks.events import STATUS, Subscription
+from tasks.housekeeping import Depths, remove_run
+from warren.errors import ConfigurationError, WarrenError
+from workers import servers
+from workers.config import BrokerConfig, Config, from_hydra, to_yaml
+from workers.main import role
+from workers.session import Session
+from workers.supervisor import Supervisor
+from workers.verify import name_run, run_folder, verify
+from workers.view import View
+
+LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
+DEPTHS_EVERY = 1.0  # s between looks at the queues
+FIXED_ON_RESUME = ("env", "network", "project", "trial")  # another of these would be another run
+
+
+class Interrupts:
+    """Counts Ctrl-C and SIGTERM: the first asks for a clean stop, the second for an immediate one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def install(self) -> None:
+        """Take over both signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._note)
+
+    def _note(self, *_: Any) -> None:
+        self.count += 1
+
+    def again(self) -> bool:
+        """Whether a second one came."""
+        return self.count >= 2
+
+
+def run(config: Config) -> int:
+    """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed."""
+    if config.resume is not None:
+        config = resumed(config)
+    name_run(config)
+    verify(config, role="train")
+    folder = run_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(to_yaml(config))
+    (folder / "outcome.json").unlink(missing_ok=True)
+    title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
+    interrupts = Interrupts()
+    with View(title, config.env.goal, config.total_steps) as view:
+        view.say(f"run folder {folder}\nrun name   {config.run}")
+        mode = config.broker.mode
+        with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
+            interrupts.install()
+            status = _train(config, folder, found, view, interrupts)
+    return _last_words(status, folder, config)
+
+
+def _train(config: Config, folder: Path, found: servers.Servers, view: View, interrupts: Interrupts) -> int:
+    session = Session(config, found.broker_url, found.redis_url)
+    session.declare()
+    figures: dict[str, Any] = {}
+    subscription = Subscription(session.app, session.topology, {STATUS: figures.update}, subscriber="launcher").start()
+    depths, waiting, depths_at = Depths(session.app, session.topology), {}, 0.0
+    # One thread of linear algebra a process: they share this machine's cores.
+    environment = {**found.environment(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    supervisor = Supervisor(folder, environment, config.restarts, view.say)
+    try:
+        supervisor.add("learner", "learner", needed=True)
+        for index in range(config.actors):
+            supervisor.add("actor", f"actor-{index}", f"actor_id={index}")
+        if config.flower_port is not None:
+            supervisor.add("flower", "flower")
+            view.say(f"Flower at http://{config.flower_address}:{config.flower_port}")
+        while not supervisor.poll():
+            if interrupts.count:
+                view.say("stopping: the learner writes a checkpoint (Ctrl-C again stops at once)")
+                return 130
+            if words := found.dead():
+                raise WarrenError(words)
+            if time.monotonic() >= depths_at:
+                waiting, depths_at = depths.read(), time.monotonic() + DEPTHS_EVERY
+            view.show(figures or None, waiting, f"{supervisor.alive()} of {len(supervisor.children)} alive")
+            time.sleep(LOOK_EVERY)
+        return 0
+    except WarrenError as error:
+        view.say(f"error: {error}")
+        return 1
+    finally:
+        supervisor.stop(interrupts.again)
+        subscription.stop()
+        depths.close()
+        if not interrupts.again():
+            remove_run(session.app, session.redis, session.topology)
+
+
+def _last_words(status: int, folder: Path, config: Config) -> int:
+    """The outcome in one line, the last that is printed."""
+    path = folder / "outcome.json"
+    outcome = json.loads(path.read_text()) if path.exists() else {"state": "killed"}
+    curve = folder / "learning_curve.png"
+    if curve.exists():
+        print(f"learning curve {curve}")
+    if outcome["state"] == "solved":
+        print(
+            f"solved: the mean return of the last 100 training episodes reached {config.env.goal:g} "
+            f"({outcome['mean_return']:.1f}) after {outcome['steps']:,} steps, "
+            f"{outcome['seconds']:.1f} s after the first environment step"
+        )
+        return 0
+    if outcome["state"] == "finished":
+        short = "" if config.env.goal is None else f", short of the goal {config.env.goal:g}"
+        mean = "unknown" if outcome["mean_return"] is None else f"{outcome['mean_return']:.1f}"
+        print(f"finished: {outcome['steps']:,} steps done; mean return of the last 100 episodes {mean}{short}")
+        return 0
+    print(f"{outcome['state']}; go on with: python -m workers.train resume={folder}", flush=True)
+    return status or 1
+
+
+def resumed(config: Config) -> Config:
+    """The configuration of the run folder `config.resume`, with this command line's overrides on top."""
+    assert config.resume is not None
+    folder = next(
+        (p for p in (Path(config.resume), Path(config.folder) / config.resume) if (p / "config.yaml").exists()), None
+    )
+    if folder is None:
+        known = sorted(str(path.parent) for path in Path(config.folder).glob("*/*/config.yaml"))
+        hint = (
+            f"the newest run folders are {', '.join(known[-3:])}" if known else f"there is none under {config.folder}/"
+        )
+        raise ConfigurationError(f"resume: {config.resume} is no run folder (it has no config.yaml); {hint}")
+    overrides, problems = [], []
+    for override in HydraConfig.get().overrides.task:
+        key, _, value = override.partition("=")
+        if key in ("resume", "folder"):
+            continue
+        if key.split(".")[0] in FIXED_ON_RESUME or key in ("algorithm",):
+            problems.append(f"{override}: cannot be changed when a run is resumed; start a new run for it")
+        elif key == "broker":
+            overrides.append(f"broker.mode={value}")
+        else:
+            overrides.append(override)
+    if problems:
+        raise ConfigurationError(problems)
+    GlobalHydra.instance().clear()
+    with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
+        saved = from_hydra(hydra.compose("config", overrides))
+    root = folder.resolve().parent.parent
+    return replace(
+        saved,
+        broker=replace(BrokerConfig(**vars(saved.broker)), url=config.broker.url, redis_url=config.broker.redis_url),
+        folder=os.path.relpath(root),
+        project=folder.resolve().parent.name,
+        trial=folder.resolve().name,
+        run=None,
+        resume=None,
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    role("train", run)()

@@ -1,0 +1,155 @@
+"""Training one player: segments in, an update, new weights out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from celery.utils.log import get_logger
+
+import envs
+from agents import build_algorithm, build_policy, checkpoints
+from agents.segments import Segment
+from tasks.events import STATUS, WEIGHTS
+from warren.errors import WireError
+from workers import curve
+from workers.progress import MetricsLog, Progress
+from workers.session import PLAYER, Session
+
+logger = get_logger(__name__)
+
+STATUS_EVERY = 0.25  # s between status events
+
+
+class Trainer:
+    """The learner's half that knows nothing of queues: `learn` is the body of the learn task.
+
+    `folder` is the run folder. Goes on from its newest checkpoint where there is one, and from newer weights in the
+    pool (published after that checkpoint by a learner that died) where there are any.
+    """
+
+    def __init__(self, session: Session, folder: Path, on_finished: Callable[[], None]) -> None:
+        self.session, self.config, self.folder = session, session.config, folder
+        self._on_finished = on_finished
+        self.outcome: dict[str, Any] | None = None
+        observation_space, action_space = envs.spaces(self.config.env.id, **self.config.env.kwargs)
+        self.policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
+        self.algorithm = build_algorithm(
+            self.config.algorithm["name"], self.config.algorithm, self.policy, self.config.seed
+        )
+        self.progress = Progress()
+        self.log = MetricsLog(folder)
+        self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
+        self._status_at = 0.0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        newest = checkpoints.latest(self.folder / "checkpoints")
+        if newest is not None:
+            checkpoint = checkpoints.load(newest)
+            checkpoints.restore(self.policy, self.algorithm, checkpoint)
+            self.progress = Progress.from_meta(checkpoint.meta["progress"])
+            logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
+        model = self.session.pool.newest(PLAYER, newer_than=self.progress.version)
+        if model is not None:
+            tensors, _ = checkpoints.weights_from_bytes(model.data)
+            checkpoints.load_weights(self.policy, tensors)
+            self.progress.version, self.progress.steps = model.version, model.step
+            logger.info("the pool has newer weights: version %d at %d steps", model.version, model.step)
+
+    def publish(self) -> None:
+        """Put the weights into the pool and fire them to every actor."""
+        stamp = {"player": PLAYER, "version": self.progress.version, "step": self.progress.steps}
+        data = checkpoints.weights_to_bytes(self.policy, stamp)
+        self.session.pool.put(PLAYER, self.progress.version, self.progress.steps, data)
+        self.session.events.fire(WEIGHTS, {**stamp, "data": data})
+
+    def learn(self, calls: Sequence[Any]) -> list[Any]:
+        """One update on the shipments of `calls` (see sampling.py); each call gives one shipment or a list of them.
+
+        Returns None for each call, or the error of a call whose shipment is damaged: that one fails alone.
+        """
+        outcomes: list[Any] = [None] * len(calls)
+        fresh, stale = [], []
+        for index, call in enumerate(calls):
+            try:
+                for shipment in call if isinstance(call, list) else [call]:
+                    segment = Segment.from_dict(shipment["segment"])
+                    behind = self.progress.version - segment.weight_version
+                    (fresh if behind <= self.config.max_staleness else stale).append((shipment, segment))
+            except (WireError, KeyError, TypeError) as error:
+                logger.error("a damaged shipment was refused: %s", error)
+                outcomes[index] = error
+        if fresh and self.outcome is None:
+            self._update(fresh)
+        self.progress.stale_steps += sum(segment.num_steps for _, segment in stale)
+        self.session.ledger.settle(_numbers(fresh), _numbers(stale))
+        return outcomes
+
+    def _update(self, fresh: Sequence[tuple[dict[str, Any], Segment]]) -> None:
+        progress, now = self.progress, time.time()
+        progress.start(min(shipment["first_step_at"] for shipment, _ in fresh))
+        progress.data_age = sum(now - shipment["collected_at"] for shipment, _ in fresh) / len(fresh)
+        progress.staleness = sum(progress.version - s.weight_version for _, s in fresh) / len(fresh)
+        progress.losses = self.algorithm.update([segment for _, segment in fresh])
+        for _, segment in fresh:
+            progress.add(segment.episodes, segment.num_steps)
+        progress.updates += 1
+        progress.version += 1
+        self.publish()
+        self.log.write(progress.figures(), progress.losses)
+        goal = self.config.env.goal
+        if goal is not None and progress.mean_return is not None and progress.mean_return >= goal:
+            self._finish("solved")
+        elif progress.steps >= self.config.total_steps:
+            self._finish("finished")
+        elif time.monotonic() >= self._checkpoint_at:
+            self.checkpoint()
+        self.fire_status()
+
+    def _finish(self, state: str) -> None:
+        self.outcome = {
+            "state": state,
+            "steps": self.progress.steps,
+            "mean_return": self.progress.mean_return,
+            "seconds": self.progress.training_seconds,
+        }
+        self._on_finished()
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint and drop the oldest over the configured number."""
+        checkpoints.save(
+            self.folder / "checkpoints",
+            f"{self.progress.version:08d}",
+            self.policy,
+            self.algorithm,
+            {"progress": self.progress.to_meta(), "network": self.config.network, "environment": self.config.env.id},
+            keep=self.config.checkpoints_kept,
+        )
+        self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
+
+    def fire_status(self, state: str = "training", always: bool = False) -> None:
+        """Tell whoever watches how far it is, a few times a second at most."""
+        now = time.monotonic()
+        if always or now >= self._status_at:
+            self._status_at = now + STATUS_EVERY
+            figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses}
+            self.session.events.fire(STATUS, figures)
+
+    def close(self) -> None:
+        """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
+        self.checkpoint()
+        self.log.close()
+        account = self.session.ledger.account()
+        outcome = {**(self.outcome or {"state": "stopped", "steps": self.progress.steps}), "segments": asdict(account)}
+        (self.folder / "outcome.json").write_text(json.dumps(outcome, indent=1) + "\n")
+        curve.draw(self.folder, f"{self.config.env.id}, {self.config.sampling.value}", self.config.env.goal)
+        self.fire_status(outcome["state"], always=True)
+
+
+def _numbers(shipments: Sequence[tuple[dict[str, Any], Segment]]) -> list[tuple[str, int]]:
+    return [(s["source"], s["number"]) for s, _ in shipments if s["number"] is not None]

@@ -1,0 +1,145 @@
+"""The one configuration verifier: everything that is wrong, at once, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import envs
+from agents import build_algorithm, build_policy, checkpoints
+from tasks.topology import Topology
+from warren.errors import CheckpointError, ConfigurationError
+from workers.config import Config, Sampling
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_AT_LEAST = {
+    "actors": 1,
+    "unroll_length": 1,
+    "batch_segments": 1,
+    "max_staleness": 0,
+    "total_steps": 1,
+    "learner_threads": 1,
+    "restarts": 0,
+    "checkpoints_kept": 1,
+    "actor_id": 0,
+    "seed": 0,
+}
+
+
+def verify(config: Config, role: str) -> None:
+    """Raises one ConfigurationError that lists every problem. `role`: train, actor or learner."""
+    problems = [*_numbers(config), *_names(config, role), *_learning(config, role)]
+    if role in ("train", "learner"):
+        problems += _folder(config)
+    if config.flower_port is not None and role == "train":
+        problems += _port("flower_port", config.flower_port)
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def run_folder(config: Config) -> Path:
+    """FOLDER/PROJECT/TRIAL."""
+    assert config.trial is not None
+    return Path(config.folder) / config.project / config.trial
+
+
+def name_run(config: Config) -> None:
+    """Fill in the trial and the run's name on the servers, where they are not given."""
+    if config.trial is None:
+        config.trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    if config.run is None:
+        # Two trials of the same name, on two machines or in two folders, must not meet on shared servers.
+        words = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{config.project}-{config.trial}").strip("-")
+        config.run = f"{words[:60]}-{uuid.uuid4().hex[:6]}"
+
+
+def _numbers(config: Config) -> Iterator[str]:
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value is not None and value < least:
+            yield f"{name}: {value} is too small; it must be at least {least}"
+    if config.env.num_envs < 1:
+        yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
+    for name in ("round_timeout", "checkpoint_every"):
+        if getattr(config, name) <= 0:
+            yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
+    if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
+        yield (
+            f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
+            f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
+        )
+    if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _names(config: Config, role: str) -> Iterator[str]:
+    for name, value in (("project", config.project), ("trial", config.trial)):
+        if value is not None and not _FOLDER_NAME.fullmatch(value):
+            yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
+    if config.run is None and role != "train":
+        yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
+    elif config.run is not None:
+        try:
+            Topology(config.run)
+        except ConfigurationError as error:
+            yield from error.problems
+
+
+def _learning(config: Config, role: str) -> Iterator[str]:
+    try:
+        observation_space, action_space = envs.spaces(config.env.id, **config.env.kwargs)
+    except ConfigurationError as error:
+        yield from (f"env.id: {problem}" for problem in error.problems)
+        return
+    try:
+        policy = build_policy(config.network, observation_space, action_space, config.seed)
+    except ConfigurationError as error:
+        yield from error.problems
+        return
+    try:
+        algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, policy, config.seed)
+    except ConfigurationError as error:
+        yield from error.problems
+        return
+    minibatch = config.algorithm.get("minibatch_size", 1)
+    if isinstance(minibatch, int) and minibatch > config.steps_per_update > 0:
+        yield (
+            f"algorithm.minibatch_size: {minibatch} is more than the {config.steps_per_update} steps of an update "
+            f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
+            f"{config.env.num_envs})"
+        )
+    if role in ("train", "learner") and config.trial is not None:
+        newest = checkpoints.latest(run_folder(config) / "checkpoints")
+        if newest is not None:
+            try:
+                checkpoints.restore(policy, algorithm, checkpoints.load(newest))
+            except CheckpointError as error:
+                yield f"resume: {error}"
+
+
+def _folder(config: Config) -> Iterator[str]:
+    path = run_folder(config) if config.trial else Path(config.folder) / config.project
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        yield f"folder: {existing} is a file, so the run folder {path} cannot be made; choose another folder=..."
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield f"folder: {existing} is not writable, so the run folder {path} cannot be made; choose another folder=..."
+
+
+def _port(name: str, port: int) -> Iterator[str]:
+    if not 0 < port < 65536:
+        yield f"{name}: {port} is no port; it must be from 1 to 65535"
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            yield f"{name}: port {port} cannot be used ({error.strerror}); choose another"
