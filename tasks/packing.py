@@ -218,19 +218,19 @@ def _remedy(value: Any) -> str:
 
 def _culprit(value: Any, refusal: Exception) -> str:
     """Where in `value` the field lies that was refused, and why. Runs after a failure only, so it may pack again."""
-    path, fields, depth = "value", list(_fields(value)), 1
+    path, fields = "value", list(_fields(value))
     if type(value) is tuple and len(value) == 3 and isinstance(value[2], dict) and "chord" in value[2]:
         path, fields = "", list(zip(("args", "kwargs", "embed"), value, strict=True))  # the body of a Celery task
-    while True:
+    for depth in range(2, MAX_DEPTH + 2):  # no further: what holds itself is refused at every depth
         for name, part in fields:
             try:
-                _pack(_node(part, depth + 1, []))
+                _pack(_node(part, depth, []))
             except (_Refused, ValueError) as inner:
                 path, value, refusal = path + name, part, inner
                 break
         else:
             break
-        fields, depth = list(_fields(value)), depth + 1
+        fields = list(_fields(value))
     if isinstance(refusal, UnicodeEncodeError):
         refusal = _Refused(f"{value!a:.80} holds half a surrogate pair, which is no text; send it as bytes")
     if len(path) > 200:
