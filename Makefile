@@ -1,0 +1,82 @@
+# Every target does all the set-up it needs by itself, once: a second run starts at once.
+#   make train ARGS="experiment=... seed=3"     ARGS are Hydra overrides
+#   make test ARGS="-k matchmaking"             ARGS are pytest's
+# Variables: PYTHON3 names the interpreter to build .venv from; TORCH_INDEX a package index with another build of torch,
+# e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+PYTHON3 ?=
+TORCH_INDEX ?=
+ARGS ?=
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup train test check lint format servers clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready-run ## build .venv with everything that training needs
+
+train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
+	@$(PYTHON) -m workers.train $(ARGS)
+
+test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
+	@$(PYTHON) -m pytest $(ARGS)
+
+check: lint test ## everything that CI runs: linters, types, layers, tests
+
+lint: $(VENV)/.ready-dev ## linters, format, types and the layers of the packages
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m mypy
+	$(VENV)/bin/lint-imports
+
+format: $(VENV)/.ready-dev ## put all code into the one format
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+servers: $(VENV)/.ready-run # the binaries only; each run and each test session starts its own
+	@$(PYTHON) -m workers.servers install
+
+clean: ## remove caches and build results; .venv and runs/ stay
+	rm -rf build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+# A stamp is touched only after its whole recipe, so an interrupted installation is taken up again. Torch goes first and
+# alone: what depends on it then finds a build that was chosen on purpose and fetches no other.
+$(VENV)/.ready-run: pyproject.toml constraints.txt
+	@$(make-venv)
+	$(PYTHON) -m pip install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --constraint constraints.txt torch
+	$(PYTHON) -m pip install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready-run
+	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+# A .venv that cannot run pip (interrupted, or its interpreter is gone) is built anew; one that can is left alone.
+define make-venv
+set -e; \
+old='import sys; sys.exit(sys.version_info < (3, 11))'; \
+if $(PYTHON) -c "$$old" >/dev/null 2>&1 && $(PYTHON) -m pip --version >/dev/null 2>&1; then exit 0; fi; \
+found=; \
+for candidate in $(or $(PYTHON3),python3 python3.13 python3.12 python3.11); do \
+  if "$$candidate" -c "$$old" >/dev/null 2>&1; then found=$$candidate; break; fi; \
+done; \
+if [ -z "$$found" ]; then \
+  echo "error: no Python 3.11 or newer among: $(or $(PYTHON3),python3 python3.13 python3.12 python3.11)" >&2; \
+  echo "       install one, or name it: make setup PYTHON3=/path/to/python3.12" >&2; exit 1; \
+fi; \
+if ! "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
+  package=$$("$$found" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
+  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+    export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -q install -y --no-install-recommends "$$package"; \
+  else \
+    echo "error: $$found lacks the venv module; on Debian or Ubuntu: sudo apt-get install $$package" >&2; exit 1; \
+  fi; \
+fi; \
+echo "building $(VENV) from $$found"; \
+"$$found" -m venv --clear $(VENV)
+endef
