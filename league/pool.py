@@ -13,7 +13,8 @@ from warren.errors import CheckpointError
 _PUT = """
 local version = redis.call('HGET', KEYS[1], 'version')
 if version and tonumber(version) >= tonumber(ARGV[1]) then return 0 end
-redis.call('HSET', KEYS[1], 'version', ARGV[1], 'step', ARGV[2], 'created', ARGV[3], 'checksum', ARGV[4], 'data', ARGV[5])
+redis.call('HSET', KEYS[1], 'version', ARGV[1], 'step', ARGV[2], 'created', ARGV[3],
+           'checksum', ARGV[4], 'data', ARGV[5])
 return 1
 """
 

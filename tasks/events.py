@@ -100,7 +100,7 @@ class Subscription(ConsumerMixin):  # type: ignore[misc]
     def consume(
         self, limit: int | None = None, timeout: float | None = None, safety_interval: float = 1, **_: Any
     ) -> Any:
-        with self.consumer_context() as (connection, channel, consumers):
+        with self.consumer_context() as (connection, _, _):
             while not self.should_stop:
                 try:
                     # While something is kept, look only whether a newer one has arrived already.

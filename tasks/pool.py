@@ -8,6 +8,7 @@ that touches the channel is handed back to the event loop, which a byte in a soc
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import socket
 import threading
@@ -98,17 +99,14 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
         return post
 
     def _wake(self) -> None:
-        try:
+        # Full: the loop is about to wake anyway. Closed: the worker has stopped.
+        with contextlib.suppress(OSError):
             self._writer.send(b"\0")
-        except (BlockingIOError, OSError):
-            pass  # full: the loop is about to wake anyway; closed: the worker has stopped
 
     def _drain(self, *_: Any) -> None:
-        try:
+        with contextlib.suppress(OSError):
             while self._reader.recv(4096):
                 pass
-        except (BlockingIOError, OSError):
-            pass
         while self._finished:
             self._finished.popleft()()
 

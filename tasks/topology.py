@@ -1,12 +1,13 @@
-"""THE table: every exchange, queue, binding, bound and direction of a run. Nothing else in Warren names one.
+"""THE table: every exchange, queue, binding, bound and direction of a run. Nothing else names one.
 
-| exchange         | type   | queue (= routing key)        | carries                        | from -> to                    | bound
-|------------------|--------|------------------------------|--------------------------------|-------------------------------|----------------------------
-| .actor           | direct | .actor.POLICY                | rollout tasks, inference calls | chords, callers -> actors     | per-message time to live
-| .learner         | direct | .learner.PLAYER              | trajectory segments, learn     | actors, chords -> learners    | max-length, reject-publish
-| .event.NAME      | fanout | .event.NAME.SUBSCRIBER (own) | weights, status, any event     | learners, anyone -> who asked | max-length 1, drop-head
-| .dead            | topic  | .dead.ROLE                   | messages that failed for good  | RabbitMQ (x-dead-letter) -> a person | max-length, drop-head
-| .control, .events | Celery's own: remote control and worker events (fanout, topic)
+| exchange    | type   | queue (= routing key)  | carries                  | from -> to                 | bound
+|-------------|--------|------------------------|--------------------------|----------------------------|------------
+| .actor      | direct | .actor.POLICY          | rollout tasks, inference | chords, callers -> actors  | time to live
+| .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
+| .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | the newest
+| .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
+| .control    | fanout | Celery's own           | remote control           | anyone -> workers          |
+| .events     | topic  | Celery's own           | worker and task events   | workers -> Flower, anyone  |
 
 Every name begins with `warren.RUN`, so that two runs on the same servers never see each other and one permission
 pattern (`^warren\\.RUN\\.`) fits one run. Redis keys begin with `warren.RUN:` for the same reason.

@@ -1,4 +1,4 @@
-"""The one error tree. Every error a user can meet is one of these; its message names the culprit, the value and the remedy."""
+"""The one error tree: every error that a user can meet. Its message names the culprit, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class WarrenError(Exception):
-    """Root of every error that Warren raises on purpose; a role prints it as one line and exits with status 2."""
+    """Root of every error raised on purpose; a role prints its message and exits with status 2."""
 
 
 class ConfigurationError(WarrenError):
-    """Raised before anything starts, when settings are wrong; `problems` holds every one of them, not only the first."""
+    """Raised before anything starts, when settings are wrong; `problems` holds all of them."""
 
     def __init__(self, problems: str | Iterable[str]) -> None:
         self.problems = [problems] if isinstance(problems, str) else list(problems)

@@ -1,4 +1,4 @@
-"""The schema of every setting, and its conversion from Hydra's composition into dataclasses, which nothing changes after that.
+"""The schema of every setting, and the conversion of Hydra's composition into it.
 
 Composed once, converted once: other processes receive the resolved YAML of the run folder, no hot loop sees a
 DictConfig.

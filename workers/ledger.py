@@ -70,4 +70,4 @@ class Ledger:
     def _short_of(self, kind: str, name: str) -> int:
         # Redis strings grow to the highest bit set; align the three by their longest.
         lengths = {k: self._redis.strlen(f"{self._prefix}{k}:{name}") for k in ("confirmed", "learned", "stale")}
-        return max(lengths.values()) - lengths[kind]
+        return int(max(lengths.values()) - lengths[kind])

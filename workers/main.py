@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from workers.config import CONF, Config, from_hydra
+from workers.verify import verify
 
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
@@ -55,25 +56,33 @@ def guarded(run: Callable[[], int]) -> int:
         return 130
 
 
-def check_overrides(config_name: str, argv: list[str]) -> int:
+def check_overrides(role_name: str, argv: list[str]) -> int:
     """Compose once ahead of Hydra, so that every wrong override is reported, each with what would be right."""
     arguments = get_args_parser().parse_args(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
         return 0
     folder = Path(arguments.config_dir or CONF).resolve()
-    name, overrides = arguments.config_name or config_name, arguments.overrides
+    name, overrides = arguments.config_name or role_name, arguments.overrides
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         try:
             hydra.compose(name, overrides)
             return 0
         except (HydraException, OmegaConfBaseException) as error:
-            problems = list(_explain_each(name, overrides)) or [_first_line(error)]
+            wrong = dict(_explain_each(name, overrides))
+            problems = list(wrong.values()) or [_first_line(error)]
+            # What is left may be wrong in other ways, and one look should tell all.
+            if wrong:
+                left = hydra.compose(name, [override for override in overrides if override not in wrong])
+                try:
+                    verify(from_hydra(left), role_name)
+                except ConfigurationError as more:
+                    problems += more.problems
         finally:
             GlobalHydra.instance().clear()
     raise ConfigurationError(problems)
 
 
-def _explain_each(name: str, overrides: list[str]) -> Iterator[str]:
+def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
     known = _keys(hydra.compose(name))
     for override in overrides:
         try:
@@ -82,19 +91,18 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[str]:
             key, _, value = override.partition("=")
             key = key.lstrip("+~")
             if isinstance(error, MissingConfigException):
-                options = [line.strip() for line in str(error).splitlines() if line.startswith("\t")]
-                yield unknown_name(f"{key}:", value, options) if options else f"{key}: {_first_line(error)}"
+                yield override, unknown_name(f"{key}:", value, error.options or ())
             elif key not in known:
-                yield unknown_name("setting", key, known, "(python -m workers.train --cfg job lists them)")
+                yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
-                yield f"{key}={value}: {_first_line(error)}"
+                yield override, f"{key}={value}: {_first_line(error)}"
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:
     keys = []
-    for key in config:
+    for key in map(str, config):
         keys.append(f"{prefix}{key}")
-        child = OmegaConf.select(config, str(key))
+        child = OmegaConf.select(config, key)
         if isinstance(child, DictConfig):
             keys += _keys(child, f"{prefix}{key}.")
     return keys

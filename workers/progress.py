@@ -1,4 +1,4 @@
-"""How far a run is: steps, returns, speed, age of the data; kept across a resume; written to TensorBoard and JSON lines."""
+"""How far a run is: steps, returns, speed, age of the data; kept across a resume, written to TensorBoard and JSON."""
 
 from __future__ import annotations
 

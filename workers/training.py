@@ -22,6 +22,8 @@ from workers.session import PLAYER, Session
 
 logger = get_logger(__name__)
 
+Shipped = tuple[dict[str, Any], Segment]  # a shipment as an actor sent it, and the segment in it
+
 STATUS_EVERY = 0.25  # s between status events
 
 
@@ -74,7 +76,8 @@ class Trainer:
         Returns None for each call, or the error of a call whose shipment is damaged: that one fails alone.
         """
         outcomes: list[Any] = [None] * len(calls)
-        fresh, stale = [], []
+        fresh: list[Shipped] = []
+        stale: list[Shipped] = []
         for index, call in enumerate(calls):
             try:
                 for shipment in call if isinstance(call, list) else [call]:
@@ -90,7 +93,7 @@ class Trainer:
         self.session.ledger.settle(_numbers(fresh), _numbers(stale))
         return outcomes
 
-    def _update(self, fresh: Sequence[tuple[dict[str, Any], Segment]]) -> None:
+    def _update(self, fresh: Sequence[Shipped]) -> None:
         progress, now = self.progress, time.time()
         progress.start(min(shipment["first_step_at"] for shipment, _ in fresh))
         progress.data_age = sum(now - shipment["collected_at"] for shipment, _ in fresh) / len(fresh)
@@ -151,5 +154,5 @@ class Trainer:
         self.fire_status(outcome["state"], always=True)
 
 
-def _numbers(shipments: Sequence[tuple[dict[str, Any], Segment]]) -> list[tuple[str, int]]:
+def _numbers(shipments: Sequence[Shipped]) -> list[tuple[str, int]]:
     return [(s["source"], s["number"]) for s, _ in shipments if s["number"] is not None]
