@@ -1,0 +1,199 @@
+import copy
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+from torch.distributions import Categorical, Independent, Normal
+
+from agents import build_policy
+from warren.errors import ConfigurationError, UnknownName
+
+OBSERVATIONS = Box(-1, 1, (4,), np.float32)
+ACTIONS = {
+    "discrete": Discrete(3),
+    "box": Box(np.array([-1, -2], np.float32), np.array([1, 2], np.float32)),
+}
+
+
+@pytest.fixture(params=ACTIONS)
+def policy(request):
+    policy = build_policy({"name": "mlp"}, OBSERVATIONS, ACTIONS[request.param], seed=3)
+    generator = torch.Generator().manual_seed(9)
+    for parameter in policy.parameters():  # away from the near-uniform start
+        parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return policy
+
+
+def observations(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 4)).astype(np.float32)
+
+
+def torch_distribution(policy, observation):
+    output, _ = policy.network(torch.from_numpy(observation))
+    if isinstance(policy.action_space, Discrete):
+        return Categorical(logits=output)
+    return Independent(Normal(output, policy.log_std.exp()), 1)
+
+
+def test_act_returns_arrays_of_the_stated_types(policy):
+    action, log_prob, value = policy.act(observations(5))
+    if isinstance(policy.action_space, Discrete):
+        assert (action.dtype, action.shape) == (np.int64, (5,))
+    else:
+        assert (action.dtype, action.shape) == (np.float32, (5, 2))
+    for array in (log_prob, value):
+        assert (array.dtype, array.shape) == (np.float32, (5,))
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+def test_what_act_says_evaluate_confirms(policy, greedy):
+    x = observations(50)
+    action, log_prob, value = policy.act(x, greedy=greedy)
+    again, _, value_again = policy.evaluate(torch.from_numpy(x), torch.from_numpy(action))
+    np.testing.assert_allclose(log_prob, again.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value, value_again.detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(value, policy.value(x), rtol=1e-6, atol=1e-6)
+
+
+def test_log_probabilities_and_entropies_are_those_of_torch_distributions(policy):
+    x = observations(50)
+    action = torch.from_numpy(policy.act(x)[0])
+    log_prob, entropy, _ = policy.evaluate(torch.from_numpy(x), action)
+    distribution = torch_distribution(policy, x)
+    torch.testing.assert_close(log_prob, distribution.log_prob(action))
+    torch.testing.assert_close(entropy, distribution.entropy())
+
+
+def test_actions_are_drawn_from_the_distribution(policy):
+    n = 40_000
+    x = observations(1)
+    action, _, _ = policy.act(np.repeat(x, n, axis=0), torch.Generator().manual_seed(1))
+    distribution = torch_distribution(policy, x)
+    if isinstance(policy.action_space, Discrete):
+        frequency = np.bincount(action, minlength=3) / n
+        np.testing.assert_allclose(frequency, distribution.probs[0].detach().numpy(), atol=0.01)
+    else:
+        np.testing.assert_allclose(action.mean(0), distribution.mean[0].detach().numpy(), atol=0.02)
+        np.testing.assert_allclose(action.std(0), policy.log_std.exp().detach().numpy(), rtol=0.02)
+
+
+def test_greedy_takes_the_likeliest_action(policy):
+    x = observations(20)
+    action, log_prob, _ = policy.act(x, greedy=True)
+    mode = torch_distribution(policy, x).mode.detach().numpy()
+    np.testing.assert_allclose(action, mode, rtol=1e-6)
+    assert all((log_prob >= policy.act(x)[1] - 1e-6).tolist() for _ in range(20))
+
+
+def test_a_generator_repeats_its_actions(policy):
+    x = observations(30)
+    first, again, other = (policy.act(x, torch.Generator().manual_seed(s))[0] for s in (4, 4, 5))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_a_seed_repeats_weights_and_actions_whatever_torchs_global_generator_did():
+    def make(seed):
+        torch.rand(seed + 1)
+        before = torch.get_rng_state()
+        policy = build_policy({}, OBSERVATIONS, ACTIONS["discrete"], seed)
+        torch.testing.assert_close(torch.get_rng_state(), before)
+        return policy, policy.act(observations(30))[0]
+
+    (first, acted), (again, acted_again), (other, _) = make(1), make(1), make(2)
+    for name, tensor in first.state_dict().items():
+        torch.testing.assert_close(tensor, again.state_dict()[name], rtol=0, atol=0)
+    np.testing.assert_array_equal(acted, acted_again)
+    weight = "network.policy_trunk.layers.0.weight"
+    assert not torch.equal(first.state_dict()[weight], other.state_dict()[weight])
+
+
+def test_weights_start_orthogonal_and_the_first_policy_near_uniform():
+    policy = build_policy({}, OBSERVATIONS, ACTIONS["discrete"], seed=1)
+    state = policy.state_dict()
+    for trunk, gain in (("policy_trunk", 0.01), ("value_trunk", 1.0)):
+        hidden, last = state[f"network.{trunk}.layers.1.weight"], state[f"network.{trunk}.layers.2.weight"]
+        torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(64), rtol=0, atol=1e-4)
+        torch.testing.assert_close(last @ last.T, gain**2 * torch.eye(len(last)), rtol=0, atol=1e-4)
+        assert not state[f"network.{trunk}.layers.0.bias"].any()
+    _, log_prob, _ = policy.act(observations(20))
+    np.testing.assert_allclose(log_prob, -np.log(3), atol=0.05)
+
+
+def test_the_policys_and_the_values_trunk_share_nothing(policy):
+    _, _, value = policy.evaluate(torch.from_numpy(observations(3)), torch.from_numpy(policy.act(observations(3))[0]))
+    value.sum().backward()
+    assert all(p.grad is None for p in policy.network.policy_trunk.parameters())
+    assert all(p.grad is not None for p in policy.network.value_trunk.parameters())
+
+
+def test_a_copy_of_a_policy_acts_by_its_own_weights(policy):
+    twin = copy.deepcopy(policy)
+    for parameter in twin.parameters():
+        parameter.data.zero_()
+    assert policy.value(observations(2)).any()
+    assert not twin.value(observations(2)).any()
+
+
+def test_discrete_actions_may_start_anywhere():
+    policy = build_policy({}, OBSERVATIONS, Discrete(2, start=-1), seed=1)
+    assert set(policy.env_action(policy.act(observations(50))[0])) == {-1, 0}
+
+
+def test_box_actions_are_clipped_for_the_environment_only():
+    space = Box(-0.1, 0.1, (2, 2), np.float32)
+    policy = build_policy({}, OBSERVATIONS, space, seed=1)
+    action, _, _ = policy.act(observations(50))
+    assert action.shape == (50, 4)
+    assert np.abs(action).max() > 1
+    for_env = policy.env_action(action)
+    assert for_env.shape == (50, 2, 2)
+    assert all(space.contains(a) for a in for_env)
+
+
+def test_observations_of_other_shapes_and_dtypes_are_flattened():
+    policy = build_policy({"hidden_sizes": [8]}, Box(0, 255, (2, 3), np.uint8), Discrete(2), seed=1)
+    x = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
+    assert policy.act(x)[0].shape == (4,)
+    assert policy.value(x.astype(np.float64)) == pytest.approx(policy.value(x))
+
+
+def test_network_settings_are_taken():
+    policy = build_policy(
+        {"name": "mlp", "hidden_sizes": [16], "activation": "relu"}, OBSERVATIONS, Discrete(2), seed=1
+    )
+    assert [tuple(p.shape) for p in policy.network.policy_trunk.parameters()] == [(16, 4), (16,), (2, 16), (2,)]
+    assert policy.network.policy_trunk.activation is torch.relu
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"name": "mpl"}, r"network 'mpl' does not exist; did you mean mlp\?"),
+        ({"hidden_size": [64]}, r"'hidden_size' does not exist; did you mean hidden_sizes\?"),
+        ({"hidden_sizes": "64"}, r"'hidden_sizes' of network 'mlp' must be a list of int, is '64'"),
+        ({"hidden_sizes": [0]}, r"hidden_sizes=\[0\] of network 'mlp' must all be at least 1"),
+        ({"activation": "tan"}, r"activation 'tan' does not exist; did you mean tanh\?"),
+    ],
+)
+def test_a_network_that_cannot_be_built_names_the_culprit(config, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build_policy(config, OBSERVATIONS, Discrete(2), seed=1)
+
+
+def test_an_unknown_network_is_an_unknown_name():
+    with pytest.raises(UnknownName):
+        build_policy({"name": "transformer"}, OBSERVATIONS, Discrete(2), seed=1)
+
+
+@pytest.mark.parametrize("space", [gymnasium.spaces.MultiBinary(3), Box(0, 5, (2,), np.int64)])
+def test_an_action_space_without_a_policy_is_named(space):
+    with pytest.raises(ConfigurationError, match="is neither Discrete nor a floating-point Box"):
+        build_policy({}, OBSERVATIONS, space, seed=1)
+
+
+def test_an_observation_space_without_a_network_is_named():
+    with pytest.raises(ConfigurationError, match="takes observations of a Box space, not Discrete"):
+        build_policy({}, Discrete(4), Discrete(2), seed=1)

@@ -1,0 +1,185 @@
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+import envs
+from warren.errors import ConfigurationError, UnknownName
+
+MODERN = """
+import gymnasium, numpy as np
+
+class Line(gymnasium.Env):
+    def __init__(self, length=3):
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (length,), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(self.observation_space.shape, np.float32), {}
+    def step(self, action):
+        return np.ones(self.observation_space.shape, np.float32), 1.0, True, False, {}
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A function that writes a module and returns its path; what it imports is forgotten afterwards."""
+    before, path_before = set(sys.modules), list(sys.path)
+
+    def write(text: str, name: str = "my_game.py") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    yield write
+    sys.path[:] = path_before
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "gymnasium:CartPole-v1", "gym:CartPole-v1", "gym:Acrobot-v1"])
+def test_an_environment_of_any_source_speaks_gymnasium(env_id: str):
+    env = envs.make(env_id)
+    observation, info = env.reset(seed=3)
+    assert isinstance(env.observation_space, gymnasium.spaces.Box)
+    assert env.observation_space.contains(observation)
+    assert info == {}
+    observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+    assert env.observation_space.contains(observation)
+    assert reward in (1.0, -1.0)  # CartPole, Acrobot
+    assert (terminated, truncated) == (False, False)
+    assert isinstance(info, dict)
+
+
+def test_a_seed_decides_what_old_gym_plays():
+    first, second = (envs.make("gym:CartPole-v1").reset(seed=11)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_old_gym_plays_the_same_cartpole_as_gymnasium():
+    old, new = envs.make("gym:CartPole-v1"), envs.make("CartPole-v1")
+    np.testing.assert_array_equal(old.reset(seed=5)[0], new.reset(seed=5)[0])
+    for action in [0, 1, 1, 0, 1, 0, 0]:
+        np.testing.assert_allclose(old.step(action)[0], new.step(action)[0], rtol=1e-5)
+
+
+def test_the_time_limit_of_an_old_gym_environment_truncates():
+    env = envs.make("gym:MountainCar-v0")
+    env.reset(seed=0)
+    steps = [env.step(1) for _ in range(200)]
+    assert [s[3] for s in steps] == [False] * 199 + [True]
+    assert not any(s[2] for s in steps)
+
+
+def test_arguments_reach_the_constructor():
+    assert envs.make("CartPole-v1", max_episode_steps=7).get_wrapper_attr("_max_episode_steps") == 7
+
+
+def test_an_unknown_id_names_near_ones():
+    with pytest.raises(UnknownName, match=r"environment 'Cartpole-v1' does not exist; did you mean CartPole-v1"):
+        envs.make("Cartpole-v1")
+
+
+def test_an_unknown_version_says_which_there_are():
+    with pytest.raises(UnknownName, match=r"CartPole-v7.*`v0`, `v1`"):
+        envs.make("CartPole-v7")
+
+
+def test_an_unknown_id_of_old_gym_names_near_ones_with_the_prefix():
+    with pytest.raises(UnknownName, match=r"'gym:Cartpole-v1' does not exist; did you mean gym:CartPole-v1"):
+        envs.make("gym:Cartpole-v1")
+
+
+def test_an_argument_that_the_constructor_refuses_is_a_configuration_error():
+    with pytest.raises(ConfigurationError, match=r"'CartPole-v1' of gymnasium failed.*gravity"):
+        envs.make("CartPole-v1", gravity=1.6)
+
+
+def test_a_class_in_a_file_is_an_environment(source):
+    env = envs.make(f"{source(MODERN)}:Line", length=5)
+    assert env.observation_space.shape == (5,)
+
+
+def test_a_class_in_a_module_is_an_environment(source, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(source(MODERN, "line_game.py").parent)
+    assert envs.make("line_game:Line").observation_space.shape == (3,)
+
+
+def test_a_function_that_makes_the_environment_will_do(source):
+    path = source(MODERN + "\ndef long_line():\n    return Line(length=9)\n")
+    assert envs.make(f"{path}:long_line").observation_space.shape == (9,)
+
+
+def test_a_file_may_import_its_neighbours_and_runs_once(source):
+    source("count = 0\n", "neighbour_of_game.py")
+    path = source("import neighbour_of_game\nneighbour_of_game.count += 1\n" + MODERN)
+    for _ in range(3):
+        envs.make(f"{path}:Line")
+    assert sys.modules["neighbour_of_game"].count == 1
+
+
+def test_two_files_of_one_name_are_two_modules(source, tmp_path: Path):
+    (tmp_path / "other").mkdir()
+    first, second = source(MODERN), source(MODERN.replace("length=3", "length=4"), "other/my_game.py")
+    assert envs.make(f"{first}:Line").observation_space.shape == (3,)
+    assert envs.make(f"{second}:Line").observation_space.shape == (4,)
+
+
+def test_a_missing_class_names_near_ones(source):
+    with pytest.raises(UnknownName, match=r"environment 'Lime' does not exist; did you mean Line\?"):
+        envs.make(f"{source(MODERN)}:Lime")
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(ConfigurationError, match=r"there is no file .*absent\.py"):
+        envs.make(f"{tmp_path / 'absent.py'}:Line")
+
+
+def test_a_missing_module_is_named_with_the_remedy():
+    with pytest.raises(ConfigurationError, match=r"there is no module 'absent_game'.*PYTHONPATH"):
+        envs.make("absent_game:Line")
+
+
+def test_a_module_that_imports_something_missing_blames_its_own_line(source):
+    path = source("x = 1\nimport absent_library\n")
+    with pytest.raises(ConfigurationError, match=r"importing .*my_game\.py:2: ModuleNotFoundError.*absent_library"):
+        envs.make(f"{path}:Line")
+
+
+def test_a_file_that_fails_can_be_mended_and_made_again(source):
+    path = source("1 / 0\n")
+    with pytest.raises(ConfigurationError, match="ZeroDivisionError"):
+        envs.make(f"{path}:Line")
+    source(MODERN)
+    assert envs.make(f"{path}:Line").observation_space.shape == (3,)
+
+
+def test_a_syntax_error_names_file_and_line(source):
+    path = source("x = 1\ndef f(:\n")
+    with pytest.raises(ConfigurationError, match=r"SyntaxError: .*my_game\.py, line 2"):
+        envs.make(f"{path}:Line")
+
+
+def test_a_module_that_exits_does_not_end_the_process(source):
+    with pytest.raises(ConfigurationError, match="SystemExit: 3"):
+        envs.make(f"{source('import sys; sys.exit(3)')}:Line")
+
+
+def test_a_constructor_that_fails_blames_its_line(source):
+    path = source("def make():\n    raise RuntimeError('no display')\n")
+    with pytest.raises(ConfigurationError, match=r"my_game\.py:2: RuntimeError: no display"):
+        envs.make(f"{path}:make")
+
+
+def test_spaces_are_those_of_the_environment():
+    observation_space, action_space = envs.spaces("CartPole-v1")
+    assert observation_space.shape == (4,)
+    assert action_space == gymnasium.spaces.Discrete(2)
+
+
+def test_a_vector_of_no_environments_is_refused():
+    with pytest.raises(ConfigurationError, match="num_envs=0"):
+        envs.make_vector("CartPole-v1", 0, seed=1)

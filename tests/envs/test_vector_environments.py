@@ -1,0 +1,70 @@
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+import envs
+
+
+def test_it_steps_as_gymnasiums_own_vector_environment_does():
+    ours = envs.make_vector("CartPole-v1", 3, seed=7, max_episode_steps=30)
+    theirs = SyncVectorEnv(
+        [lambda: gymnasium.make("CartPole-v1", max_episode_steps=30)] * 3, autoreset_mode=AutoresetMode.SAME_STEP
+    )
+    np.testing.assert_array_equal(ours.reset()[0], theirs.reset(seed=7)[0])
+    generator, ends = np.random.default_rng(0), 0
+    for _ in range(200):
+        action = generator.integers(0, 2, 3)
+        mine, its = ours.step(action), theirs.step(action)
+        for left, right in zip(mine[:4], its[:4], strict=True):
+            np.testing.assert_array_equal(left, right)
+        for i in np.flatnonzero(mine[2] | mine[3]):
+            np.testing.assert_array_equal(mine[4]["final_obs"][i], its[4]["final_obs"][i])
+            ends += 1
+    assert ends > 10
+
+
+def test_copies_differ_and_the_seed_repeats_them():
+    first, second, other = (envs.make_vector("CartPole-v1", 2, seed=s).reset()[0] for s in (1, 1, 50))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first[0], first[1])
+    assert not np.array_equal(first, other)
+
+
+def test_only_the_first_reset_is_seeded():
+    env = envs.make_vector("CartPole-v1", 1, seed=1)
+    assert not np.array_equal(env.reset()[0], env.reset()[0])
+
+
+def test_the_last_observation_of_an_episode_is_kept_when_time_runs_out():
+    env = envs.make_vector("CartPole-v1", 1, seed=1, max_episode_steps=3)
+    env.reset()
+    for _ in range(2):
+        env.step(np.array([0]))
+    observation, _, terminated, truncated, info = env.step(np.array([1]))
+    assert truncated[0] and not terminated[0]
+    assert np.abs(observation[0]).max() <= 0.05  # the next episode's first observation, near upright
+    assert not np.array_equal(info["final_obs"][0], observation[0])
+
+
+def test_finished_episodes_are_reported_once_with_return_and_length():
+    env = envs.make_vector("CartPole-v1", 2, seed=3, max_episode_steps=5)
+    env.reset()
+    for step in range(1, 13):
+        env.step(np.array([step % 2, step % 2]))
+        if step == 4:
+            assert env.pop_episodes().shape == (0, 2)
+    episodes = env.pop_episodes()
+    assert episodes.dtype == np.float32
+    np.testing.assert_array_equal(episodes, [[5, 5]] * 4)
+    assert env.pop_episodes().shape == (0, 2)
+
+
+def test_a_reset_forgets_the_unfinished_episode():
+    env = envs.make_vector("CartPole-v1", 1, seed=3, max_episode_steps=5)
+    for _ in range(2):
+        env.reset()
+        for step in range(3):
+            env.step(np.array([step % 2]))
+    for step in range(2):
+        env.step(np.array([step % 2]))
+    np.testing.assert_array_equal(env.pop_episodes(), [[5, 5]])
