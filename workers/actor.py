@@ -8,9 +8,9 @@ segment whenever one is full. Started by the launcher, or by hand on any machine
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
+import zlib
 from typing import Any
 
 import torch
@@ -40,8 +40,9 @@ class ActorRole:
     def __init__(self, config: Config, session: Session) -> None:
         self.config, self.session = config, session
         self.source = source_name(config.actor_id)
-        # A restarted actor must not live through its earlier life again: the process is part of the seed.
-        seed = int.from_bytes(f"{config.seed}/{config.actor_id}/{os.getpid()}".encode()) % (1 << 31)
+        # No two actors may live the same life, nor a restarted one its earlier life again: the unique name is hashed
+        # with the run's seed. (A process id would not do: in containers they coincide.)
+        seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         environments = envs.make_vector(config.env.id, config.env.num_envs, seed, **config.env.kwargs)
         self.policy = build_policy(
             config.network, environments.single_observation_space, environments.single_action_space, seed
