@@ -82,7 +82,7 @@ def _unpack(data: bytes | memoryview) -> Any:
 
 
 def _check_lengths(skeleton: bytes) -> None:
-    """Read over the skeleton before it is built: unpackb allocates as long a list as is claimed, at every level."""
+    """Read over the skeleton before it is built: unpackb makes room for what lists claim to hold, a thousand deep."""
     unpacker = msgpack.Unpacker(max_buffer_size=len(skeleton))
     unpacker.feed(skeleton)
     unpacker.skip()
