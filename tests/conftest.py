@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import pytest
 
 from warren.errors import BrokerError
 from workers import servers as finding
-from workers.servers import Machine, Servers, debian
+from workers.servers import Machine, Servers, debian, record
+from workers.servers.private_rabbitmq import Node
 
-SERVER_FIXTURES = {"servers", "broker_url", "redis_url", "embedded", "embedded_url"}
+SERVER_FIXTURES = {"servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,6 +42,21 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         lacking(f"{' and '.join(missing)} not installed")
     with finding.acquire("private", folder=tmp_path_factory.mktemp("servers")) as found:
         yield found
+
+
+@pytest.fixture
+def rabbitmqctl(servers: Servers) -> Callable[..., list[str]]:
+    """`rabbitmqctl COMMAND COLUMN...` against the session's RabbitMQ: its lines, without a header."""
+    known = record.read(servers.folder).node
+    assert known is not None
+    node = Node(**known)
+
+    def run(command: str, *columns: str) -> list[str]:
+        result = node.control(["--quiet", command, "--no-table-headers", *columns], capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        return str(result.stdout).splitlines()
+
+    return run
 
 
 @pytest.fixture

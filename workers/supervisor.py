@@ -75,17 +75,16 @@ class Supervisor:
         """How many children run."""
         return sum(managed.child is not None and managed.child.alive for managed in self.children)
 
-    def stop(self, at_once: Callable[[], bool]) -> None:
-        """Tell all to stop, learner and actors at the same time, and wait; `at_once()` cuts the wait short."""
-        running = [managed.child for managed in self.children if managed.child is not None]
-        for child in running:
+    def processes(self) -> list[Child]:
+        """The processes that were started last, one a child."""
+        return [managed.child for managed in self.children if managed.child is not None]
+
+    def stop(self) -> None:
+        """Tell all to stop at the same time, wait; who has not stopped within the grace time is killed."""
+        for child in self.processes():
             child.ask_to_stop()
-        deadline = time.monotonic() + GRACE + 1.0
-        while any(child.alive for child in running) and time.monotonic() < deadline and not at_once():
-            time.sleep(0.02)
-        for child in running:
-            if child.alive:
-                child.kill()
+        for child in self.processes():
+            child.stop()
 
     def _start(self, managed: Managed) -> None:
         managed.child = Child(managed.name, managed.command, managed.log, {**os.environ, **self._environment}, GRACE)

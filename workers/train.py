@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,9 @@ from tasks.events import STATUS, Subscription
 from tasks.housekeeping import Depths, remove_run
 from warren.errors import ConfigurationError, WarrenError
 from workers import servers
-from workers.config import BrokerConfig, Config, from_hydra, to_yaml
+from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
 from workers.main import role
+from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
 from workers.verify import name_run, run_folder, verify
@@ -33,26 +36,32 @@ from workers.view import View
 
 LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
 DEPTHS_EVERY = 1.0  # s between looks at the queues
-FIXED_ON_RESUME = ("env", "network", "project", "trial")  # another of these would be another run
+FIXED_ON_RESUME = re.compile(r"project|trial|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name")
+KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM: the first asks for a clean stop, the second for an immediate one."""
+    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second kills every child and ends the process."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.asked = False
+        self._children: list[Callable[[], Iterable[Child]]] = []
 
-    def install(self) -> None:
-        """Take over both signals."""
+    def install(self, *children: Callable[[], Iterable[Child]]) -> None:
+        """Take over both signals; `children` tell what is to be killed at the second."""
+        self._children += children
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._note)
 
     def _note(self, *_: Any) -> None:
-        self.count += 1
-
-    def again(self) -> bool:
-        """Whether a second one came."""
-        return self.count >= 2
+        if not self.asked:
+            self.asked = True
+            return
+        for child in [child for children in self._children for child in children()]:
+            child.kill()
+        # Whatever this process was waiting for is gone; nothing of it is worth an orderly end.
+        os.write(sys.stdout.fileno(), b"\nkilled\n")
+        os._exit(KILLED)
 
 
 def run(config: Config) -> int:
@@ -71,7 +80,7 @@ def run(config: Config) -> int:
         view.say(f"run folder {folder}\nrun name   {config.run}")
         mode = config.broker.mode
         with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
-            interrupts.install()
+            interrupts.install(lambda: found.children)
             status = _train(config, folder, found, view, interrupts)
     return _last_words(status, folder, config)
 
@@ -85,6 +94,7 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
     # One thread of linear algebra a process: they share this machine's cores.
     environment = {**found.environment(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     supervisor = Supervisor(folder, environment, config.restarts, view.say)
+    interrupts.install(supervisor.processes)
     try:
         supervisor.add("learner", "learner", needed=True)
         for index in range(config.actors):
@@ -93,9 +103,9 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
             supervisor.add("flower", "flower")
             view.say(f"Flower at http://{config.flower_address}:{config.flower_port}")
         while not supervisor.poll():
-            if interrupts.count:
+            if interrupts.asked:
                 view.say("stopping: the learner writes a checkpoint (Ctrl-C again stops at once)")
-                return 130
+                return KILLED
             if words := found.dead():
                 raise WarrenError(words)
             if time.monotonic() >= depths_at:
@@ -107,11 +117,25 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
         view.say(f"error: {error}")
         return 1
     finally:
-        supervisor.stop(interrupts.again)
+        supervisor.stop()
         subscription.stop()
-        depths.close()
-        if not interrupts.again():
+        if found.dead() is None:
+            if config.sampling is Sampling.streaming:
+                _account(session, folder, view, depths.read())
             remove_run(session.app, session.redis, session.topology)
+        depths.close()
+
+
+def _account(session: Session, folder: Path, view: View, waiting: dict[str, int]) -> None:
+    """Where every segment went, now that all is quiet; what was confirmed and is nowhere is lost, and said so."""
+    account = session.ledger.account()
+    left = waiting.get("learner.main", 0)
+    lost = max(0, account.missing - left)
+    (folder / "segments.json").write_text(json.dumps({**asdict(account), "waiting": left, "lost": lost}) + "\n")
+    view.say(
+        f"segments: {account.confirmed:,} confirmed, {account.learned:,} learned, {account.stale:,} too old, "
+        f"{account.repeated:,} delivered again, {left:,} unused, {lost:,} lost"
+    )
 
 
 def _last_words(status: int, folder: Path, config: Config) -> int:
@@ -154,7 +178,7 @@ def resumed(config: Config) -> Config:
         key, _, value = override.partition("=")
         if key in ("resume", "folder"):
             continue
-        if key.split(".")[0] in FIXED_ON_RESUME or key in ("algorithm",):
+        if FIXED_ON_RESUME.fullmatch(key):
             problems.append(f"{override}: cannot be changed when a run is resumed; start a new run for it")
         elif key == "broker":
             overrides.append(f"broker.mode={value}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from celery.utils.log import get_logger
 
 import envs
@@ -17,6 +17,7 @@ from agents.segments import Segment
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import WireError
 from workers import curve
+from workers.ending import verdict
 from workers.progress import MetricsLog, Progress
 from workers.session import PLAYER, Session
 
@@ -99,22 +100,20 @@ class Trainer:
         progress.data_age = sum(now - shipment["collected_at"] for shipment, _ in fresh) / len(fresh)
         progress.staleness = sum(progress.version - s.weight_version for _, s in fresh) / len(fresh)
         progress.losses = self.algorithm.update([segment for _, segment in fresh])
-        for _, segment in fresh:
-            progress.add(segment.episodes, segment.num_steps)
+        segments = [segment for _, segment in fresh]
+        progress.add(np.concatenate([s.episodes for s in segments]), sum(s.num_steps for s in segments))
         progress.updates += 1
         progress.version += 1
         self.publish()
         self.log.write(progress.figures(), progress.losses)
-        goal = self.config.env.goal
-        if goal is not None and progress.mean_return is not None and progress.mean_return >= goal:
-            self._finish("solved")
-        elif progress.steps >= self.config.total_steps:
-            self._finish("finished")
+        if state := verdict(self.config, progress.steps, progress.mean_return):
+            self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
             self.checkpoint()
         self.fire_status()
 
-    def _finish(self, state: str) -> None:
+    def finish(self, state: str) -> None:
+        """The run is over: nothing more is learned."""
         self.outcome = {
             "state": state,
             "steps": self.progress.steps,
@@ -147,8 +146,7 @@ class Trainer:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
         self.checkpoint()
         self.log.close()
-        account = self.session.ledger.account()
-        outcome = {**(self.outcome or {"state": "stopped", "steps": self.progress.steps}), "segments": asdict(account)}
+        outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
         (self.folder / "outcome.json").write_text(json.dumps(outcome, indent=1) + "\n")
         curve.draw(self.folder, f"{self.config.env.id}, {self.config.sampling.value}", self.config.env.goal)
         self.fire_status(outcome["state"], always=True)

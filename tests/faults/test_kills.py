@@ -1,0 +1,57 @@
+"""Each part killed in mid-run: training goes on, and no segment that the broker confirmed is lost."""
+
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+from integration.training_run import TrainingRun
+
+from workers.servers import Servers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, servers: Servers, sampling: str) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    # A lost round would wait for this long; the broker hands on what a killed process held at once, so none is lost.
+    with TrainingRun(tmp_path, f"sampling={sampling}", "round_timeout=30", "checkpoint_every=1", **urls) as run:
+        run.after_updates(5)
+        run.role("actor-0").kill()
+        made = run.after_updates(5)
+        versions = [update["version"] for update in run.metrics()]
+        run.role("learner").kill()
+        run.until(lambda: len(run.metrics()) > made + 5)
+        assert run.wait() == 0, run.output
+    assert "actor-0 ended with status 137" in run.output
+    assert "learner ended with status 137" in run.output
+    assert run.output.strip().splitlines()[-1].startswith("solved")
+    # Versions never go back, or actors would keep weights that are newer than the learner's.
+    versions = [update["version"] for update in run.metrics()]
+    assert all(later > earlier for earlier, later in itertools.pairwise(versions))
+    if sampling == "streaming":
+        segments = json.loads((run.folder / "segments.json").read_text())
+        assert segments["lost"] == 0
+        assert segments["confirmed"] == segments["learned"] + segments["stale"] + segments["missing"]
+        assert segments["learned"] > 20
+
+
+def test_a_child_that_keeps_dying_ends_the_run_with_its_last_lines(tmp_path: Path, servers: Servers) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text(
+        "import gymnasium\n"
+        "class Broken(gymnasium.Wrapper):\n"
+        "    def __init__(self): super().__init__(gymnasium.make('CartPole-v1'))\n"
+        "    def step(self, action): raise RuntimeError('the game has crashed')\n"
+    )
+    with TrainingRun(
+        tmp_path,
+        f"env.id={broken}:Broken",
+        "sampling=streaming",
+        "restarts=1",
+        broker_url=servers.broker_url,
+        redis_url=servers.redis_url,
+    ) as run:
+        assert run.wait() == 1
+    assert "the game has crashed" in run.output
+    assert "giving up (restarts=1)" in run.output

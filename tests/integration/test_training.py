@@ -1,0 +1,129 @@
+"""The main job from end to end, on real servers."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from integration.training_run import TrainingRun
+
+from workers.servers import Servers
+
+
+def last_line(run: TrainingRun) -> str:
+    return run.output.strip().splitlines()[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: Servers, sampling: str) -> None:
+    with TrainingRun(
+        tmp_path, f"sampling={sampling}", broker_url=servers.broker_url, redis_url=servers.redis_url
+    ) as run:
+        assert run.wait() == 0, run.output
+    assert last_line(run).startswith("solved: the mean return of the last 100 training episodes reached 475")
+    assert json.loads((run.folder / "outcome.json").read_text())["mean_return"] >= 475
+    assert (run.folder / "learning_curve.png").stat().st_size > 5_000
+    assert list((run.folder / "tensorboard").iterdir())
+    assert list((run.folder / "checkpoints").glob("*.safetensors"))
+    assert {p.name for p in (run.folder / "logs").iterdir()} == {"learner.log", "actor-0.log", "actor-1.log"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_cartpole_is_solved_with_nothing_but_the_embedded_server(
+    tmp_path: Path, embedded: Servers, sampling: str
+) -> None:
+    with TrainingRun(tmp_path, "broker=embedded", f"sampling={sampling}") as run:
+        assert run.wait() == 0, run.output
+    assert last_line(run).startswith("solved")
+    assert "embedded" in run.output
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
+    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with TrainingRun(tmp_path, "env.goal=null", **urls) as run:
+        run.after_updates(3)
+        name, processes = run.name, [run.role(role) for role in ("learner", "actor-0", "actor-1")]
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(30) == 130
+    assert not [process for process in processes if process.is_running()]
+    assert not [line for line in rabbitmqctl("list_queues", "name") if name in line]
+    assert not [line for line in rabbitmqctl("list_exchanges", "name") if name in line]
+    stopped = json.loads((run.folder / "outcome.json").read_text())
+    updates = run.metrics()
+    assert stopped["state"] == "stopped"
+    assert stopped["steps"] == updates[-1]["steps"]
+
+    with TrainingRun(tmp_path, f"resume={run.folder}", f"total_steps={stopped['steps'] + 5_000}", **urls) as again:
+        assert again.wait() == 0, again.output
+    resumed = again.metrics()[len(updates) :]
+    assert resumed[0]["version"] == updates[-1]["version"] + 1
+    assert resumed[0]["steps"] - updates[-1]["steps"] == updates[1]["steps"] - updates[0]["steps"]
+    assert resumed[-1]["steps"] >= stopped["steps"] + 5_000
+    assert "finished" in last_line(again)
+
+
+def test_a_second_ctrl_c_kills_at_once(tmp_path: Path, servers: Servers) -> None:
+    with TrainingRun(tmp_path, "env.goal=null", broker_url=servers.broker_url, redis_url=servers.redis_url) as run:
+        run.after_updates(1)
+        learner, actor = run.role("learner"), run.role("actor-0")
+        learner.suspend()  # a learner that cannot stop by itself
+        run.process.send_signal(signal.SIGINT)
+        run.until(lambda: "stopping" in run.output)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(10) == 130
+    deadline = time.monotonic() + 10
+    while (learner.is_running() or actor.is_running()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not learner.is_running()
+    assert not actor.is_running()
+
+
+@pytest.mark.slow
+def test_two_runs_on_the_same_servers_never_see_each_other(tmp_path: Path, servers: Servers) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    small = ("env.goal=null", "total_steps=6000", "actors=1", "algorithm.minibatch_size=64")
+    with (
+        TrainingRun(tmp_path, *small, "unroll_length=64", "network.hidden_sizes=[16]", trial="a", **urls) as a,
+        TrainingRun(tmp_path, *small, "unroll_length=32", "sampling=streaming", trial="b", **urls) as b,
+    ):
+        # Weights or segments that crossed over would be of another network, and refused with an error.
+        assert a.wait() == 0, a.output
+        assert b.wait() == 0, b.output
+    for run in (a, b):
+        steps = [update["steps"] for update in run.metrics()]
+        assert steps == sorted(steps)
+        assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").iterdir()).lower()
+
+
+def test_the_servers_show_the_topology_while_a_run_lasts(
+    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    with TrainingRun(
+        tmp_path, "env.goal=null", "sampling=streaming", broker_url=servers.broker_url, redis_url=servers.redis_url
+    ) as run:
+        run.after_updates(2)
+        prefix = f"warren.{run.name}"
+        exchanges = dict(line.split("\t")[:2] for line in rabbitmqctl("list_exchanges", "name", "type"))
+        queues = {line.split("\t")[0]: line for line in rabbitmqctl("list_queues", "name", "arguments")}
+        bindings = [line.split("\t") for line in rabbitmqctl("list_bindings", "source_name", "destination_name")]
+        run.process.send_signal(signal.SIGINT)
+        run.wait(30)
+    assert exchanges[f"{prefix}.actor"] == exchanges[f"{prefix}.learner"] == "direct"
+    assert exchanges[f"{prefix}.event.weights"] == exchanges[f"{prefix}.event.status"] == "fanout"
+    assert exchanges[f"{prefix}.dead"] == "topic"
+    assert "reject-publish" in queues[f"{prefix}.learner.main"]
+    weights = [name for name in queues if name.startswith(f"{prefix}.event.weights.actor-")]
+    assert len(weights) == 2
+    for name in weights:
+        assert "drop-head" in queues[name]
+        assert '{"x-max-length",1}' in queues[name]
+        assert [f"{prefix}.event.weights", name] in bindings
+    for source, destination in (("actor", "actor.main"), ("learner", "learner.main"), ("dead", "dead.learner")):
+        assert [f"{prefix}.{source}", f"{prefix}.{destination}"] in bindings
