@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 
+from envs.construct import blame
 from envs.vector import VectorEnv
 from warren.errors import ConfigurationError
 
@@ -40,10 +41,14 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
-    """`num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`."""
+    """`num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`.
+
+    Raises what `make` raises, and ConfigurationError when the spaces of the copies differ.
+    """
     if num_envs < 1:
         raise ConfigurationError(f"num_envs={num_envs} of environment {env_id!r} must be at least 1")
-    return VectorEnv([partial(make, env_id, **kwargs)] * num_envs, seed)
+    with blame(f"{num_envs} copies of environment {env_id!r}"):
+        return VectorEnv([partial(make, env_id, **kwargs)] * num_envs, seed)
 
 
 def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

@@ -185,7 +185,7 @@ class PPO:
         self.generator.set_state(tensors["generator"])
         for name, parameter in self.policy.named_parameters():
             self.optimizer.state[parameter] = {
-                key: tensors[f"adam.{key}.{name}"].to(parameter.device if key != "step" else "cpu", copy=True)
+                key: tensors[f"adam.{key}.{name}"].to(parameter.device, copy=True)
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in tensors
             }

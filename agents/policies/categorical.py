@@ -32,8 +32,8 @@ class CategoricalPolicy(Policy):
     def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         # Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p.
         log_probs = torch.log_softmax(output, -1)
-        noise = torch.empty_like(log_probs).exponential_(generator=generator).log_()
-        action = (log_probs - noise).argmax(-1, keepdim=True)
+        noise = torch.empty(log_probs.shape).exponential_(generator=generator).log_()
+        action = (log_probs - noise.to(log_probs.device)).argmax(-1, keepdim=True)
         return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1)
 
     def _mode(self, output: Tensor) -> tuple[Tensor, Tensor]:

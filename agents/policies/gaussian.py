@@ -34,7 +34,7 @@ class GaussianPolicy(Policy):
         return clipped
 
     def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        noise = torch.empty_like(output).normal_(generator=generator)
+        noise = torch.empty(output.shape).normal_(generator=generator).to(output.device)
         log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
         return output + self.log_std.exp() * noise, log_prob
 

@@ -26,14 +26,19 @@ class Policy(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
-        self.device = torch.device("cpu")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
 
     def act(
         self, observation: np.ndarray, generator: torch.Generator | None = None, greedy: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """observation [N, ...] -> action (int64 [N] or float32 [N, A]), log_prob float32 [N], value float32 [N].
 
-        Draws from `generator`, the policy's own if None; `greedy` takes the likeliest action instead.
+        Draws from `generator` (on the CPU, wherever the weights are; the policy's own if None); `greedy` takes the
+        likeliest action instead.
         """
         with torch.inference_mode():
             output, value = self.network(self._tensor(observation))

@@ -194,6 +194,18 @@ def test_actions_that_are_rewarded_become_likely(kind):
         np.testing.assert_allclose(action.mean(0), 0.7, atol=0.1)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu():
+    outcomes = []
+    for device in ("cpu", "cuda"):
+        policy = make_policy().to(device)
+        segment = random_segment(policy)
+        PPO(policy, PPOConfig(epochs=2), seed=1).update([segment])
+        outcomes.append((segment.action, weights(policy).cpu()))
+    np.testing.assert_array_equal(outcomes[0][0], outcomes[1][0])
+    torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=1e-3)
+
+
 def test_an_algorithm_is_built_by_its_name_from_a_whole_file_of_settings():
     algorithm = build_algorithm("ppo", {"name": "ppo", "epochs": 3, "gamma": 1}, make_policy(), seed=1)
     assert algorithm.config == PPOConfig(epochs=3, gamma=1.0)

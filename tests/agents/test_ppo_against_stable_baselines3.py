@@ -29,6 +29,7 @@ def same_weights(policy, theirs):
     return pairs
 
 
+@pytest.mark.filterwarnings("ignore:You have specified a mini-batch size")
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
 def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     vector_env = envs.make_vector(env_id, ENVS, seed=1, max_episode_steps=20)

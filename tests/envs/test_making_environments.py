@@ -183,3 +183,9 @@ def test_spaces_are_those_of_the_environment():
 def test_a_vector_of_no_environments_is_refused():
     with pytest.raises(ConfigurationError, match="num_envs=0"):
         envs.make_vector("CartPole-v1", 0, seed=1)
+
+
+def test_copies_whose_spaces_differ_are_refused(source):
+    path = source(MODERN + "\nlengths = iter(range(2, 9))\ndef uneven():\n    return Line(next(lengths))\n")
+    with pytest.raises(ConfigurationError, match=r"2 copies of environment .*uneven' failed.*observation spaces"):
+        envs.make_vector(f"{path}:uneven", 2, seed=1)

@@ -1,0 +1,170 @@
+"""How fast PPO learns in one process, with fresh and with stale weights, beside Stable-Baselines3's at equal settings.
+
+`python -m benchmarks.ppo [--seeds 5] [--lags 0 1 2] [--no-peer]`: environment steps and seconds until the mean return
+of the last 100 training episodes reaches the environment's goal. Settings are those of conf/. A lag of k means that
+experience comes from the weights of k updates ago, as it does when actors do not wait for the learner. One core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+
+import envs
+from agents import build_algorithm, build_policy
+from agents.algorithms.ppo import PPOConfig
+from agents.checkpoints import load_weights
+from agents.configuration import parse
+from workers.sampler import Sampler
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+ACTORS, UNROLL_LENGTH = 2, 128  # of a distributed run's defaults: one process stands for its actors and learner
+
+
+@dataclass
+class Outcome:
+    """One run; `steps` is None when it did not reach the goal within the limit."""
+
+    steps: int | None
+    seconds: float  # from the first environment step to the goal
+    sampling_seconds: float
+
+
+def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag: int, seed: int) -> Outcome:
+    """One run of Warren's sampler and PPO."""
+    vector_env = envs.make_vector(env["id"], ACTORS * env["num_envs"], seed=1000 * seed)
+    spaces = vector_env.single_observation_space, vector_env.single_action_space
+    learning, acting = (build_policy({"name": "mlp"}, *spaces, seed) for _ in range(2))
+    learner = build_algorithm(algorithm["name"], algorithm, learning, seed)
+    sampler = Sampler(vector_env, acting, seed)
+    versions = deque([_copy(learning)], maxlen=lag + 1)
+    returns: deque[float] = deque(maxlen=100)
+    start, sampling = time.perf_counter(), 0.0
+    while sampler.env_steps < limit:
+        load_weights(acting, versions[0])
+        began = time.perf_counter()
+        segment = sampler.collect(UNROLL_LENGTH)
+        sampling += time.perf_counter() - began
+        returns.extend(segment.episodes[:, 0].tolist())
+        if len(returns) == 100 and np.mean(returns) >= env["goal"]:
+            return Outcome(sampler.env_steps, time.perf_counter() - start, sampling)
+        learner.update([segment])
+        versions.append(_copy(learning))
+    return Outcome(None, time.perf_counter() - start, sampling)
+
+
+def _copy(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in policy.state_dict().items()}
+
+
+def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limit: int, seed: int) -> Outcome:
+    """One run of Stable-Baselines3's PPO; its settings have other names, its value loss the same scale."""
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    class UntilGoal(BaseCallback):  # type: ignore[misc]
+        began = sampling = 0.0
+        reached = False
+
+        def _on_rollout_start(self) -> None:
+            self.began = time.perf_counter()
+
+        def _on_step(self) -> bool:
+            return not self.reached
+
+        def _on_rollout_end(self) -> None:
+            self.sampling += time.perf_counter() - self.began
+            episodes = self.model.ep_info_buffer
+            if len(episodes) == 100 and np.mean([episode["r"] for episode in episodes]) >= env["goal"]:
+                self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
+
+    settings = parse(PPOConfig, "ppo", {key: value for key, value in algorithm.items() if key != "name"})
+    model = PPO(
+        "MlpPolicy",
+        make_vec_env(env["id"], ACTORS * env["num_envs"], seed=1000 * seed),
+        n_steps=UNROLL_LENGTH,
+        learning_rate=settings.learning_rate,
+        n_epochs=settings.epochs,
+        batch_size=settings.minibatch_size,
+        max_grad_norm=settings.max_grad_norm,
+        gamma=settings.gamma,
+        gae_lambda=settings.gae_lambda,
+        clip_range=settings.clip_range,
+        clip_range_vf=settings.clip_range_value,
+        ent_coef=settings.entropy_coefficient,
+        vf_coef=settings.value_coefficient,
+        normalize_advantage=settings.normalize_advantage,
+        target_kl=settings.target_kl,
+        seed=seed,
+        device="cpu",
+    )
+    callback = UntilGoal()
+    start = time.perf_counter()
+    model.learn(limit, callback=callback)
+    if callback.reached:
+        return Outcome(callback.steps, callback.end - start, callback.sampling)
+    return Outcome(None, time.perf_counter() - start, callback.sampling)
+
+
+def measure(label: str, learn: Callable[[int], Outcome], seeds: int) -> dict[str, Any]:
+    """Runs `learn` for each seed, prints a row, returns the figures."""
+    outcomes = [learn(seed) for seed in range(1, seeds + 1)]
+    solved = [o for o in outcomes if o.steps is not None]
+    row = {
+        "solved": f"{len(solved)}/{seeds}",
+        "steps_mean": round(float(np.mean([o.steps for o in solved]))) if solved else None,
+        "steps_max": max(o.steps or 0 for o in outcomes) if len(solved) == seeds else None,
+        "seconds_mean": round(float(np.mean([o.seconds for o in outcomes])), 2),
+        "sampling_seconds_mean": round(float(np.mean([o.sampling_seconds for o in outcomes])), 2),
+        "runs": [asdict(o) for o in outcomes],
+    }
+    print(f"{label:<28}" + "".join(f"{row[name]!s:>20}" for name in COLUMNS), flush=True)
+    return row
+
+
+COLUMNS = ("solved", "steps_mean", "steps_max", "seconds_mean", "sampling_seconds_mean")
+
+
+def _settings(path: str) -> dict[str, Any]:
+    settings: Any = OmegaConf.to_container(OmegaConf.load(CONF / path))
+    return settings  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--lags", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--limit", type=int, default=200_000, help="environment steps after which a run is given up")
+    parser.add_argument("--no-peer", action="store_true", help="leave out Stable-Baselines3")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    env, algorithm = _settings("env/cartpole.yaml"), _settings("algorithm/ppo.yaml")
+    seeds, limit = options.seeds, options.limit
+    print(f"{'':<28}" + "".join(f"{name.removesuffix('_mean'):>20}" for name in COLUMNS))
+    result = {}
+    for lag in options.lags:
+        learn = partial(learn_warren, env, algorithm, limit, lag)
+        result[f"warren_lag_{lag}"] = measure(f"Warren, weights {lag} behind", learn, seeds)
+    if not options.no_peer:
+        learn = partial(learn_stable_baselines3, env, algorithm, limit)
+        result["stable_baselines3"] = measure("Stable-Baselines3", learn, seeds)
+    print(
+        json.dumps({"benchmark": "ppo", "env": env, "algorithm": algorithm, "python": sys.version.split()[0], **result})
+    )
+
+
+if __name__ == "__main__":
+    main()
