@@ -23,6 +23,7 @@ from tasks.sending import BoundedSender
 from warren.errors import WarrenError
 from workers.config import Config, Sampling
 from workers.connect import connect
+from workers.ending import Ending
 from workers.main import role
 from workers.sampler import Sampler
 from workers.session import PLAYER, Session, log_to_stderr, source_name, stop_worker
@@ -50,6 +51,7 @@ class ActorRole:
         self.sampler = Sampler(environments, self.policy, seed)
         self.sampler.weight_version = -1  # whatever the learner publishes is newer
         self.weights = NewestWeights(session.pool, PLAYER)
+        self.ending = Ending(session.redis, session.topology.key_prefix)
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
         self.first_step_at: float | None = None
@@ -89,11 +91,22 @@ class ActorRole:
         """Told to stop."""
         self.stopping.set()
 
+    def on_connected(self) -> None:
+        """Catch up with the events that went by unseen."""
+        self.weights.fetch()
+        if state := self.ending.verdict(self.config):
+            logger.info("the run is %s already", state)
+            self.stop()
+
     def on_status(self, figures: dict[str, Any]) -> None:
         """The run is over when its learner says so."""
         if figures["state"] in ("solved", "finished"):
-            self.stopping.set()
-            stop_worker()
+            self.stop()
+
+    def stop(self) -> None:
+        """End this process, from any thread."""
+        self.stopping.set()
+        stop_worker()
 
     def _stream(self) -> None:
         try:
@@ -126,7 +139,7 @@ def run(config: Config) -> int:
         session.topology,
         {WEIGHTS: actor.weights.receive, STATUS: actor.on_status},
         subscriber=f"actor-{config.actor_id}",
-        on_connected=actor.weights.fetch,
+        on_connected=actor.on_connected,
     ).start()
     status = session.work(f"actor-{config.actor_id}", session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
     actor.stopping.set()

@@ -16,6 +16,7 @@ import torch
 from tasks.batching import BatchTask
 from workers.config import Config, Sampling, to_yaml
 from workers.connect import connect
+from workers.ending import Ending, verdict
 from workers.main import role
 from workers.rounds import Rounds
 from workers.session import Session, log_to_stderr, stop_worker
@@ -76,7 +77,10 @@ class LearnerRole:
 
 
 def run(config: Config) -> int:
-    """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on."""
+    """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on.
+
+    Started anew in the folder of a run that is over, it says so, tells whoever waits for it, and exits with 0.
+    """
     verify(config, role="learner")
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
@@ -89,10 +93,21 @@ def run(config: Config) -> int:
     session = Session(config, broker_url, redis_url, prefetch=prefetch)
     session.declare()
     learner = LearnerRole(config, session, folder)
+    trainer, ending = learner.trainer, Ending(session.redis, session.topology.key_prefix)
+    status = 0
     try:
-        status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
+        if state := verdict(config, trainer.progress.steps, trainer.progress.mean_return):
+            logger.info(
+                "%s is %s already; for more, raise env.goal or total_steps, or start another run", folder, state
+            )
+            trainer.finish(state)
+        else:
+            ending.clear()
+            status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
     finally:
-        learner.trainer.close()
+        if trainer.outcome is not None:
+            ending.record(trainer.progress.steps, trainer.progress.mean_return)
+        trainer.close()
     if learner.failure is not None:
         logger.error("training cannot go on: %s", learner.failure)
         return 1
