@@ -53,9 +53,9 @@ class Segment:
 
 
 def _problems(data: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the types of the fields, or if nothing is, with their shapes."""
+    """What is wrong with the types of the fields; if nothing, with their shapes; if nothing, with the numbers."""
     problems = [text for name, value in data.items() if (text := _wrong_type(name, value))]
-    return problems or list(_wrong_shapes(data))
+    return problems or list(_wrong_shapes(data)) or list(_not_finite(data))
 
 
 def _wrong_type(name: str, value: Any) -> str | None:
@@ -95,6 +95,14 @@ def _wrong_shapes(data: Mapping[str, Any]) -> Iterator[str]:
                 expected, right = f"[{steps}, {envs}]", found == shape
         if not right:
             yield f"segment field {name!r} must be {expected}, is {list(found)}"
+
+
+def _not_finite(data: Mapping[str, Any]) -> Iterator[str]:
+    # One nan from one environment would make every weight nan, and the learner would publish them.
+    for name, value in data.items():
+        if name != "weight_version" and value.dtype.kind == "f" and not np.isfinite(value).all():
+            where = np.argwhere(~np.isfinite(value))[0].tolist()
+            yield f"segment field {name!r} holds {value[tuple(where)]} at {where}; all numbers must be finite"
 
 
 def concatenate(segments: Sequence[Segment]) -> Segment:

@@ -54,6 +54,8 @@ def test_the_dictionary_holds_arrays_and_plain_numbers_only():
         ({"observation": np.zeros((3, 2, 4), object)}, "'observation' must be numeric, is object"),
         ({"action": np.zeros((3, 2), np.int32)}, "'action' must be int64 or float32, is int32"),
         ({"episodes": np.zeros((1, 3), np.float32)}, r"'episodes' must be \[K, 2\], is \[1, 3\]"),
+        ({"observation": np.full((3, 2, 4), np.nan, np.float32)}, r"'observation' holds nan at \[0, 0, 0\]"),
+        ({"reward": np.diag([0, np.inf, 0])[:, :2].astype(np.float32)}, r"'reward' holds inf at \[1, 1\]"),
         ({"weight_version": 1.5}, "'weight_version' must be an int, is 1.5"),
         ({"weight_version": True}, "'weight_version' must be an int, is True"),
     ],
