@@ -69,8 +69,17 @@ def _copy(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}
 
 
-def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limit: int, seed: int) -> Outcome:
-    """One run of Stable-Baselines3's PPO; its settings have other names, its value loss the same scale."""
+def learn_stable_baselines3(
+    env: dict[str, Any],
+    algorithm: dict[str, Any],
+    limit: int,
+    seed: int,
+    on_rollout: Callable[[int, float], None] = lambda steps, mean_return: None,
+) -> Outcome:
+    """One run of Stable-Baselines3's PPO; its settings have other names, its value loss the same scale.
+
+    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) 100 training episodes.
+    """
     from stable_baselines3 import PPO
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
@@ -87,8 +96,10 @@ def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limi
 
         def _on_rollout_end(self) -> None:
             self.sampling += time.perf_counter() - self.began
-            episodes = self.model.ep_info_buffer
-            if len(episodes) == 100 and np.mean([episode["r"] for episode in episodes]) >= env["goal"]:
+            returns = [episode["r"] for episode in self.model.ep_info_buffer]
+            if returns:
+                on_rollout(self.num_timesteps, float(np.mean(returns)))
+            if len(returns) == 100 and np.mean(returns) >= env["goal"]:
                 self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
 
     settings = parse(PPOConfig, "ppo", {key: value for key, value in algorithm.items() if key != "name"})
