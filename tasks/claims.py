@@ -1,12 +1,14 @@
 """Claim checks: a body too long for the broker waits in Redis, and the message carries only what is needed to get it.
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
-(a fanout exchange delivers it to every subscriber) and goes by its time to live alone.
+(a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
+(`release`), or else by its time to live, which is short for events (`lasting`): only their newest is of use.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +16,11 @@ from typing import Any
 
 import msgpack
 import redis
+from celery.utils.log import get_logger
 
 from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+
+logger = get_logger(__name__)
 
 THRESHOLD = 1 << 20  # bytes; the longest body that travels in its message
 LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
@@ -27,7 +32,8 @@ _STUB_BYTES = 1024  # no stub is longer; a longer one is not read
 class ClaimStore:
     """Where one run's claims wait: Redis keys that begin with `prefix`, each for `ttl_seconds`.
 
-    `ttl_seconds` has to exceed the longest time that a message may wait in a queue and a result in the result backend.
+    `ttl_seconds` has to exceed the longest time that a message may wait in a queue, a dead-letter queue included, and
+    a result in the result backend: what Celery cannot decode it acknowledges, and its caller waits until its timeout.
     Bodies of up to `threshold` bytes are left alone. `client` must answer bytes (decode_responses=False). Safe to use
     from any thread, and after a fork.
     """
@@ -53,13 +59,14 @@ class ClaimStore:
         """
         if len(body) <= self.threshold:
             return body
+        ttl_seconds = getattr(_lasting, "seconds", self.ttl_seconds)
         if len(body) > LONGEST:
             raise ClaimError(
                 f"a body of {len(body)} bytes is longer than a Redis string may be ({LONGEST}); send it in parts"
             )
         key = f"{self.prefix}{os.urandom(16).hex()}"
         with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
-            self.client.set(key, body, px=int(self.ttl_seconds * 1000))
+            self.client.set(key, body, px=int(ttl_seconds * 1000))
         stub: bytes = _MAGIC + msgpack.packb((key, len(body), zlib.crc32(body)))
         return stub
 
@@ -90,6 +97,15 @@ class ClaimStore:
             )
         return bytes(body)
 
+    def release(self, stub: bytes | bytearray | memoryview) -> None:
+        """Forget the claim, since its only message has been dealt with. Raises nothing: it would go by itself."""
+        try:
+            key, _, _ = _read(stub)
+            if key.startswith(self.prefix):
+                self.client.unlink(key)
+        except (CodecError, redis.RedisError) as error:
+            logger.debug("a claim stays until its time to live has passed: %s", error)
+
     @contextmanager
     def _redis_trouble(self, deed: str) -> Iterator[None]:
         try:
@@ -100,6 +116,7 @@ class ClaimStore:
             raise ClaimError(f"Redis refused to {deed}: {error}; check its memory limit and permissions") from error
 
 
+_lasting = threading.local()  # .seconds, within `lasting`
 _store: ClaimStore | None = None  # of this process; every role installs one as it makes its app
 
 
@@ -108,6 +125,26 @@ def install(store: ClaimStore | None) -> ClaimStore | None:
     global _store
     before, _store = _store, store
     return before
+
+
+@contextmanager
+def lasting(seconds: float) -> Iterator[None]:
+    """What this thread checks in meanwhile stays for `seconds`, whatever the store's own time to live."""
+    before = getattr(_lasting, "seconds", None)
+    _lasting.seconds = seconds
+    try:
+        yield
+    finally:
+        if before is None:
+            del _lasting.seconds
+        else:
+            _lasting.seconds = before
+
+
+def release(body: bytes | bytearray | memoryview) -> None:
+    """Forget the claim behind a message's body that has been acknowledged; a body that is none is left alone."""
+    if _store is not None and is_stub(body):
+        _store.release(body)
 
 
 def check_in(body: bytes) -> bytes:

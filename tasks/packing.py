@@ -57,7 +57,10 @@ class _Refused(Exception):
 
 
 def pack(value: Any) -> bytes:
-    """`value` as one message. Raises CodecError, naming the path of the field, for a value outside the format."""
+    """`value` as one message, and never a claim check: for bytes that are kept for longer than a claim lives.
+
+    Raises CodecError, naming the path of the field, for a value outside the format.
+    """
     frames: list[Frame] = []
     try:
         skeleton = _pack(_node(value, 1, frames))
