@@ -205,3 +205,19 @@ def test_every_wrong_setting_of_a_store_is_reported_at_once() -> None:
     with pytest.raises(ConfigurationError) as refusal:
         ClaimStore(redis.Redis(decode_responses=True), "", ttl_seconds=0, threshold=-1)
     assert len(refusal.value.problems) == 4
+
+
+@pytest.mark.servers
+def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claims.ClaimStore) -> None:
+    stub = store.check_in(b"x" * 3_000_000)
+    store.release(stub)
+    with pytest.raises(ClaimError, match="is gone"):
+        store.redeem(stub)
+
+
+@pytest.mark.servers
+def test_a_claim_made_while_lasting_goes_sooner(store: claims.ClaimStore) -> None:
+    with claims.lasting(5.0):
+        store.check_in(b"x" * 3_000_000)
+    (key,) = store.client.keys(f"{store.prefix}*")
+    assert 0 < store.client.pttl(key) <= 5_000
