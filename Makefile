@@ -53,7 +53,7 @@ $(VENV)/.ready-run: pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run
-	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[dev]'
+	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[dev,games]'
 	@touch $@
 
 # A .venv that cannot run pip (interrupted, or its interpreter is gone) is built anew; one that can is left alone.

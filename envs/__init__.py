@@ -1,6 +1,17 @@
-"""Environments of any source behind one API, gymnasium's: `make`, `make_vector` and `spaces`."""
+"""Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
 from envs.registry import make, make_vector, spaces
+from envs.sources import is_two_player, make_two_player
+from envs.two_player import Turn, TwoPlayerVectorEnv
 from envs.vector import VectorEnv
 
-__all__ = ["VectorEnv", "make", "make_vector", "spaces"]
+__all__ = [
+    "Turn",
+    "TwoPlayerVectorEnv",
+    "VectorEnv",
+    "is_two_player",
+    "make",
+    "make_two_player",
+    "make_vector",
+    "spaces",
+]

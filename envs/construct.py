@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 
 from warren.errors import ConfigurationError, WarrenError
 
@@ -19,6 +21,17 @@ def blame(doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a module that ends in sys.exit() must not end a worker silently
         raise ConfigurationError(f"{doing} failed{_where(error)}: {type(error).__name__}: {error}") from error
+
+
+def require(module: str, package: str, env_id: str) -> ModuleType:
+    """The module of an optional package. Raises ConfigurationError, which says what to install, where it is missing."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"environment {env_id!r} needs the package {package} ({error.name} is missing): "
+            f"pip install '{package}', or all of Warren's games: pip install -e '.[games]'"
+        ) from error
 
 
 def _where(error: BaseException) -> str:

@@ -6,6 +6,8 @@
 | `gym:CartPole-v1`                 | old gym's (0.26 and the 4-tuple environments of before)       |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
+
+Two-player games have a table of their own: sources.py.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
+from envs.sources import is_two_player, make_two_player
 from envs.vector import VectorEnv
 from warren.errors import ConfigurationError
 
@@ -32,6 +35,10 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     imported or its constructor fails (names the line of the user's code).
     """
     source, colon, name = env_id.partition(":")
+    if is_two_player(env_id):
+        raise ConfigurationError(
+            f"environment {env_id!r} is a game of two players: a league trains it (envs.make_two_player makes it)"
+        )
     if not colon:
         source, name = "gymnasium", env_id
     elif source not in SOURCES:
@@ -52,7 +59,14 @@ def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorE
 
 
 def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
-    """(observation space, action space) of one environment, which is made and closed to find out."""
+    """(observation space, action space) of one environment, which is made and closed to find out.
+
+    Of a two-player game: those of either player.
+    """
+    if is_two_player(env_id):
+        games = make_two_player(env_id, 1, 0, **kwargs)
+        games.close()
+        return games.single_observation_space, games.single_action_space
     env = make(env_id, **kwargs)
     try:
         return env.observation_space, env.action_space

@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,16 +20,22 @@ from warren.errors import ConfigurationError, UnknownName
 
 def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     """The environment that `env_id` names. Raises UnknownName, ConfigurationError."""
-    where, _, name = env_id.rpartition(":")
-    module = _load_file(where, env_id) if where.endswith(".py") else _load_module(where, env_id)
-    try:
-        factory = getattr(module, name)
-    except AttributeError:
-        public = [known for known in vars(module) if not known.startswith("_")]
-        raise UnknownName("environment", name, public, f"({where} has no such class or function)") from None
+    factory = find(env_id)
     with blame(f"environment {env_id!r}"):
         env = factory(**kwargs)
         return env if isinstance(env, gymnasium.Env) else LegacyEnv(env)
+
+
+def find(env_id: str) -> Callable[..., Any]:
+    """The class or function that `env_id` names. Raises UnknownName, ConfigurationError."""
+    where, _, name = env_id.rpartition(":")
+    module = _load_file(where, env_id) if where.endswith(".py") else _load_module(where, env_id)
+    try:
+        factory: Callable[..., Any] = getattr(module, name)
+    except AttributeError:
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise UnknownName("environment", name, public, f"({where} has no such class or function)") from None
+    return factory
 
 
 def _load_module(name: str, env_id: str) -> ModuleType:

@@ -26,6 +26,10 @@ class UnknownName(ConfigurationError):
         super().__init__(unknown_name(kind, name, known, remedy))
 
 
+class IllegalAction(WarrenError):
+    """Raised when a policy plays a move that the rules of the game do not allow there."""
+
+
 class CheckpointError(WarrenError):
     """Raised when a checkpoint is missing, damaged, or of another network."""
 

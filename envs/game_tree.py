@@ -1,0 +1,119 @@
+"""A whole game as tables: every history a node. Small games are played on it at numpy's speed and solved exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from envs.two_player import Turn, TwoPlayerVectorEnv
+
+CHANCE, TERMINAL = -1, -2  # in the place of a player's number
+
+
+@dataclass(frozen=True)
+class GameTree:
+    """H histories in breadth-first order, so that node 0 is the start and the children of a node are neighbours.
+
+    The children of a decision node stand in the order of its legal actions, rising; those of a chance node in the
+    order of its outcomes. Every history that its player cannot tell from another is of the same information state.
+    """
+
+    name: str
+    player: np.ndarray  # int8 [H]: 0, 1, CHANCE or TERMINAL
+    parent: np.ndarray  # int32 [H]; the start's is -1
+    first_child: np.ndarray  # int32 [H]; 0 at terminal nodes
+    probability: np.ndarray  # float64 [H]: of this node after its parent where that is chance's, else 1
+    action: np.ndarray  # int64 [H]: the action, or chance's outcome, that leads here from the parent; the start's is -1
+    information_state: np.ndarray  # int32 [H]: row of the tables below; -1 where nobody decides
+    returns: np.ndarray  # float64 [H]: player 0's rewards so far; player 1's are their negatives
+    owner: np.ndarray  # int8 [I]: whose information state it is
+    observation: np.ndarray  # float32 [I, ...]
+    action_mask: np.ndarray  # bool [I, A]
+    labels: list[str]  # [I]: for people
+
+    @cached_property
+    def levels(self) -> list[slice]:
+        """The nodes of each depth, from the start down."""
+        levels, begin, end = [], 0, 1
+        while begin < end:
+            levels.append(slice(begin, end))
+            begin, end = end, int(np.searchsorted(self.parent, end))
+        return levels
+
+    @cached_property
+    def slot(self) -> np.ndarray:
+        """int32 [I, A]: which child of its node a legal action leads to."""
+        return (np.cumsum(self.action_mask, axis=1) - 1).astype(np.int32)
+
+    @cached_property
+    def chance(self) -> tuple[np.ndarray, np.ndarray]:
+        """(int32 [H]: row of a chance node in the next; float64 [C, outcomes - 1]: thresholds of its outcomes).
+
+        The outcome of a uniform u in [0, 1) is the number of thresholds that are at most u.
+        """
+        nodes = np.flatnonzero(self.player == CHANCE)
+        row = np.full(len(self.player), -1, np.int32)
+        row[nodes] = np.arange(len(nodes))
+        children = np.flatnonzero((self.parent >= 0) & (self.player[self.parent] == CHANCE))
+        rank = children - self.first_child[self.parent[children]]
+        outcomes = int(rank.max(initial=0)) + 1
+        probability = np.zeros((len(nodes), outcomes))
+        probability[row[self.parent[children]], rank] = self.probability[children]
+        thresholds = np.cumsum(probability, axis=1)
+        # Beyond the last outcome, and at it (its sum may miss 1 by rounding), no u may reach.
+        thresholds[np.cumsum(probability[:, ::-1], axis=1)[:, ::-1] - probability <= 0] = np.inf
+        return row, thresholds[:, :-1]
+
+    def history(self, node: int) -> list[int]:
+        """The actions and outcomes from the start to `node`."""
+        actions = []
+        while node > 0:
+            actions.append(int(self.action[node]))
+            node = int(self.parent[node])
+        return actions[::-1]
+
+
+class TreeVectorEnv(TwoPlayerVectorEnv):
+    """N games played on one tree: a step is a few table look-ups, whatever N."""
+
+    def __init__(self, tree: GameTree, num_envs: int, seed: int) -> None:
+        super().__init__(tree.name, num_envs, tree.observation.shape[1:], tree.action_mask.shape[1])
+        self.tree = tree
+        self._generator = np.random.default_rng(seed)
+        self._node = np.zeros(num_envs, np.int64)
+
+    def history(self, index: int) -> list[int]:
+        """The actions and chance's outcomes of game `index` so far."""
+        return self.tree.history(int(self._node[index]))
+
+    def _reset(self) -> Turn:
+        self._node = self._past_chance(np.zeros(self.num_envs, np.int64))
+        return self._turn_of(*self._no_outcome())
+
+    def _step(self, action: np.ndarray) -> Turn:
+        tree, before = self.tree, self._node
+        node = tree.first_child[before] + tree.slot[tree.information_state[before], action]
+        node = self._past_chance(node)
+        reward, done, truncated = self._no_outcome()
+        reward[:, 0] = tree.returns[node] - tree.returns[before]
+        reward[:, 1] = -reward[:, 0]
+        np.equal(tree.player[node], TERMINAL, out=done)
+        if done.any():
+            node[done] = self._past_chance(np.zeros(int(done.sum()), np.int64))
+        self._node = node
+        return self._turn_of(reward, done, truncated)
+
+    def _past_chance(self, node: np.ndarray) -> np.ndarray:
+        """The nodes where chance has made its moves after `node`, drawn by their probabilities."""
+        row, thresholds = self.tree.chance
+        while (waiting := np.flatnonzero(self.tree.player[node] == CHANCE)).size:
+            here = node[waiting]
+            drawn = self._generator.random((len(here), 1)) >= thresholds[row[here]]
+            node[waiting] = self.tree.first_child[here] + drawn.sum(axis=1)
+        return node
+
+    def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
+        tree, state = self.tree, self.tree.information_state[self._node]
+        return Turn(tree.owner[state], tree.observation[state], tree.action_mask[state], reward, done, truncated)

@@ -1,0 +1,164 @@
+"""OpenSpiel's two-player zero-sum games: "openspiel:leduc_poker", "openspiel:goofspiel?num_cards=4".
+
+A small game is played on its whole tree, a larger one on OpenSpiel's own states. Games with simultaneous moves go
+through OpenSpiel's turn-based form of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envs.construct import require
+from envs.game_tree import GameTree, TreeVectorEnv
+from envs.openspiel_tree import expand, tree_size
+from envs.sequence_form import SequenceForm
+from envs.two_player import Turn, TwoPlayerVectorEnv
+from warren.errors import ConfigurationError, UnknownName
+
+PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold
+SOLVED_ON_TREE = 2_000_000  # histories up to which it is solved exactly: minutes and gigabytes
+
+
+def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
+    """`num_envs` games of OpenSpiel's `name` with its `parameters`. Raises UnknownName, ConfigurationError."""
+    game = load(name, **parameters)
+    tree = _tree(game, name, PLAYED_ON_TREE)
+    return StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
+
+
+def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
+    """The whole game, for exact solution. Raises UnknownName, and ConfigurationError when it cannot be written out."""
+    tree = _tree(load(name, **parameters), name, SOLVED_ON_TREE)
+    if tree is None:
+        raise ConfigurationError(
+            f"environment 'openspiel:{name}' has more than {SOLVED_ON_TREE:,} histories, or hides its information "
+            "states or the probabilities of its chance; only a game that can be written out whole is solved exactly"
+        )
+    return SequenceForm.from_tree(tree)
+
+
+def load(name: str, /, **parameters: Any) -> Any:
+    """The pyspiel.Game, in turns. Raises UnknownName, and ConfigurationError for a game that no league can play."""
+    pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
+    short_name = name.partition("(")[0]
+    known = pyspiel.registered_names()
+    if short_name not in known:  # asked first: OpenSpiel's own error also goes to stderr, past every log
+        raise UnknownName("environment", f"openspiel:{name}", [f"openspiel:{game}" for game in known])
+    try:
+        game = pyspiel.load_game(name, parameters) if parameters else pyspiel.load_game(name)
+    except pyspiel.SpielError as error:
+        raise ConfigurationError(f"environment 'openspiel:{name}' with parameters {parameters}: {error}") from None
+    kind = game.get_type()
+    problem = None
+    if game.num_players() != 2:
+        problem = f"is for {game.num_players()} players, not two"
+    elif kind.utility != pyspiel.GameType.Utility.ZERO_SUM:
+        problem = f"is not zero-sum ({kind.utility.name.lower()})"
+    elif kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
+        problem = "is a mean-field game"
+    elif not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
+        problem = "gives no tensor for a network to look at"
+    if problem:
+        raise ConfigurationError(f"environment 'openspiel:{name}' {problem}; Warren plays two-player zero-sum games")
+    if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
+        game = pyspiel.convert_to_turn_based(game)
+    return game
+
+
+def _tree(game: Any, name: str, limit: int) -> GameTree | None:
+    """The game's tree, or None when it has more than `limit` histories or cannot be written out."""
+    pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
+    kind = game.get_type()
+    explicit = kind.chance_mode != pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
+    if not (explicit and kind.provides_information_state_string) or tree_size(game, limit) > limit:
+        return None
+    return expand(game, f"openspiel:{name}", limit)
+
+
+class StateVectorEnv(TwoPlayerVectorEnv):
+    """N games on OpenSpiel's states, one after another."""
+
+    def __init__(self, game: Any, name: str, num_envs: int, seed: int) -> None:
+        self._informed = game.get_type().provides_information_state_tensor
+        shape = game.information_state_tensor_shape() if self._informed else game.observation_tensor_shape()
+        super().__init__(f"openspiel:{name}", num_envs, tuple(shape), game.num_distinct_actions())
+        self._game = game
+        self._generator = np.random.default_rng(seed)
+        self._states: list[Any] = []
+        self._observer = self._fast_observer()
+
+    def history(self, index: int) -> list[int]:
+        """The actions and chance's outcomes of game `index` so far."""
+        return list(self._states[index].history())
+
+    def _reset(self) -> Turn:
+        self._states = [self._start() for _ in range(self.num_envs)]
+        return self._turn_of(*self._no_outcome())
+
+    def _step(self, action: np.ndarray) -> Turn:
+        reward, done, truncated = self._no_outcome()
+        for i, (state, move) in enumerate(zip(self._states, action.tolist(), strict=True)):
+            before = state.returns()[0]
+            state.apply_action(move)
+            self._past_chance(state)
+            reward[i, 0] = state.returns()[0] - before
+            if state.is_terminal():
+                done[i] = True
+                self._states[i] = self._start()
+        reward[:, 1] = -reward[:, 0]
+        return self._turn_of(reward, done, truncated)
+
+    def _start(self) -> Any:
+        state = self._game.new_initial_state()
+        self._past_chance(state)
+        return state
+
+    def _past_chance(self, state: Any) -> None:
+        while state.is_chance_node():
+            outcomes = state.chance_outcomes()
+            if len(outcomes) == 1:
+                state.apply_action(outcomes[0][0])
+                continue
+            thresholds = np.cumsum([probability for _, probability in outcomes])
+            drawn = int(np.searchsorted(thresholds[:-1], self._generator.random(), side="right"))
+            state.apply_action(outcomes[drawn][0])
+
+    def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
+        to_move = np.empty(self.num_envs, np.int8)
+        observation = np.empty((self.num_envs, *(self.single_observation_space.shape or ())), np.float32)
+        action_mask = np.zeros((self.num_envs, self.num_actions), np.bool_)
+        flat = observation.reshape(self.num_envs, -1)
+        for i, state in enumerate(self._states):
+            player = to_move[i] = state.current_player()
+            action_mask[i, state.legal_actions()] = True
+            if self._observer is None:
+                flat[i] = self._slow_tensor(state, player)
+            else:
+                self._observer.set_from(state, player)
+                flat[i] = self._observer.tensor
+        return Turn(to_move, observation, action_mask, reward, done, truncated)
+
+    def _slow_tensor(self, state: Any, player: int) -> list[float]:
+        return list(state.information_state_tensor(player) if self._informed else state.observation_tensor(player))
+
+    def _fast_observer(self) -> Any:
+        """OpenSpiel's observer: it writes into an array, many times as fast as lists; None where it has no equal."""
+        pyspiel = require("pyspiel", "open_spiel", self.name)
+        if self._game.get_type().short_name == "turn_based_simultaneous_game":
+            return None  # its observers would look into the game within, which does not know who is to move
+        observation = require("open_spiel.python.observation", "open_spiel", self.name)
+        alone = pyspiel.PrivateInfoType.SINGLE_PLAYER
+        try:
+            observer = observation.make_observation(
+                self._game, pyspiel.IIGObservationType(perfect_recall=self._informed, private_info=alone)
+            )
+            state = self._start()
+            observer.set_from(state, state.current_player())
+        except (pyspiel.SpielError, AttributeError, ValueError, RuntimeError):
+            return None
+        same = observer.tensor is not None and np.array_equal(
+            observer.tensor, np.asarray(self._slow_tensor(state, state.current_player()), np.float32)
+        )
+        return observer if same else None

@@ -1,0 +1,139 @@
+"""PettingZoo's two-player games: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5".
+
+PettingZoo's AEC semantics are this API's own. A parallel game becomes AEC by PettingZoo's conversion: the two choose
+one after the other, both from the observations before either moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from envs.construct import blame, require
+from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
+from warren.errors import ConfigurationError, UnknownName
+
+
+def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
+    """`num_envs` games registered with PettingZoo as `name`, with or without its family ("classic/go_v5").
+
+    Raises UnknownName, and ConfigurationError when a package that the game needs is missing (says which to install).
+    """
+    env_id = f"pettingzoo:{name}"
+    pettingzoo = require("pettingzoo", "pettingzoo", env_id)
+    known = {}
+    for full_id in pettingzoo.aec_registry:  # "classic/connect_four-v3"; every parallel game is there too
+        family, _, short_name = full_id.replace("-v", "_v").rpartition("/")
+        known[short_name] = known[f"{family}/{short_name}"] = full_id
+    try:
+        full_id = known[name.replace("-v", "_v")]
+    except KeyError:
+        raise UnknownName("environment", env_id, [f"pettingzoo:{game}" for game in known]) from None
+
+    def make() -> Any:
+        try:
+            return pettingzoo.make("aec", full_id, **kwargs)
+        except pettingzoo.env_registry.exceptions.FailedToImport as error:
+            missing, extra = error.__cause__, full_id.partition("/")[0]
+            raise ConfigurationError(
+                f"environment {env_id!r} needs more packages ({missing}): pip install 'pettingzoo[{extra}]'"
+            ) from error
+
+    with blame(f"environment {env_id!r}"):
+        return AECVectorEnv(env_id, [make] * num_envs, seed)
+
+
+def as_aec(env: Any, env_id: str) -> Any | None:
+    """`env` as an AEC environment if it is one of PettingZoo's, else None."""
+    pettingzoo = require("pettingzoo", "pettingzoo", env_id)
+    if isinstance(env, pettingzoo.ParallelEnv):
+        return require("pettingzoo.utils.conversions", "pettingzoo", env_id).parallel_to_aec(env)
+    return env if isinstance(env, pettingzoo.AECEnv) else None
+
+
+class AECVectorEnv(TwoPlayerVectorEnv):
+    """N AEC environments of two agents, the first of `possible_agents` being player 0, stepped one after another.
+
+    Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
+    also be in the agent's info. Every reset is seeded, game i's first one with `seed + i`.
+    """
+
+    def __init__(self, name: str, env_fns: Sequence[Callable[[], Any]], seed: int) -> None:
+        self._envs = [env_fn() for env_fn in env_fns]
+        agents = list(getattr(self._envs[0], "possible_agents", []))
+        if len(agents) != PLAYERS:
+            raise ConfigurationError(f"environment {name!r} has {len(agents)} agents {agents}; it must have two")
+        looks = [self._envs[0].observation_space(agent) for agent in agents]
+        moves = [self._envs[0].action_space(agent) for agent in agents]
+        if looks[0] != looks[1] or moves[0] != moves[1]:
+            raise ConfigurationError(
+                f"environment {name!r}: {agents[0]!r} has spaces {looks[0]}, {moves[0]} and {agents[1]!r} has "
+                f"{looks[1]}, {moves[1]}; one network plays both sides, so they must be equal"
+            )
+        if not isinstance(moves[0], spaces.Discrete):
+            raise ConfigurationError(f"environment {name!r} has actions {moves[0]}; they must be Discrete")
+        look = looks[0]["observation"] if isinstance(looks[0], spaces.Dict) else looks[0]
+        self._categories = (int(look.start), int(look.n)) if isinstance(look, spaces.Discrete) else None
+        if self._categories is None and not isinstance(look, spaces.Box):
+            raise ConfigurationError(f"environment {name!r} has observations {look}; they must be Box or Discrete")
+        shape = look.shape if self._categories is None else (self._categories[1],)
+        super().__init__(name, len(self._envs), tuple(shape or ()), int(moves[0].n))
+        self._first_action = int(moves[0].start)
+        self._seeds = [np.random.default_rng(seed + i) for i in range(self.num_envs)]
+        self._next_seed = [seed + i for i in range(self.num_envs)]
+
+    def close(self) -> None:
+        """Close every environment."""
+        for env in self._envs:
+            env.close()
+
+    def _reset(self) -> Turn:
+        for i in range(self.num_envs):
+            self._start(i)
+        return self._turn_of(*self._no_outcome())
+
+    def _step(self, action: np.ndarray) -> Turn:
+        reward, done, truncated = self._no_outcome()
+        for i, (env, move) in enumerate(zip(self._envs, action.tolist(), strict=True)):
+            env.step(move + self._first_action)
+            self._collect(env, reward[i])
+            cut = any(env.truncations.values()) and not any(env.terminations.values())
+            # An agent that is out is stepped with None, until it is one's turn who still plays or nobody does.
+            while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
+                env.step(None)
+                self._collect(env, reward[i])
+            if not env.agents:
+                done[i], truncated[i] = True, cut
+                self._start(i)
+        return self._turn_of(reward, done, truncated)
+
+    def _start(self, i: int) -> None:
+        # PettingZoo draws from the operating system where a reset has no seed, so each gets one.
+        self._envs[i].reset(seed=self._next_seed[i])
+        self._next_seed[i] = int(self._seeds[i].integers(1 << 31))
+
+    def _collect(self, env: Any, reward: np.ndarray) -> None:
+        for player, agent in enumerate(env.possible_agents):
+            reward[player] += env.rewards.get(agent, 0)
+
+    def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
+        to_move = np.empty(self.num_envs, np.int8)
+        observation = np.zeros((self.num_envs, *(self.single_observation_space.shape or ())), np.float32)
+        action_mask = np.ones((self.num_envs, self.num_actions), np.bool_)
+        for i, env in enumerate(self._envs):
+            agent = env.agent_selection
+            to_move[i] = env.possible_agents.index(agent)
+            seen = env.observe(agent)
+            mask = env.infos[agent].get("action_mask")
+            if isinstance(seen, dict):
+                mask, seen = seen.get("action_mask", mask), seen["observation"]
+            if mask is not None:
+                action_mask[i] = mask
+            if self._categories is None:
+                observation[i] = seen
+            else:
+                observation[i, int(seen) - self._categories[0]] = 1
+        return Turn(to_move, observation, action_mask, reward, done, truncated)

@@ -1,0 +1,78 @@
+"""From the id of a two-player game to its source: one table, each source an adapter module.
+
+| id                                     | what it is                                                              |
+|----------------------------------------|-------------------------------------------------------------------------|
+| `openspiel:leduc_poker`                | any two-player zero-sum game of OpenSpiel                               |
+| `openspiel:goofspiel?num_cards=4`      | with parameters of the game; `openspiel:goofspiel(num_cards=4)` also    |
+| `pettingzoo:connect_four_v3`           | any two-player game of PettingZoo, parallel or turn-based               |
+| `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
+| `my.module:MyGame`, `file.py:MyGame`   | your own: a TwoPlayerVectorEnv, or anything that makes a PettingZoo env |
+
+An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
+games can be solved exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from types import ModuleType
+from typing import Any
+
+from envs.two_player import TwoPlayerVectorEnv
+from warren.errors import ConfigurationError
+
+# Prefix of an id -> the adapter module, imported only when an id asks for it.
+SOURCES = {"openspiel": "envs.openspiel_games", "pettingzoo": "envs.pettingzoo_games", "matrix": "envs.matrix_games"}
+USER_SOURCE = "envs.user_games"  # any other "left:right"
+
+
+def is_two_player(env_id: str) -> bool:
+    """Whether the id names a source of two-player games; a user's own games are not told apart by their id."""
+    return env_id.partition(":")[0] in SOURCES
+
+
+def make_two_player(env_id: str, num_envs: int, seed: int, **parameters: Any) -> TwoPlayerVectorEnv:
+    """`num_envs` games stepped together; all their chance follows from `seed`. Raises UnknownName, ConfigurationError.
+
+    `parameters` go to the game, over those that the id itself gives.
+    """
+    if num_envs < 1:
+        raise ConfigurationError(f"num_envs={num_envs} of environment {env_id!r} must be at least 1")
+    source, name, parameters = find(env_id, parameters)
+    games: TwoPlayerVectorEnv = source.make_two_player(name, num_envs, seed, **parameters)
+    return games
+
+
+def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict[str, Any]]:
+    """(adapter module, the game's name for it, all parameters) of an id."""
+    source, colon, name = env_id.partition(":")
+    if not colon:
+        raise ConfigurationError(
+            f"environment {env_id!r} is no game of two players; their ids start with a source, as in "
+            "'openspiel:kuhn_poker', 'pettingzoo:connect_four_v3', 'matrix:rps' or 'my.module:MyGame'"
+        )
+    if source in SOURCES:
+        name, _, query = name.partition("?")
+        return importlib.import_module(SOURCES[source]), name, {**_parse(query, env_id), **parameters}
+    return importlib.import_module(USER_SOURCE), env_id, parameters
+
+
+def _parse(query: str, env_id: str) -> dict[str, Any]:
+    """The parameters in "size=5&noise=0.5&name=x": each an int, a float, a bool or a string by its looks."""
+    parameters: dict[str, Any] = {}
+    for pair in filter(None, query.split("&")):
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise ConfigurationError(f"environment {env_id!r}: {pair!r} must be name=value; several are joined by '&'")
+        parameters[key] = _value(text)
+    return parameters
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return text

@@ -1,0 +1,140 @@
+"""Two-player zero-sum games, many at a time: the API that every source of such games implements.
+
+A game is a sequence of turns, as in OpenSpiel's State and PettingZoo's AEC: one player moves at a time, chance moves by
+itself, and of two simultaneous moves the second is taken without seeing the first. The loop is
+
+    turn = games.reset()
+    while True:
+        action = ...                  # int64 [N]: game i's for player turn.to_move[i], where turn.action_mask[i] allows
+        turn = games.step(action)     # where turn.done, the rest of `turn` already belongs to the next game
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from gymnasium import spaces
+
+from warren.errors import ConfigurationError, IllegalAction
+
+PLAYERS = 2
+ZERO_SUM_TOLERANCE = 1e-3  # by which the two returns of a game may fail to cancel: float32 rewards add up
+
+
+@dataclass(slots=True)
+class Turn:
+    """What N games ask next, and what the last move brought. The arrays are the caller's to keep."""
+
+    to_move: np.ndarray  # int8 [N]: 0 or 1
+    observation: (
+        np.ndarray
+    )  # float32 [N, ...]: what the player to move knows (its information state where there is one)
+    action_mask: np.ndarray  # bool [N, A]: its legal actions; at least one
+    reward: np.ndarray  # float32 [N, 2]: of both players, for the move just made and the chance that followed
+    done: np.ndarray  # bool [N]: that move ended the game; the fields above `reward` are the next game's first turn
+    truncated: np.ndarray  # bool [N]: it was cut off (a limit on its length) rather than decided; implies done
+
+
+@dataclass(slots=True)
+class FinishedGames:
+    """K games in the order of their ends."""
+
+    index: np.ndarray  # int64 [K]: which of the N games
+    returns: np.ndarray  # float32 [K, 2]: the sum of each player's rewards
+    length: np.ndarray  # int64 [K]: moves of both players, without chance's
+
+
+class TwoPlayerVectorEnv(ABC):
+    """N copies of one game, stepped together in this process; a game that ends starts anew within the same step.
+
+    Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again.
+    """
+
+    def __init__(self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int) -> None:
+        if num_envs < 1:
+            raise ConfigurationError(f"num_envs={num_envs} of environment {name!r} must be at least 1")
+        self.name, self.num_envs, self.num_actions = name, num_envs, num_actions
+        self.single_observation_space = spaces.Box(-np.inf, np.inf, observation_shape, np.float32)
+        self.single_action_space = spaces.Discrete(num_actions)
+        self._rows = np.arange(num_envs)
+        self._returns = np.zeros((num_envs, PLAYERS), np.float32)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._finished: list[FinishedGames] = []
+        self._turn: Turn | None = None
+
+    def reset(self) -> Turn:
+        """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero."""
+        self._returns[:] = 0
+        self._lengths[:] = 0
+        self._turn = self._reset()
+        return self._turn
+
+    def step(self, action: np.ndarray) -> Turn:
+        """Make one move in every game; action int64 [N]. Raises IllegalAction, before any game has moved."""
+        if self._turn is None:
+            raise ConfigurationError(f"environment {self.name!r}: call reset() before step()")
+        action = np.asarray(action)
+        self._check(action, self._turn)
+        turn = self._turn = self._step(action)
+        self._returns += turn.reward
+        self._lengths += 1
+        if turn.done.any():
+            self._finish(np.flatnonzero(turn.done))
+        return turn
+
+    def pop_finished(self) -> FinishedGames:
+        """The games that ended since the last call."""
+        finished, self._finished = self._finished, []
+        if len(finished) == 1:
+            return finished[0]
+        empty = FinishedGames(np.zeros(0, np.int64), np.zeros((0, PLAYERS), np.float32), np.zeros(0, np.int64))
+        finished = finished or [empty]
+        return FinishedGames(
+            np.concatenate([f.index for f in finished]),
+            np.concatenate([f.returns for f in finished]),
+            np.concatenate([f.length for f in finished]),
+        )
+
+    def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)
+        """Let go of what the games hold."""
+
+    @abstractmethod
+    def _reset(self) -> Turn: ...
+
+    @abstractmethod
+    def _step(self, action: np.ndarray) -> Turn: ...
+
+    def _no_outcome(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(reward, done, truncated) of a reset, or to write into."""
+        flags = np.zeros((2, self.num_envs), np.bool_)
+        return np.zeros((self.num_envs, PLAYERS), np.float32), flags[0], flags[1]
+
+    def _check(self, action: np.ndarray, turn: Turn) -> None:
+        if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
+            raise IllegalAction(
+                f"environment {self.name!r}: action must be integer [{self.num_envs}], "
+                f"is {action.dtype} {list(action.shape)}"
+            )
+        inside = (action >= 0) & (action < self.num_actions)
+        legal = inside & turn.action_mask[self._rows, np.where(inside, action, 0)]
+        if not legal.all():
+            i = int(np.flatnonzero(~legal)[0])
+            raise IllegalAction(
+                f"environment {self.name!r}, game {i}: action {action[i]} of player {turn.to_move[i]} is illegal; "
+                f"legal: {', '.join(map(str, np.flatnonzero(turn.action_mask[i])))} (mask logits with action_mask)"
+            )
+
+    def _finish(self, ended: np.ndarray) -> None:
+        returns = self._returns[ended]
+        surplus = np.abs(returns.sum(axis=1))
+        if (surplus > ZERO_SUM_TOLERANCE * np.maximum(1, np.abs(returns).max(axis=1))).any():
+            worst = returns[surplus.argmax()]
+            raise ConfigurationError(
+                f"environment {self.name!r} is not zero-sum: a game ended with returns {worst[0]:g} and {worst[1]:g}; "
+                "leagues need a game in which one player's gain is the other's loss"
+            )
+        self._finished.append(FinishedGames(ended, returns, self._lengths[ended]))
+        self._returns[ended] = 0
+        self._lengths[ended] = 0

@@ -1,0 +1,41 @@
+"""A user's own two-player games: "my.module:MyGame" or "path/to/file.py:MyGame".
+
+Either a TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns one), or a
+class or callable that makes a PettingZoo environment, parallel or AEC.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from envs import user_envs
+from envs.construct import blame
+from envs.pettingzoo_games import AECVectorEnv, as_aec
+from envs.two_player import TwoPlayerVectorEnv
+from warren.errors import ConfigurationError
+
+
+def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:
+    """`num_envs` games of what `env_id` names. Raises UnknownName, ConfigurationError."""
+    factory = user_envs.find(env_id)
+    with blame(f"environment {env_id!r}"):
+        if {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
+            games = factory(num_envs=num_envs, seed=seed, **kwargs)
+            if not isinstance(games, TwoPlayerVectorEnv):
+                raise ConfigurationError(
+                    f"environment {env_id!r} made a {type(games).__name__}; it must be a TwoPlayerVectorEnv"
+                )
+            return games
+
+        def make() -> Any:
+            made = factory(**kwargs)
+            env = as_aec(made, env_id)
+            if env is None:
+                raise ConfigurationError(
+                    f"environment {env_id!r} made a {type(made).__name__}; a two-player game is a PettingZoo "
+                    "environment (AECEnv, ParallelEnv) or a TwoPlayerVectorEnv made with num_envs and seed"
+                )
+            return env
+
+        return AECVectorEnv(env_id, [make] * num_envs, seed)

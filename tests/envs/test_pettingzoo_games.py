@@ -1,0 +1,204 @@
+import sys
+
+import numpy as np
+import pettingzoo
+import pytest
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+import envs
+from envs.pettingzoo_games import AECVectorEnv
+from warren.errors import ConfigurationError, UnknownName
+
+CLASSIC = ["connect_four_v3", "tictactoe_v3", "leduc_holdem_v4", "texas_holdem_v4", "chess_v6"]
+
+
+def test_random_play_agrees_with_pettingzoos_own_loop_at_every_step():
+    for name in CLASSIC:
+        games = envs.make_two_player(f"pettingzoo:{name}", 1, seed=5)
+        env = pettingzoo.make("aec", f"classic/{name.replace('_v', '-v')}")
+        env.reset(seed=5)  # as the first game is
+        generator = np.random.default_rng(0)
+        turn, done, returns = games.reset(), False, np.zeros(2)
+        moves = 0
+        while not done and moves < 60:
+            agent = env.agent_selection
+            observation, _, terminated, truncated, _ = env.last()
+            assert not terminated and not truncated
+            assert turn.to_move[0] == env.possible_agents.index(agent)
+            assert np.array_equal(turn.observation[0], observation["observation"].astype(np.float32))
+            assert np.array_equal(turn.action_mask[0], observation["action_mask"].astype(bool))
+            action = int(generator.choice(np.flatnonzero(turn.action_mask[0])))
+            turn = games.step(np.array([action]))
+            env.step(action)
+            moves += 1
+            returns += turn.reward[0]
+            done = bool(turn.done[0])
+        if not done:
+            assert name == "chess_v6"  # random chess goes on for ever
+            continue
+        expected = np.zeros(2)  # what PettingZoo accumulated for each agent, read as each steps out
+        while env.agents:
+            _, reward, terminated, truncated, _ = env.last()
+            assert terminated or truncated
+            expected[env.possible_agents.index(env.agent_selection)] = reward
+            env.step(None)
+        # The agent that moved last had its rewards of before cleared at its own move; these games reward only ends.
+        assert np.array_equal(returns, expected)
+
+
+def test_results_are_of_the_player_who_won():
+    games = envs.make_two_player("pettingzoo:connect_four_v3", 1, seed=0)
+    games.reset()
+    for move in [0, 1, 0, 1, 0, 1]:
+        assert not games.step(np.array([move])).done[0]
+    turn = games.step(np.array([0]))  # four of player 0's in the first column
+    assert turn.done[0] and not turn.truncated[0]
+    assert turn.reward.tolist() == [[1, -1]]
+    assert turn.to_move[0] == 0 and turn.action_mask[0].all() and not turn.observation[0].any()  # a fresh board
+
+
+def test_of_parallel_games_the_second_move_is_made_without_seeing_the_first_and_rewards_come_with_it():
+    games = envs.make_two_player("pettingzoo:rps_v2?max_cycles=2", 3, seed=0)
+    nothing = [0, 0, 0, 1]  # one-hot: the opponent has not moved yet
+    assert games.reset().observation.tolist() == [nothing] * 3
+    turn = games.step(np.array([0, 1, 2]))
+    assert turn.to_move.tolist() == [1, 1, 1] and turn.observation.tolist() == [nothing] * 3
+    assert not turn.reward.any()
+    turn = games.step(np.array([1, 1, 1]))  # paper, against rock, paper, scissors
+    assert turn.reward.tolist() == [[-1, 1], [0, 0], [1, -1]]
+    assert turn.observation.tolist() == [[0, 1, 0, 0]] * 3  # player 0 sees paper
+    turn = games.step(np.array([0, 0, 0]))
+    assert not turn.reward.any()  # the first round's is not paid twice
+    assert turn.observation.argmax(axis=1).tolist() == [0, 1, 2]
+    turn = games.step(np.array([0, 0, 0]))
+    assert turn.done.all() and turn.truncated.all()  # this game only ever runs out of rounds
+    finished = games.pop_finished()
+    assert finished.returns.tolist() == [[-1, 1], [0, 0], [1, -1]] and finished.length.tolist() == [4, 4, 4]
+
+
+class Duel(ParallelEnv):
+    """Both draw a number unseen by the other; the higher choice wins; ends decided, not cut off."""
+
+    metadata = {"name": "duel"}
+
+    def __init__(self, agents=2, prize=1.0):
+        self.possible_agents = [f"duellist_{i}" for i in range(agents)]
+        self.prize = prize
+        self.render_mode = None
+
+    def observation_space(self, agent):
+        return spaces.Box(0, 1, (1,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(3, start=5)
+
+    def reset(self, seed=None, options=None):
+        assert seed is not None
+        self.agents = list(self.possible_agents)
+        self.draw = np.random.default_rng(seed).random((2, 1)).astype(np.float32)
+        masks = {agent: {"action_mask": np.array([1, i, 1], np.int8)} for i, agent in enumerate(self.agents)}
+        return dict(zip(self.agents, self.draw, strict=True)), masks
+
+    def step(self, actions):
+        first, second = (actions[agent] for agent in self.agents)
+        assert {first, second} <= {5, 6, 7}
+        rewards = dict(zip(self.agents, self.prize * np.sign([first - second, second - first]), strict=True))
+        ends, observations = dict.fromkeys(self.agents, True), dict(zip(self.agents, self.draw, strict=True))
+        quiet, infos = dict.fromkeys(self.agents, False), {agent: {} for agent in self.agents}
+        self.agents = []
+        return observations, rewards, ends, quiet, infos
+
+
+def duel_with_an_audience():
+    return Duel(agents=3)
+
+
+def a_string():
+    return "not an environment"
+
+
+def test_a_parallel_game_of_ones_own_is_played_with_masks_from_its_infos_and_actions_from_its_start():
+    games = envs.make_two_player(f"{__file__}:Duel", 2, seed=3)
+    turn = games.reset()
+    assert turn.action_mask.tolist() == [[True, False, True]] * 2
+    assert turn.observation[0] == np.random.default_rng(3).random((2, 1)).astype(np.float32)[0]
+    turn = games.step(np.array([0, 2]))
+    assert turn.action_mask.tolist() == [[True, True, True]] * 2
+    turn = games.step(np.array([1, 1]))
+    assert turn.reward.tolist() == [[-1, 1], [1, -1]] and turn.done.all() and not turn.truncated.any()
+
+
+def test_every_game_is_dealt_anew_and_the_seed_repeats_them_all():
+    def deals(seed):
+        games = envs.make_two_player(f"{__file__}:Duel", 2, seed)
+        turn, seen = games.reset(), []
+        for _ in range(4):
+            seen.append(turn.observation.copy())
+            games.step(np.zeros(2, int))
+            turn = games.step(np.zeros(2, int))
+        return np.array(seen)
+
+    assert np.array_equal(deals(1), deals(1))
+    assert len(np.unique(deals(1))) == 8
+    assert not np.array_equal(deals(1), deals(3))
+
+
+class Coin(envs.TwoPlayerVectorEnv):
+    """A game of one's own at full speed: player 0 names a side."""
+
+    def __init__(self, num_envs, seed, sides=2):
+        super().__init__("coin", num_envs, (1,), sides)
+        self.generator = np.random.default_rng(seed)
+
+    def _reset(self):
+        n = self.num_envs
+        mask = np.ones((n, self.num_actions), bool)
+        return envs.Turn(np.zeros(n, np.int8), np.zeros((n, 1), np.float32), mask, *self._no_outcome())
+
+    def _step(self, action):
+        turn = self._reset()
+        turn.done[:] = True
+        turn.reward[:, 0] = 2 * (action == self.generator.integers(0, self.num_actions, self.num_envs)) - 1
+        turn.reward[:, 1] = -turn.reward[:, 0]
+        return turn
+
+
+def test_a_vectorised_game_of_ones_own_is_used_as_it_is():
+    games = envs.make_two_player(f"{__file__}:Coin", 100, seed=0, sides=3)
+    assert type(games).__name__ == "Coin" and games.num_actions == 3
+    games.reset()
+    games.step(np.zeros(100, int))
+    assert len(games.pop_finished().index) == 100
+
+
+@pytest.mark.parametrize(
+    ("env_id", "kwargs", "message"),
+    [
+        ("pettingzoo:pursuit_v5", {}, "has 8 agents"),
+        ("pettingzoo:tictactoe_v3", {"board": 4}, "unexpected keyword argument 'board'"),
+        (f"{__file__}:duel_with_an_audience", {}, "has 3 agents"),
+        (f"{__file__}:a_string", {}, "made a str; a two-player game is a PettingZoo environment"),
+        (f"{__file__}:Nothing", {}, "'Nothing' does not exist"),
+    ],
+)
+def test_what_is_no_game_of_two_players_is_refused_with_the_reason(env_id, kwargs, message):
+    with pytest.raises(ConfigurationError, match=message):
+        envs.make_two_player(env_id, 1, seed=0, **kwargs)
+
+
+def test_an_unknown_name_lists_near_ones_and_a_missing_extra_is_named(monkeypatch):
+    with pytest.raises(UnknownName, match="did you mean pettingzoo:connect_four_v3"):
+        envs.make_two_player("pettingzoo:connect_for_v3", 1, seed=0)
+    monkeypatch.setitem(sys.modules, "pettingzoo.classic.go.go", None)
+    with pytest.raises(ConfigurationError, match=r"needs more packages .*: pip install 'pettingzoo\[classic\]'"):
+        envs.make_two_player("pettingzoo:go_v5", 1, seed=0)
+
+
+def test_unequal_spaces_are_refused():
+    class Lopsided(Duel):
+        def action_space(self, agent):
+            return spaces.Discrete(3 if agent == "duellist_0" else 4)
+
+    with pytest.raises(ConfigurationError, match="one network plays both sides, so they must be equal"):
+        AECVectorEnv("lopsided", [Lopsided], seed=0)
