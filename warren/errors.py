@@ -50,6 +50,58 @@ class BrokerError(WireError):
     """Raised when the broker or Redis is down, refuses the password, or goes away for longer than allowed."""
 
 
+class CallError(WireError):
+    """Root of what can become of a call that got no result; `service` is what was called."""
+
+    def __init__(self, service: str, message: str) -> None:
+        self.service = service
+        super().__init__(message)
+
+
+class NoSuchService(CallError):
+    """Raised when no worker of the run has ever offered a service of that name; lists near names."""
+
+
+class NobodyServing(CallError):
+    """Raised when a service exists and no worker serves it; says for how long one was waited for."""
+
+
+class DeadlinePassed(CallError):
+    """Raised when no answer came in time; a worker drops the call if it has not begun."""
+
+
+class WorkerLost(CallError):
+    """Raised when the worker that held the call died, or its connection did: it may have run, or not, or in part."""
+
+
+class CallCancelled(CallError):
+    """Raised by the result of a call that its caller cancelled."""
+
+
+class RemoteFailure(CallError):
+    """Raised when the service raised; `kind` is the name of its error's class, `traceback` the worker's, as text."""
+
+    def __init__(self, service: str, kind: str, message: str, traceback: str = "") -> None:
+        self.kind, self.remote_message, self.traceback = kind, message, traceback
+        super().__init__(service, f"{service} failed with {kind}: {message}\n{traceback}".rstrip())
+
+
+class LeagueError(WarrenError):
+    """Root of what the league refuses: its message names the player, match or model, and what to do."""
+
+
+class MatchmakingError(LeagueError):
+    """Raised when a player has nobody to play against, or a matchmaker is configured so that it cannot choose."""
+
+
+class PlayerError(LeagueError):
+    """Raised for a player that does not exist, exists already, is paused, or may not do what was asked of it."""
+
+
+class PoolError(LeagueError):
+    """Raised when the model pool lacks a model, or when a frozen one would change."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -> str:
     """One sentence that says `name` is no `kind`, with near names, or all names when nothing is near."""
     names = sorted(known)

@@ -1,0 +1,120 @@
+"""Solutions of the meta-game: a distribution over the league's players from their payoff matrix.
+
+All take the payoff A of a symmetric zero-sum game, (n, n) with A[i, j] = -A[j, i] what i gains against j, and return
+probabilities of shape (n,). From win rates w: A = 2 w - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+
+from warren.errors import LeagueError
+from warren.registry import Registry
+
+Distribution = NDArray[np.float64]
+MetaSolver = Callable[[NDArray[np.float64]], Distribution]
+
+META_SOLVERS: Registry[MetaSolver] = Registry("meta-solver")
+
+
+def antisymmetric(win_rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The zero-sum payoff of win rates (n, n); what rounding leaves of w[i, j] + w[j, i] - 1 is halved away."""
+    payoff: NDArray[np.float64] = win_rates - win_rates.T
+    return payoff
+
+
+def solve_zero_sum(payoff: ArrayLike) -> tuple[Distribution, float]:
+    """(mixture of the row player, value) of any zero-sum matrix game (n, m), rows maximising, by linear programming.
+
+    The largest v with sum_i x_i A[i, j] >= v for every column j (von Neumann 1928). Raises LeagueError when the matrix
+    has no entries or one that is not finite.
+    """
+    matrix = np.asarray(payoff, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
+        raise LeagueError(f"a matrix game needs finite payoffs of shape (rows, columns); got shape {matrix.shape}")
+    rows, columns = matrix.shape
+    solved = linprog(
+        np.append(np.zeros(rows), -1.0),
+        A_ub=np.hstack([-matrix.T, np.ones((columns, 1))]),
+        b_ub=np.zeros(columns),
+        A_eq=np.append(np.ones(rows), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * rows + [(None, None)],
+        method="highs",
+    )
+    if not solved.success:
+        raise LeagueError(f"no equilibrium of a {rows} x {columns} payoff was found: {solved.message}")
+    mixture = np.clip(solved.x[:-1], 0.0, None)
+    return mixture / mixture.sum(), float(solved.x[-1])
+
+
+@META_SOLVERS.register("nash")
+def nash(payoff: NDArray[np.float64]) -> Distribution:
+    """A Nash equilibrium; where there are several, the one that the solver meets first."""
+    return solve_zero_sum(payoff)[0]
+
+
+@META_SOLVERS.register("uniform")
+def uniform(payoff: NDArray[np.float64]) -> Distribution:
+    """Everyone alike: fictitious self-play's mixture."""
+    return np.full(len(payoff), 1.0 / len(payoff))
+
+
+@META_SOLVERS.register("replicator")
+def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: float = 0.02) -> Distribution:
+    """The time average of replicator dynamics from the uniform mixture.
+
+    The exponential form of the dynamics (multiplicative weights, Freund and Schapire 1999), which stays on the simplex;
+    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game.
+    """
+    logits = np.zeros(len(payoff))
+    total = np.zeros(len(payoff))
+    for _ in range(steps):
+        mixture = np.exp(logits - logits.max())
+        mixture /= mixture.sum()
+        total += mixture
+        logits += step_size * (payoff @ mixture)
+    return total / steps
+
+
+@META_SOLVERS.register("alpha_rank")
+def alpha_rank(payoff: NDArray[np.float64], alpha: float = 50.0, population: int = 50) -> Distribution:
+    """alpha-Rank of one population (Omidshafiei et al. 2019): how often evolution is found at each player.
+
+    A mutant j takes over a population of i with probability (1 - e^u) / (1 - e^(m u)), u = alpha (A[i,j] - A[j,i]); the
+    stationary distribution of that Markov chain. `alpha` is the selection intensity, `population` is m.
+    """
+    n = len(payoff)
+    if n == 1:
+        return np.ones(1)
+    u = alpha * (payoff - payoff.T)
+    fixation = _fixation(u, population)
+    np.fill_diagonal(fixation, 0.0)
+    chain = fixation / (n - 1)
+    np.fill_diagonal(chain, 1.0 - chain.sum(axis=1))
+    # The stationary distribution: left null vector of (chain - 1), with the sum in place of one redundant equation.
+    system = (chain - np.eye(n)).T
+    system[-1] = 1.0
+    stationary = np.clip(np.linalg.lstsq(system, np.append(np.zeros(n - 1), 1.0), rcond=None)[0], 0.0, None)
+    ranked: Distribution = stationary / stationary.sum()
+    return ranked
+
+
+def _fixation(u: NDArray[np.float64], population: int) -> NDArray[np.float64]:
+    """(1 - e^u) / (1 - e^(m u)) without overflow, 1/m at u = 0; never quite 0, so that the chain stays irreducible."""
+    neutral = np.abs(u) < 1e-12
+    safe = np.where(neutral, 1.0, np.clip(u, -500.0, 500.0))
+    # For u > 0 both exponentials overflow first: divide by e^(m u).
+    positive = np.exp(-(population - 1) * np.abs(safe)) * np.expm1(-np.abs(safe)) / np.expm1(-population * np.abs(safe))
+    negative = np.expm1(-np.abs(safe)) / np.expm1(-population * np.abs(safe))
+    probability = np.where(neutral, 1.0 / population, np.where(safe > 0, positive, negative))
+    return np.maximum(probability, 1e-14)
+
+
+def exploitability(payoff: ArrayLike, mixture: Distribution) -> float:
+    """What a best response gains against `mixture` in a symmetric zero-sum game; 0 at an equilibrium."""
+    return float((np.asarray(payoff, dtype=np.float64) @ mixture).max())

@@ -1,0 +1,231 @@
+"""Mutable hyperparameters for population-based training (Jaderberg et al. 2017), one rule a field.
+
+    rules = Hyperparameters({"gamma": 0.99, "learning_rate": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
+    values = rules.initial(rng)                       # of a new player
+    values = rules.exploited(values_of_parent, rng)   # copied from a stronger player, and mutated
+    now = rules.at(values, period=3, progress=0.4)    # what the learner uses at this moment
+
+A field that is no mapping with a `rule` is a constant. Values are JSON: they live in Redis and in the lineage.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from warren.errors import ConfigurationError, unknown_name
+from warren.registry import Registry
+
+RULES: Registry[type[Rule]] = Registry("hyperparameter rule")
+
+
+class Rule:
+    """How one field begins, mutates and moves. A subclass is a frozen dataclass whose fields are its configuration."""
+
+    def initial(self, rng: np.random.Generator) -> Any:
+        """The value of a new player."""
+        raise NotImplementedError
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> Any:
+        """The value of a player that has just copied `value` from a stronger one."""
+        return value
+
+    def at(self, value: Any, period: int, progress: float) -> Any:
+        """What the learner uses in its learning period `period` (from 0), `progress` in [0, 1] through it."""
+        return value
+
+    def problems(self) -> list[str]:
+        """What is wrong with the configuration, without the name of the field."""
+        return []
+
+
+@RULES.register("constant")
+@dataclass(frozen=True)
+class Constant(Rule):
+    """Always `value`."""
+
+    value: Any
+
+    def initial(self, rng: np.random.Generator) -> Any:
+        return self.value
+
+
+@RULES.register("perturb")
+@dataclass(frozen=True)
+class Perturb(Rule):
+    """Begins at `value`; each mutation multiplies it by one of `factors`, kept within [low, high]."""
+
+    value: float
+    factors: Sequence[float] = (0.8, 1.2)
+    low: float = -math.inf
+    high: float = math.inf
+
+    def initial(self, rng: np.random.Generator) -> float:
+        return self.value
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> float:
+        factor = self.factors[int(rng.integers(len(self.factors)))]
+        return float(min(max(value * factor, self.low), self.high))
+
+    def problems(self) -> list[str]:
+        wrong = [] if self.factors else ["factors is empty; give at least one"]
+        return wrong + ([] if self.low <= self.value <= self.high else [f"value {self.value} is outside [low, high]"])
+
+
+@RULES.register("log_uniform")
+@dataclass(frozen=True)
+class LogUniform(Rule):
+    """Drawn log-uniformly from [low, high]; a mutation draws anew with probability `redraw`, else perturbs."""
+
+    low: float
+    high: float
+    redraw: float = 0.25
+    factors: Sequence[float] = (0.8, 1.2)
+
+    def initial(self, rng: np.random.Generator) -> float:
+        drawn = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        return min(max(drawn, self.low), self.high)
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> float:
+        if rng.random() < self.redraw:
+            return self.initial(rng)
+        factor = self.factors[int(rng.integers(len(self.factors)))]
+        return float(min(max(value * factor, self.low), self.high))
+
+    def problems(self) -> list[str]:
+        wrong = [] if 0.0 < self.low <= self.high else [f"low={self.low}, high={self.high}: need 0 < low <= high"]
+        wrong += [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is no probability"]
+        return wrong + ([] if self.factors else ["factors is empty; give at least one"])
+
+
+@RULES.register("choice")
+@dataclass(frozen=True)
+class Choice(Rule):
+    """One of `options`, drawn uniformly; a mutation draws another one with probability `redraw`."""
+
+    options: Sequence[Any]
+    redraw: float = 1.0
+
+    def initial(self, rng: np.random.Generator) -> Any:
+        return self.options[int(rng.integers(len(self.options)))]
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> Any:
+        others = [option for option in self.options if option != value]
+        if not others or rng.random() >= self.redraw:
+            return value
+        return others[int(rng.integers(len(others)))]
+
+    def problems(self) -> list[str]:
+        wrong = [] if self.options else ["options is empty; give at least one"]
+        return wrong + ([] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is no probability"])
+
+
+@RULES.register("cyclic")
+@dataclass(frozen=True)
+class Cyclic(Rule):
+    """The next of `values` with each learning period, round and round; a mutation shifts where the round begins.
+
+    What is stored is the place in the round at period 0.
+    """
+
+    values: Sequence[Any]
+
+    def initial(self, rng: np.random.Generator) -> int:
+        return 0
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> int:
+        return int(rng.integers(len(self.values)))
+
+    def at(self, value: Any, period: int, progress: float) -> Any:
+        return self.values[(int(value) + period) % len(self.values)]
+
+    def problems(self) -> list[str]:
+        return [] if self.values else ["values is empty; give at least one"]
+
+
+@RULES.register("schedule")
+@dataclass(frozen=True)
+class Schedule(Rule):
+    """Piecewise linear over each learning period through `points`, pairs (progress in [0, 1], value).
+
+    What is stored is a scale on the whole curve, 1 at first; a mutation multiplies it by one of `factors`.
+    """
+
+    points: Sequence[Sequence[float]]
+    factors: Sequence[float] = (1.0,)
+
+    def initial(self, rng: np.random.Generator) -> float:
+        return 1.0
+
+    def mutated(self, value: Any, rng: np.random.Generator) -> float:
+        return float(value * self.factors[int(rng.integers(len(self.factors)))])
+
+    def at(self, value: Any, period: int, progress: float) -> float:
+        at, values = zip(*self.points, strict=True)
+        return float(value * np.interp(progress, at, values))
+
+    def problems(self) -> list[str]:
+        wrong = [] if self.factors else ["factors is empty; give at least one"]
+        if not self.points or any(len(point) != 2 for point in self.points):
+            return [*wrong, "points must be pairs (progress, value), at least one"]
+        at = [point[0] for point in self.points]
+        ascending = all(one < other for one, other in itertools.pairwise(at))
+        inside = ascending and at[0] >= 0.0 and at[-1] <= 1.0
+        return wrong + ([] if inside else [f"progress of points is {at}; it must ascend within [0, 1]"])
+
+
+class Hyperparameters:
+    """The rules of all fields of a kind of player. Raises ConfigurationError naming every wrong field."""
+
+    RESERVED: ClassVar[str] = "rule"
+
+    def __init__(self, rules: Mapping[str, Any]) -> None:
+        self.rules: dict[str, Rule] = {}
+        problems: list[str] = []
+        for name, given in rules.items():
+            try:
+                self.rules[name] = rule = _rule(given)
+                problems += [f"hyperparameter {name!r}: {problem}" for problem in rule.problems()]
+            except ConfigurationError as error:
+                problems += [f"hyperparameter {name!r}: {problem}" for problem in error.problems]
+        if problems:
+            raise ConfigurationError(problems)
+
+    def initial(self, rng: np.random.Generator) -> dict[str, Any]:
+        """Values of a new player."""
+        return {name: rule.initial(rng) for name, rule in self.rules.items()}
+
+    def exploited(self, parent: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
+        """Values of a player that copies a stronger one whose values are `parent`: each mutated by its rule.
+
+        A field that the parent lacks (it was added to the rules later) begins anew.
+        """
+        return {
+            name: rule.mutated(parent[name], rng) if name in parent else rule.initial(rng)
+            for name, rule in self.rules.items()
+        }
+
+    def at(self, values: Mapping[str, Any], period: int, progress: float = 0.0) -> dict[str, Any]:
+        """What a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
+        return {name: rule.at(values[name], period, progress) for name, rule in self.rules.items()}
+
+
+def _rule(given: Any) -> Rule:
+    if not (isinstance(given, Mapping) and Hyperparameters.RESERVED in given):
+        return Constant(given)
+    options = dict(given)
+    name = options.pop(Hyperparameters.RESERVED)
+    kind = RULES[name]
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    wrong = [unknown_name(f"option of {name}", option, known) for option in options if option not in known]
+    if wrong:
+        raise ConfigurationError(wrong)
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None

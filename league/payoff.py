@@ -1,0 +1,115 @@
+"""The payoff: decayed counts of wins, draws and losses of every ordered pair of players.
+
+Source: the payoff class of AlphaStar's published pseudocode (Vinyals et al. 2019). On every game the counts of both
+ordered pairs are multiplied by the decay, then the game is added, so a pair's games saturate at 1 / (1 - decay) and old
+games are forgotten as the players change. A cell is three float64: (wins, draws, losses) of the row's player; its games
+are their sum, which decays alike. Cells have the same bytes here and in Redis: see league/lua/lib.lua.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIN, DRAW, LOSS = "w", "d", "l"  # of the home player
+OUTCOMES = (WIN, DRAW, LOSS)
+MIRRORED = {WIN: LOSS, DRAW: DRAW, LOSS: WIN}
+SCORES = {WIN: 1.0, DRAW: 0.5, LOSS: 0.0}
+
+CELL = 3  # float64 a cell
+CELL_BYTES = 8 * CELL
+DECAY = 0.99
+
+Slots = NDArray[np.intp]
+
+
+def games_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Decayed games of `cells` (..., 3), shape (...)."""
+    games: NDArray[np.float64] = cells.sum(axis=-1)
+    return games
+
+
+def win_rates_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(wins + draws / 2) / games of `cells` (..., 3), shape (...); 1/2 where no game was played."""
+    games = cells.sum(axis=-1)
+    points = cells[..., 0] + 0.5 * cells[..., 1]
+    # Never above 1: the sum of the three can round below the wins alone.
+    rates: NDArray[np.float64] = np.full_like(games, 0.5)
+    np.divide(points, games, out=rates, where=games > 0.0)
+    np.minimum(rates, 1.0, out=rates)
+    return rates
+
+
+def row_from_bytes(data: bytes, slots: int) -> NDArray[np.float64]:
+    """A payoff row as Redis holds it, (slots, 3) float64; cells never written are zeros."""
+    row = np.zeros((slots, CELL))
+    kept = min(len(data) // CELL_BYTES, slots)
+    row[:kept] = np.frombuffer(data, dtype="<f8", count=kept * CELL).reshape(kept, CELL)
+    return row
+
+
+class Payoff:
+    """All cells, by slot: the place that a player has in the league for good."""
+
+    def __init__(self, decay: float = DECAY) -> None:
+        if not 0.0 < decay <= 1.0:
+            raise ValueError(f"payoff decay {decay} is not in (0, 1]; AlphaStar's is 0.99")
+        self.decay = decay
+        self._cells = np.zeros((0, 0, CELL))
+        self.slots = 0
+
+    @property
+    def cells(self) -> NDArray[np.float64]:
+        """(slots, slots, 3) float64 (wins, draws, losses) of each row's player; a view, not to be written to."""
+        return self._cells[: self.slots, : self.slots]
+
+    def grow(self, slots: int) -> None:
+        """Make room for `slots` players; new cells hold no games."""
+        if slots > len(self._cells):
+            room = max(slots, 2 * len(self._cells), 8)
+            cells = np.zeros((room, room, CELL))
+            cells[: self.slots, : self.slots] = self.cells
+            self._cells = cells
+        self.slots = max(self.slots, slots)
+
+    def record(self, home: int, away: int, outcomes: Sequence[str]) -> None:
+        """Count games of `home` against `away`, oldest first; an outcome is "w", "d" or "l" of home.
+
+        A player against itself wins and loses every decided game, so half of each is counted: its win rate stays 1/2.
+        """
+        for outcome in outcomes:
+            index = OUTCOMES.index(outcome)
+            if home == away:
+                self._cells[home, home] *= self.decay
+                self._cells[home, home, index] += 0.5
+                self._cells[home, home, CELL - 1 - index] += 0.5
+            else:
+                self._cells[home, away] *= self.decay
+                self._cells[home, away, index] += 1.0
+                self._cells[away, home] *= self.decay
+                self._cells[away, home, CELL - 1 - index] += 1.0
+
+    def clear(self, slot: int) -> None:
+        """Forget all games of a player, in its row and in its column."""
+        self._cells[slot, :] = 0.0
+        self._cells[:, slot] = 0.0
+
+    def copy_player(self, source: int, target: int) -> None:
+        """Give `target` the record of `source` against everyone else, as the snapshot of a player inherits it."""
+        others = [slot for slot in range(self.slots) if slot not in (source, target)]
+        self._cells[target, others] = self._cells[source, others]
+        self._cells[others, target] = self._cells[others, source]
+
+    def games(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Decayed games of `home` against each of `away`, shape of `away`."""
+        return games_of(self.cells[home, away])
+
+    def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Win rates of `home` against each of `away`, shape of `away`."""
+        return win_rates_of(self.cells[home, away])
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+        return win_rates_of(self.cells[np.ix_(slots, slots)])

@@ -1,0 +1,50 @@
+"""A league in memory, made of events, for tests that need no Redis."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from league.settings import Settings
+from league.state import LeagueState
+from league.view import Player
+
+
+def league(**settings: Any) -> LeagueState:
+    state = LeagueState()
+    state.apply({"event": "created", **Settings(**settings).to_fields()})
+    return state
+
+
+def add(state: LeagueState, name: str, kind: str = "self_play", **fields: Any) -> Player:
+    """Add a player; a name with an @ is a snapshot of what stands before it."""
+    parent, at, _ = name.partition("@")
+    event = {
+        "event": "added",
+        "name": name,
+        "slot": str(len(state.players)),
+        "kind": kind,
+        "config": json.dumps(fields.get("config", {})),
+        "parent": parent if at else "",
+        "model": name if at else "",
+        "initial": "",
+        "frozen": "1" if at or fields.get("frozen") else "0",
+        "hyperparameters": json.dumps(fields.get("hyperparameters", {})),
+        "elo": str(fields.get("elo", 1200.0)),
+    }
+    state.apply(event)
+    return state.players[name]
+
+
+def set_win_rate(state: LeagueState, home: str, away: str, rate: float, games: float = 50.0) -> None:
+    """Write a cell as if `games` had been played."""
+    one, other = state.players[home].slot, state.players[away].slot
+    state.payoff.cells[one, other] = (rate * games, 0.0, (1.0 - rate) * games)
+    state.payoff.cells[other, one] = ((1.0 - rate) * games, 0.0, rate * games)
+
+
+def named(state: LeagueState, probabilities: np.ndarray) -> dict[str, float]:
+    """Probabilities by the name of the player, without those never chosen."""
+    return {state.roster.by_slot[slot].name: float(p) for slot, p in enumerate(probabilities) if p > 0.0}
