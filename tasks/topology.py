@@ -4,6 +4,7 @@
 |-------------|--------|------------------------|--------------------------|----------------------------|------------
 | .actor      | direct | .actor.POLICY          | rollout tasks, inference | chords, callers -> actors  | time to live
 | .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
+| .service    | direct | .service.ROLE.METHOD   | calls of services        | anyone -> their workers    | by the message
 | .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | the newest
 | .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
 | .control    | fanout | Celery's own           | remote control           | anyone -> workers          |
@@ -28,7 +29,9 @@ from warren.errors import ConfigurationError
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 1  # only the newest event waits for a slow subscriber
+CAST_LENGTH = 10_000  # calls without an answer that may wait, a service, before the broker refuses more
 ROLES = ("actor", "learner")  # who consumes tasks; the first word of a task's name says which
+ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
@@ -67,9 +70,24 @@ class Topology:
         return Exchange(f"{self.prefix}.learner", "direct", durable=True, delivery_mode=2)
 
     @property
+    def service(self) -> Exchange:
+        """Direct; calls of services, each by its own name. A call is transient: its caller waits, and asks again."""
+        return Exchange(f"{self.prefix}.service", "direct", durable=True, delivery_mode=1)
+
+    @property
     def dead(self) -> Exchange:
         """Topic; RabbitMQ moves here what was rejected or expired, with the reason in its x-death header."""
         return Exchange(f"{self.prefix}.dead", "topic", durable=True)
+
+    @property
+    def control(self) -> str:
+        """What the exchanges and queues of Celery's remote control begin with (see control.py)."""
+        return f"{self.prefix}.control"
+
+    @property
+    def celery_events(self) -> str:
+        """Celery's own topic exchange of worker and task events, and what the queues on it begin with."""
+        return f"{self.prefix}.events"
 
     def event(self, name: str) -> Exchange:
         """Fanout; one an event name."""
@@ -83,6 +101,15 @@ class Topology:
         """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
         return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
+    def service_queue(self, name: str, response: bool = True) -> Queue:
+        """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
+
+        Who waits for an answer hears of every failure and sets a time to live, so those queues need neither a bound
+        nor a dead-letter exchange. Calls without an answer are bounded: over CAST_LENGTH the broker refuses more.
+        """
+        bounds: dict[str, Any] = {} if response else {"max_length": CAST_LENGTH, "overflow": "reject-publish"}
+        return self._queue(self.service, name, dead_letters=not response, label=f"service.{name}", **bounds)
+
     def dead_queue(self, role: str) -> Queue:
         """What failed for good among the messages of `role`."""
         return Queue(
@@ -95,15 +122,15 @@ class Topology:
             queue_arguments={"x-overflow": "drop-head"},
         )
 
-    def event_queue(self, name: str, subscriber: str) -> Queue:
-        """A subscriber's own queue: gone with its connection, and never more than the newest event in it."""
+    def event_queue(self, name: str, subscriber: str, length: int = EVENT_LENGTH) -> Queue:
+        """A subscriber's own queue: gone with its connection, and never more than the newest `length` events in it."""
         return Queue(
             f"{self.prefix}.event.{name}.{subscriber}.{uuid.uuid4().hex[:6]}",
             self.event(name),
             durable=False,
             exclusive=True,
             auto_delete=True,
-            max_length=EVENT_LENGTH,
+            max_length=length,
             queue_arguments={"x-overflow": "drop-head"},
         )
 
@@ -122,26 +149,39 @@ class Topology:
         kwargs: Any = None,
         options: Mapping[str, Any] | None = None,
         task: Any = None,
-        **_: Any,
+        **__: Any,
     ) -> dict[str, Any] | None:
-        """Celery's router: `actor.rollout` goes to the actor queue, `learner.learn` to the learner queue."""
-        role = name.partition(".")[0]
-        if role == "actor":
-            return {"queue": self.actor_queue()}
-        if role == "learner":
-            return {"queue": self.learner_queue()}
-        return None
+        """Celery's router: `actor.rollout` to the actor queue, `learner.learn` to the learner's, services by name."""
+        role, _, method = name.partition(".")
+        if method in ROLE_TASKS:
+            if role == "actor":
+                return {"queue": self.actor_queue()}
+            if role == "learner":
+                return {"queue": self.learner_queue()}
+        if not method or role == "celery":
+            return None
+        # Not the queue itself: the sender would have to know its bounds to declare it.
+        return {"exchange": self.service.name, "routing_key": name}
 
-    def _queue(self, exchange: Exchange, key: str, overflow: str | None = None, **bounds: Any) -> Queue:
-        arguments = {"x-dead-letter-exchange": self.dead.name}
+    def _queue(
+        self,
+        exchange: Exchange,
+        key: str,
+        overflow: str | None = None,
+        dead_letters: bool = True,
+        label: str | None = None,
+        **bounds: Any,
+    ) -> Queue:
+        """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
+        arguments = {"x-dead-letter-exchange": self.dead.name} if dead_letters else {}
         if overflow:
             arguments["x-overflow"] = overflow
         return Queue(
-            f"{self.prefix}.{key}",
+            f"{self.prefix}.{label or key}",
             exchange,
             routing_key=key,
             durable=True,
             expires=UNUSED_EXPIRES,
-            queue_arguments=arguments,
+            queue_arguments=arguments or None,
             **bounds,
         )

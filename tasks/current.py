@@ -1,0 +1,51 @@
+"""The run that a process belongs to, for code that names none: `Solver()`, `EventDispatcher()`, `@remote`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, NamedTuple
+
+from tasks.topology import Topology
+from warren.errors import ConfigurationError
+
+VARIABLES = ("WARREN_BROKER_URL", "WARREN_REDIS_URL", "WARREN_RUN")
+
+
+class Run(NamedTuple):
+    """A Celery app and the names of its run."""
+
+    app: Any
+    topology: Topology
+
+
+_lock = threading.Lock()
+_run: Run | None = None
+
+
+def install(app: Any, topology: Topology) -> Run:
+    """Make this the run of the process."""
+    global _run
+    _run = Run(app, topology)
+    return _run
+
+
+def current() -> Run:
+    """The run of this process: the installed one, else that of the environment (what the launcher sets).
+
+    Raises ConfigurationError when there is neither.
+    """
+    with _lock:
+        if _run is not None:
+            return _run
+        missing = [name for name in VARIABLES if not os.environ.get(name)]
+        if missing:
+            raise ConfigurationError(
+                f"this process belongs to no run ({', '.join(missing)} not set in the environment); start it with "
+                "python -m workers.serve, or make a Solver(app, topology) of your own"
+            )
+        from tasks.app import create_app
+
+        broker_url, redis_url, run = (os.environ[name] for name in VARIABLES)
+        topology = Topology(run)
+        return install(create_app(topology, broker_url, redis_url), topology)

@@ -1,0 +1,52 @@
+"""Which services a run has, whether or not anyone serves them at the moment: one Redis hash, name -> spec."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+
+from tasks.service import Spec
+from tasks.topology import Topology
+
+LIVES = 24 * 3600  # s that the directory outlives the last worker that wrote to it
+FRESH = 1.0  # s for which a look at the directory is believed
+
+
+class Directory:
+    """The services of one run. Safe to use from any thread."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        # result_backend is Redis in every run: chords need it.
+        self._redis = redis.Redis.from_url(app.conf.result_backend)
+        self._key = f"{topology.key_prefix}services"
+        self._known: dict[str, Spec] = {}
+        self._looked_at = float("-inf")
+
+    def enter(self, specs: Iterable[Spec]) -> None:
+        """Add or replace services; also keeps the directory alive."""
+        entries: Any = {spec.name: json.dumps(spec.as_dict()) for spec in specs}
+        if entries:
+            with self._redis.pipeline(transaction=True) as pipe:
+                pipe.hset(self._key, mapping=entries)
+                pipe.expire(self._key, LIVES)
+                pipe.execute()
+
+    def known(self) -> dict[str, Spec]:
+        """Name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""
+        if time.monotonic() - self._looked_at > FRESH:
+            entries: Any = self._redis.hgetall(self._key)
+            self._known = {name.decode(): Spec(**json.loads(text)) for name, text in entries.items()}
+            self._looked_at = time.monotonic()
+        return self._known
+
+    def find(self, name: str) -> Spec | None:
+        """The service of that full name, or the only one whose method has that name; None when there is none."""
+        known = self.known()
+        if name in known:
+            return known[name]
+        same = [spec for full, spec in known.items() if full.partition(".")[2] == name]
+        return same[0] if len(same) == 1 else None

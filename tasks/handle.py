@@ -1,0 +1,92 @@
+"""A call under way, as its caller holds it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Protocol
+
+from tasks import codec
+from tasks.service import Spec
+from warren.errors import CallError
+
+
+class Waiter(Protocol):
+    """What a handle needs of the client that made it."""
+
+    def look(self) -> None:
+        """Take in what has arrived, without waiting."""
+
+    def wait(self, handle: Handle, timeout: float | None = None) -> None:
+        """Return when `handle` has ended; TimeoutError after `timeout` s."""
+
+    def cancel(self, handle: Handle) -> bool:
+        """Give a call up; False when it had ended."""
+
+
+class Handle:
+    """A call under way. `result()` waits for it; any thread may."""
+
+    __slots__ = (
+        "_arrived",
+        "_body",
+        "_client",
+        "_failure",
+        "_future",
+        "args_body",
+        "deadline",
+        "id",
+        "resend_at",
+        "retries",
+        "sent_at",
+        "spec",
+        "time_to_live",
+        "unserved_since",
+    )
+
+    def __init__(self, client: Waiter, spec: Spec, call_id: str, body: bytes, time_to_live: float | None) -> None:
+        self._client, self.spec, self.id, self.args_body = client, spec, call_id, body
+        self.time_to_live, self.sent_at = time_to_live, time.monotonic()
+        self.deadline = float("inf") if time_to_live is None else self.sent_at + time_to_live
+        self.retries = 0
+        self.resend_at: float | None = None  # set while the call is out of the broker's hands
+        self.unserved_since: float | None = None
+        self._arrived = False
+        self._body: bytes | None = None
+        self._failure: Exception | None = None
+        self._future: Any = None
+
+    def done(self) -> bool:
+        """Whether there is a result or an error; takes in what has arrived."""
+        if not self._arrived:
+            self._client.look()
+        return self._arrived
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the service returned. Raises CallError's subclasses, and TimeoutError after `timeout` s: ask again."""
+        if not self._arrived:
+            self._client.wait(self, timeout)
+        return self._outcome()
+
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """The error that `result` would raise, or None."""
+        try:
+            self.result(timeout)
+        except CallError as error:
+            return error
+        return None
+
+    def cancel(self) -> bool:
+        """Give the call up: it is not waited for, and not run where it has not begun. False when it had ended."""
+        return self._client.cancel(self)
+
+    def _outcome(self) -> Any:
+        if self._failure is not None:
+            raise self._failure
+        return None if self._body is None else codec.decode(self._body)
+
+    def settle(self, body: bytes | None = None, failure: Exception | None = None) -> None:
+        """The call has ended."""
+        self._body, self._failure = body, failure
+        self._arrived = True
+        if self._future is not None:
+            self._future()

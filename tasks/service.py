@@ -1,0 +1,185 @@
+"""The programming model: a class of `Worker`, its methods that are services, its methods that hear events.
+
+    class Actor(Worker):
+        @service(response=True, batch=64)
+        def policy_eval(self, states: list[np.ndarray]) -> list[np.ndarray]: ...
+
+        @event_handler("policy_update", latest=True)
+        def update(self, weights: dict) -> None: ...
+
+The service is called `actor.policy_eval` everywhere: by Celery, on the broker, in Flower. Services and handlers of one
+process run in one thread, one after another: they share state without locks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, TypeVar, overload
+
+from tasks.topology import ROLE_TASKS
+from warren.errors import ConfigurationError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a caller and a worker know of a service.
+
+    `minimum`: calls that a batch waits for, for at most `wait` s (None: for as long as it takes). `retries`: how often
+    a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
+    as a whole, each is run again alone, so that only those fail that are at fault.
+    """
+
+    name: str
+    response: bool = True
+    batch: int = 1
+    minimum: int = 1
+    wait: float | None = None
+    retries: int = RETRIES
+    isolate: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the run's directory of services."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """What a method hears. `latest`: only the newest event; otherwise all, `bound` of which may wait."""
+
+    event: str
+    latest: bool = False
+    bound: int = 1000
+
+
+@overload
+def service(method: F, /) -> F: ...
+@overload
+def service(
+    *,
+    response: bool = True,
+    batch: int = 1,
+    wait: float | None = None,
+    gather: str | int = "greedy",
+    retries: int = RETRIES,
+    isolate: bool | None = None,
+) -> Callable[[F], F]: ...
+def service(
+    method: Any = None,
+    /,
+    *,
+    response: bool = True,
+    batch: int = 1,
+    wait: float | None = None,
+    gather: str | int = "greedy",
+    retries: int = RETRIES,
+    isolate: bool | None = None,
+) -> Any:
+    """Make a method of a Worker a service.
+
+    `response`: the caller blocks for the result; False: it does not, and nobody ever hears of a failure but the log
+    and the dead-letter queue. `batch` over 1: the method receives a list of up to `batch` calls' arguments (the
+    argument itself where a call has one, else their tuple) and returns as many results, in order; an exception in the
+    place of a result fails that call alone.
+
+    `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
+    "exactly" waits for `batch` calls; a number waits for that many. `wait`: s after which a batch leaves with fewer.
+    `isolate` (default: where there is a response): see Spec. Raises ConfigurationError for values that make no sense.
+    """
+    problems = []
+    if batch < 1:
+        problems.append(f"batch={batch}: a batch holds 1 call or more")
+    if isinstance(gather, str) and gather not in ("greedy", "exactly"):
+        problems.append(f"gather={gather!r}: use 'greedy', 'exactly', or the number of calls to wait for")
+    minimum = gather if isinstance(gather, int) else {"greedy": 1, "exactly": batch}.get(gather, 1)
+    if not 1 <= minimum <= max(batch, 1):
+        problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
+    if wait is not None and (wait <= 0 or minimum == 1):
+        problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
+    if retries < 0:
+        problems.append(f"retries={retries}: use 0 for a method that must never run twice for one call")
+    if problems:
+        raise ConfigurationError([f"@service: {problem}" for problem in problems])
+
+    def mark(function: Any) -> Any:
+        function.__service__ = Spec(
+            function.__name__, response, batch, minimum, wait, retries, response if isolate is None else isolate
+        )
+        return function
+
+    return mark if method is None else mark(method)
+
+
+register = service  # the seeds' other name for it
+
+
+def event_handler(event: str, *, latest: bool = False, bound: int = 1000) -> Callable[[F], F]:
+    """Make a method of a Worker hear event `event`: it is called with each payload, in the order of firing.
+
+    `latest=True`: a worker that was busy hears only the newest. Otherwise up to `bound` events wait for it, and the
+    oldest go when there are more.
+    """
+    if bound < 1:
+        raise ConfigurationError(f"@event_handler({event!r}): bound={bound}: at least one event has to fit")
+
+    def mark(function: Any) -> Any:
+        function.__subscribed__ = Subscribed(event, latest, bound)
+        return function
+
+    return mark
+
+
+class Worker:
+    """Base of classes whose methods are services. Their names begin with `role`: the class's name in lower case."""
+
+    role: ClassVar[str] = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for spec in services_of(cls):
+            _defined[spec.name] = spec
+
+
+_defined: dict[str, Spec] = {}  # every service whose class this process has imported
+
+
+def defined() -> dict[str, Spec]:
+    """Name -> spec of the services whose classes this process has imported."""
+    return dict(_defined)
+
+
+def role_of(worker: Worker | type[Worker]) -> str:
+    """The first part of the names of a worker's services."""
+    kind = worker if isinstance(worker, type) else type(worker)
+    return kind.role or kind.__name__.lower()
+
+
+def services_of(worker: Worker | type[Worker]) -> list[Spec]:
+    """The services of a worker, under their full names, sorted. Raises ConfigurationError for a name that is taken."""
+    role, found = role_of(worker), []
+    for method, spec in _marked(worker, "__service__"):
+        if method in ROLE_TASKS:
+            raise ConfigurationError(
+                f"{role}.{method}: the names {', '.join(ROLE_TASKS)} are Warren's own; use another"
+            )
+        found.append(Spec(**{**asdict(spec), "name": f"{role}.{method}"}))
+    return sorted(found, key=lambda spec: spec.name)
+
+
+def handlers_of(worker: Worker | type[Worker]) -> dict[str, Subscribed]:
+    """Method name -> what it hears."""
+    return dict(_marked(worker, "__subscribed__"))
+
+
+def _marked(worker: Worker | type[Worker], mark: str) -> list[tuple[str, Any]]:
+    kind = worker if isinstance(worker, type) else type(worker)
+    members = ((name, inspect.getattr_static(kind, name)) for name in dir(kind))
+    return [(name, getattr(member, mark)) for name, member in members if hasattr(member, mark)]

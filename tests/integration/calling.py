@@ -1,0 +1,80 @@
+"""Worker processes of `offered` for tests, and a Solver that calls them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tasks.app import create_app
+from tasks.housekeeping import remove_run
+from tasks.solver import Solver
+from tasks.topology import Topology
+
+OFFERED = Path(__file__).with_name("offered.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Calling:
+    """One run: `start()` its workers, `solver` calls them."""
+
+    def __init__(self, broker_url: str, redis_url: str, run: str, folder: Path) -> None:
+        self.broker_url, self.redis_url, self.folder = broker_url, redis_url, folder
+        self.topology = Topology(run)
+        self.app = create_app(self.topology, broker_url, redis_url)
+        self.solver = Solver(self.app, self.topology, deadline=30.0)
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, number: int = 1, **environment: str) -> list[subprocess.Popen[bytes]]:
+        """Start worker processes; returns when each serves."""
+        started = []
+        for _ in range(number):
+            name = f"actor-{len(self.processes)}"
+            log = (self.folder / f"{name}.log").open("wb")
+            command = [sys.executable, str(OFFERED), self.broker_url, self.redis_url, self.topology.run, name]
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+            log.close()
+            self.processes.append(process)
+            started.append((name, process))
+        for name, process in started:
+            path = self.folder / f"{name}.log"
+            until(lambda path=path, process=process: b"ready" in path.read_bytes() or process.poll() is not None, 60)
+            assert process.poll() is None, path.read_text()
+        return [process for _, process in started]
+
+    def ran(self, key: str) -> int:
+        """How often a service counted `key`."""
+        return int(self.solver._directory._redis.get(f"{self.topology.key_prefix}ran:{key}") or 0)
+
+    def close(self) -> None:
+        """Stop all workers, remove all traces."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.solver.close()
+        remove_run(self.app, self.solver._directory._redis, self.topology)
+
+
+def until(true: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait for a condition; fail when it does not come about."""
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit, f"not within {seconds} s"
+        time.sleep(0.02)

@@ -1,0 +1,134 @@
+"""Services for the tests of calls. `python offered.py BROKER REDIS RUN NAME`: a worker process that serves them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+
+import numpy as np
+import redis
+
+from tasks.app import create_app
+from tasks.service import Worker, event_handler, service
+from tasks.serving import Serving
+from tasks.topology import Topology
+
+WEIGHTS = np.arange(256, dtype=np.float32).reshape(4, 64) % 7
+
+
+class Actor(Worker):
+    def __init__(self, store: redis.Redis, prefix: str) -> None:
+        super().__init__()
+        self.store, self.prefix = store, prefix
+        self.heard: list[int] = []
+        self.newest: list[int] = []
+
+    @service
+    def infer(self, observation: np.ndarray) -> np.ndarray:
+        return (observation @ WEIGHTS).argmax(-1)
+
+    @service(response=True, batch=64)
+    def policy_eval(self, observations: list[np.ndarray]) -> list[np.ndarray]:
+        actions = (np.concatenate(observations) @ WEIGHTS).argmax(-1)
+        return np.split(actions, np.cumsum([len(one) for one in observations])[:-1])
+
+    @service
+    def add(self, a: int, b: int = 1, *, scale: int = 1) -> int:
+        return (a + b) * scale
+
+    @service
+    def who(self) -> int:
+        return os.getpid()
+
+    @service
+    def fail(self, words: str) -> None:
+        raise ValueError(words)
+
+    @service(batch=8)
+    def halves(self, numbers: list[int]) -> list[float | Exception]:
+        return [ValueError(f"{n} is odd") if n % 2 else n / 2 for n in numbers]
+
+    @service(batch=8)
+    def inverses(self, numbers: list[int]) -> list[float]:
+        return [1 / n for n in numbers]
+
+    @service(batch=8, isolate=False)
+    def wrong(self, numbers: list[int]) -> list[int]:
+        return [*numbers, 0]
+
+    @service(batch=3, gather="exactly")
+    def trio(self, numbers: list[int]) -> list[tuple[int, ...]]:
+        return [tuple(sorted(numbers))] * len(numbers)
+
+    @service(batch=100, gather="exactly", wait=0.3)
+    def crowd(self, numbers: list[int]) -> list[int]:
+        return [len(numbers)] * len(numbers)
+
+    @service
+    def sleep(self, seconds: float) -> int:
+        time.sleep(seconds)
+        return os.getpid()
+
+    @service
+    def ran(self, key: str) -> int:
+        return int(self.store.incr(f"{self.prefix}ran:{key}"))
+
+    @service
+    def touch_slowly(self, key: str, seconds: float) -> int:
+        self.store.incr(f"{self.prefix}ran:{key}")
+        time.sleep(seconds)
+        return os.getpid()
+
+    @service(retries=0)
+    def once(self, seconds: float) -> int:
+        time.sleep(seconds)
+        return os.getpid()
+
+    @service
+    def deadly(self) -> None:
+        os._exit(9)
+
+    @service
+    def unsendable(self) -> object:
+        return object()
+
+    @service(response=False)
+    def push(self, key: str) -> None:
+        self.store.incr(f"{self.prefix}ran:{key}")
+
+    @service(response=False)
+    def push_badly(self, words: str) -> None:
+        raise ValueError(words)
+
+    @service
+    def total(self, numbers: list[int]) -> int:
+        return sum(numbers)
+
+    @event_handler("counted", bound=100)
+    def hear(self, number: int) -> None:
+        self.heard.append(number)
+
+    @event_handler("stated", latest=True)
+    def hear_newest(self, number: int) -> None:
+        self.newest.append(number)
+
+    @service
+    def events_heard(self) -> tuple[list[int], list[int]]:
+        return self.heard, self.newest
+
+
+def main() -> int:
+    broker_url, redis_url, run, name = sys.argv[1:5]
+    logging.basicConfig(level="WARNING", stream=sys.stderr)
+    topology = Topology(run)
+    app = create_app(topology, broker_url, redis_url)
+    worker = Actor(redis.Redis.from_url(redis_url), topology.key_prefix)
+    rate = float(os.environ.get("EVENT_RATE", "0"))
+    serving = Serving(app, topology, [worker], name, log_level="WARNING", event_rate=rate)
+    return serving.run(on_ready=lambda: print("ready", flush=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""tasks.service: what the decorators make of a class, and which values they refuse."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.service import (
+    Spec,
+    Worker,
+    defined,
+    event_handler,
+    handlers_of,
+    register,
+    role_of,
+    service,
+    services_of,
+)
+from warren.errors import ConfigurationError
+
+
+class Painter(Worker):
+    @service
+    def plain(self):
+        pass
+
+    @service(response=False, batch=5)
+    def send_to_learner(self, experiences):
+        pass
+
+    @register(response=True, batch=4, gather="exactly")
+    def together(self, items):
+        pass
+
+    @register(batch=8, gather=3, wait=0.5, retries=0)
+    def some(self, items):
+        pass
+
+    @event_handler("policy_update", latest=True)
+    def update(self, weights):
+        pass
+
+    def helper(self):
+        pass
+
+
+def test_services_are_named_by_role_and_method_and_nothing_else_is_one():
+    assert [spec.name for spec in services_of(Painter)] == [
+        "painter.plain", "painter.send_to_learner", "painter.some", "painter.together",
+    ]  # fmt: skip
+    assert services_of(Painter()) == services_of(Painter)
+    assert set(defined()) >= {"painter.plain", "painter.together"}
+
+
+def test_the_decorators_say_how_a_service_is_called_and_gathered():
+    by_name = {spec.name.partition(".")[2]: spec for spec in services_of(Painter)}
+    assert by_name["plain"] == Spec("painter.plain", True, 1, 1, None)
+    assert by_name["send_to_learner"] == Spec("painter.send_to_learner", False, 5, 1, None, isolate=False)
+    assert by_name["together"].minimum == 4 and by_name["together"].wait is None
+    assert (by_name["some"].minimum, by_name["some"].wait, by_name["some"].retries) == (3, 0.5, 0)
+
+
+def test_a_role_may_be_given_and_is_inherited():
+    class Critic(Painter):
+        role = "judge"
+
+    assert role_of(Critic) == role_of(Critic()) == "judge"
+    assert services_of(Critic)[0].name == "judge.plain"
+
+
+def test_handlers_say_what_they_hear():
+    (heard,) = handlers_of(Painter).values()
+    assert heard.event == "policy_update" and heard.latest
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"batch": 0}, "batch=0"),
+        ({"batch": 2, "gather": "all"}, "gather='all'"),
+        ({"batch": 2, "gather": 3}, "gather=3"),
+        ({"batch": 2, "wait": 1.0}, "wait=1.0"),
+        ({"batch": 2, "gather": "exactly", "wait": -1}, "wait=-1"),
+        ({"retries": -1}, "retries=-1"),
+    ],
+)
+def test_settings_without_sense_are_refused_with_their_value(settings, words):
+    with pytest.raises(ConfigurationError, match=words):
+        service(**settings)
+
+
+def test_names_of_warrens_own_tasks_are_refused():
+    with pytest.raises(ConfigurationError, match=r"actress\.rollout"):
+
+        class Actress(Worker):
+            @service
+            def rollout(self):
+                pass
