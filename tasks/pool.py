@@ -19,6 +19,7 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery.concurrency.base import BasePool, apply_target
 from celery.utils.log import get_logger
+from celery.worker import state
 
 logger = get_logger(__name__)
 
@@ -75,7 +76,9 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
     def on_stop(self) -> None:
         """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent."""
         self._jobs.put(None)
-        self._thread.join()
+        # Celery begins a cold stop with an ordinary one of the pool; a thread cannot be made to end, nor waited for.
+        if state.should_terminate is None or state.should_terminate is False:
+            self._thread.join()
         self._drain()
         self._reader.close()
         self._writer.close()
@@ -83,6 +86,10 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
     def on_terminate(self) -> None:
         """A cold stop: whatever runs is not waited for; unacknowledged messages go back to the broker."""
         self._jobs.put(None)
+
+    def terminate_job(self, pid: int, signal: int | None = None) -> None:
+        """What runs in a thread runs on; after a cold stop it ends with the process, and its message goes back."""
+        logger.warning("a running task cannot be interrupted; it runs on until it returns or this process ends")
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -1,0 +1,149 @@
+"""A worker process that does as its messages say and notes what happens in a Redis list."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+from kombu.message import Message
+
+from tasks.app import create_app
+from tasks.pool import OneThreadPool
+from tasks.topology import Topology
+from workers.servers import Servers, record
+from workers.servers.private_rabbitmq import Node
+
+PATIENCE = 60.0  # s for anything to happen; a bound against hanging, not an expectation
+
+
+def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:
+    """What `condition()` returns once that is true."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout:g} s"
+        time.sleep(0.02)
+    return result
+
+
+def close_connections(servers: Servers) -> None:
+    """Close every connection to the broker, from its side."""
+    if servers.kind == "redis":
+        client = redis.Redis.from_url(servers.broker_url)
+        for kind in ("pubsub", "normal"):
+            client.client_kill_filter(_type=kind, skipme=True)
+        return
+    known = record.read(servers.folder).node
+    assert known is not None
+    result = Node(**known).control(["--quiet", "close_all_connections", "for a test"])
+    assert result.returncode == 0
+
+
+class ObedientWorker:
+    """Consumes the actor and the learner queue of `run` in a process of its own."""
+
+    def __init__(self, run: str, broker_url: str, redis_url: str, log: Path, heartbeat: int = 30) -> None:
+        self.topology = Topology(run)
+        self.app = create_app(self.topology, broker_url, redis_url)
+        self.log, self._redis = log, redis.Redis.from_url(redis_url)
+        with log.open("a") as output:
+            command = [sys.executable, __file__, run, broker_url, redis_url, str(heartbeat)]
+            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+            self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        try:
+            self.noted("ready")
+        except BaseException:
+            self.close()
+            raise
+
+    def do(self, deed: str, value: Any = None, **options: Any) -> Any:
+        """Send the order; the AsyncResult."""
+        return self.app.send_task("actor.rollout", args=(deed, value), **options)
+
+    def notes(self, *kinds: str) -> list[list[Any]]:
+        """Everything noted so far, or that of some kinds: [kind, value, thread]."""
+        notes = [json.loads(line) for line in self._redis.lrange(f"notes:{self.topology.run}", 0, -1)]
+        return [note for note in notes if not kinds or note[0] in kinds]
+
+    def noted(self, kind: str, value: Any = None, times: int = 1) -> None:
+        """Wait until that has been noted."""
+
+        def enough() -> bool:
+            assert self.process.poll() is None, f"the worker has ended:\n{self.log.read_text()}"
+            return len([note for note in self.notes(kind) if note[1] == value]) >= times
+
+        until(enough, f"{kind} {value} in {self.log}")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> ObedientWorker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def serve(run: str, broker_url: str, redis_url: str, heartbeat: int) -> int:
+    topology, client = Topology(run), redis.Redis.from_url(redis_url)
+    app = create_app(topology, broker_url, redis_url)
+    app.conf.broker_heartbeat = heartbeat
+
+    def note(kind: str, value: Any = None) -> None:
+        client.rpush(f"notes:{run}", json.dumps([kind, value, threading.current_thread().name]))
+
+    @app.task(name="actor.rollout")
+    def rollout(deed: str, value: Any) -> Any:
+        note("began", value)
+        if deed == "sleep":
+            time.sleep(value)
+        if deed == "raise":
+            raise RuntimeError(value)
+        note("ended", value)
+        return value
+
+    @app.task(name="learner.learn", ignore_result=True)
+    def learn(results: Any) -> None:
+        note("joined", results)
+
+    @app.task(name="learner.round_failed", ignore_result=True)
+    def round_failed(word: str) -> None:
+        note("failed", word)
+
+    acknowledge = Message.ack
+
+    def noting_ack(message: Message, *args: Any, **kwargs: Any) -> None:
+        acknowledge(message, *args, **kwargs)
+        note("acknowledged")
+
+    Message.ack = noting_ack
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+    from celery import signals
+
+    signals.worker_ready.connect(lambda **_: note("ready"), weak=False)
+    worker = app.Worker(
+        hostname=f"obedient@{run}",
+        pool=OneThreadPool,
+        concurrency=1,
+        queues=[queue.name for queue in topology.task_queues()],
+        loglevel="INFO",
+        without_gossip=True,
+        without_mingle=True,
+        quiet=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+if __name__ == "__main__":
+    sys.exit(serve(*sys.argv[1:4], heartbeat=int(sys.argv[4])))
