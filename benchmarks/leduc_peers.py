@@ -8,8 +8,8 @@ Each is the published example with its own constants, from the examples folder o
 | `psro`     | psro_v2_example.py     | PSRO with exact best responses (the example's default oracle, BR)      |
 | `psro_dqn` | psro_v2_example.py     | PSRO with DQN best responses (--oracle_type=DQN), on PyTorch's DQN     |
 
-They stop at the wall time given. Every evaluation is a JSON line {peer, seed, seconds, exploitability, ...}; the time
-that evaluations take is not counted against the peer.
+They need the extras games and peers (pip install -e '.[games,peers]') and stop at the wall time given. Every evaluation
+is a JSON line {peer, seed, seconds, exploitability, ...}; the time that it takes is not counted against the peer.
 """
 
 from __future__ import annotations
@@ -233,7 +233,8 @@ def _dqn_oracle(env: Any) -> tuple[Any, list[Any]]:
 
 def _a_state_of_each(game: Any) -> dict[str, Any]:
     """Information state -> one state of it, by OpenSpiel's string."""
-    states, waiting = {}, [game.new_initial_state()]
+    states: dict[str, Any] = {}
+    waiting = [game.new_initial_state()]
     while waiting:
         state = waiting.pop()
         if not (state.is_terminal() or state.is_chance_node()):

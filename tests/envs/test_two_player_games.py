@@ -1,5 +1,6 @@
 """What every source of two-player games promises, asked of each."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -171,3 +172,26 @@ def test_a_package_that_is_not_installed_is_named_with_the_way_to_install_it(mon
     monkeypatch.setitem(sys.modules, "pyspiel", None)
     with pytest.raises(ConfigurationError, match=r"'openspiel:kuhn_poker' needs the package open_spiel .*\[games\]"):
         envs.make_two_player("openspiel:kuhn_poker", 1, seed=0)
+
+
+def test_envs_and_its_matrix_games_need_no_optional_package():
+    script = """
+import sys
+for name in ("pyspiel", "open_spiel", "pettingzoo", "pygame", "scipy"):
+    sys.modules[name] = None
+import envs
+from envs import exploitability
+envs.make("CartPole-v1")
+envs.make_two_player("matrix:rps", 2, 0).reset()
+form = exploitability.load("matrix:rps")
+print(exploitability.of(form, exploitability.uniform(form)))
+for env_id in ("openspiel:kuhn_poker", "pettingzoo:go_v5"):
+    try:
+        envs.make_two_player(env_id, 2, 0)
+    except envs.registry.ConfigurationError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    value, *errors = done.stdout.splitlines()
+    assert float(value) == pytest.approx(0, abs=1e-12)
+    assert "needs the package open_spiel" in errors[0] and "needs the package pettingzoo" in errors[1]
