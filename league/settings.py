@@ -22,10 +22,12 @@ class Settings:
     on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
     on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
     snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
+    memory: float = 600.0  # s; how long an ended match is known, to tell a late result from one that nobody asked for
 
     def __post_init__(self) -> None:
         problems = [] if 0.0 < self.decay <= 1.0 else [f"league decay={self.decay} is not in (0, 1]"]
         problems += [] if self.elo_k >= 0.0 else [f"league elo_k={self.elo_k} is negative"]
+        problems += [] if self.memory >= 1.0 else [f"league memory={self.memory} s is less than 1 s"]
         for name in ("on_reset", "on_frozen"):
             if getattr(self, name) not in (COUNT, DROP):
                 problems.append(f"league {name}={getattr(self, name)!r}: write {COUNT!r} or {DROP!r}")
@@ -49,6 +51,7 @@ class Settings:
             on_reset=given["on_reset"],
             on_frozen=given["on_frozen"],
             snapshots_inherit=given["snapshots_inherit"] == "1",
+            memory=float(given["memory"]),
         )
 
 

@@ -66,6 +66,7 @@ class LeagueState:
     counters: Counter[str] = field(default_factory=Counter)
     payoff: Payoff = field(default_factory=Payoff)
     roster_version: int = 0
+    last_event: str = ""  # id of the last event in it, where it was read from Redis
     _roster: Roster | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -139,9 +140,10 @@ class LeagueState:
             kind=event["kind"],
             config=json.loads(event["config"]),
             parent=parent,
-            model=_model(event["model"]),
-            initial=_model(event["initial"]),
+            model=model_of(event["model"]),
+            initial=model_of(event["initial"]),
             frozen=event["frozen"] == "1",
+            rules=json.loads(event["rules"]),
             hyperparameters=json.loads(event["hyperparameters"]),
         )
         self.progress[name] = Progress()
@@ -159,10 +161,10 @@ class LeagueState:
         value: Any = text
         if changed in ("frozen", "paused", "removed"):
             value = text == "1"
-        elif changed in ("config", "hyperparameters"):
+        elif changed in ("config", "rules", "hyperparameters"):
             value = json.loads(text)
         elif changed in ("model", "initial"):
-            value = _model(text)
+            value = model_of(text)
         self.players[name] = replace(self.players[name], **{changed: value})
         self.roster_version += 1
 
@@ -227,7 +229,8 @@ class LeagueState:
         self.roster_version += 1
 
 
-def _model(text: str) -> ModelRef | None:
+def model_of(text: str) -> ModelRef | None:
+    """The model that a field names; None for an empty one."""
     return ModelRef.parse(text) if text else None
 
 

@@ -52,7 +52,8 @@ class Player:
     paused: bool = False
     removed: bool = False
     generation: int = 0
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, Any] = field(default_factory=dict)  # of league.mutation, a field each
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # their values now
 
 
 class Roster:

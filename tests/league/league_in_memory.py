@@ -31,6 +31,7 @@ def add(state: LeagueState, name: str, kind: str = "self_play", **fields: Any) -
         "model": name if at else "",
         "initial": "",
         "frozen": "1" if at or fields.get("frozen") else "0",
+        "rules": json.dumps(fields.get("rules", {})),
         "hyperparameters": json.dumps(fields.get("hyperparameters", {})),
         "elo": str(fields.get("elo", 1200.0)),
     }

@@ -1,0 +1,42 @@
+"""Leagues on the session's Redis, and what tests ask of every one of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import redis
+
+from league.settings import Settings
+from league.state import LeagueState
+from league.store import Store
+
+
+def store_on(redis_url: str, run_name: str, settings: Settings | None = None, seed: int = 0) -> Store:
+    """A new league with keys of its own."""
+    store = Store(redis.Redis.from_url(redis_url), f"{run_name}:league:", seed=seed)
+    store.create(settings or Settings())
+    return store
+
+
+def folded(store: Store) -> LeagueState:
+    """The league as its stream alone tells it."""
+    state = LeagueState()
+    for _, event in store.events():
+        state.apply(event)
+    return state
+
+
+def assert_replayed(store: Store) -> LeagueState:
+    """The live league and its replay are equal, bit by bit; the live one."""
+    live = store.load()
+    assert live.differences(folded(store)) == []
+    return live
+
+
+def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    """Wait until `condition` holds."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.005)
