@@ -15,7 +15,7 @@ import envs
 from agents import build_algorithm, build_policy, checkpoints
 from agents.segments import Segment
 from tasks.events import STATUS, WEIGHTS
-from warren.errors import WireError
+from warren.errors import BrokerError, WireError
 from workers import curve
 from workers.ending import verdict
 from workers.progress import MetricsLog, Progress
@@ -65,11 +65,11 @@ class Trainer:
             logger.info("the pool has newer weights: version %d at %d steps", model.version, model.step)
 
     def publish(self) -> None:
-        """Put the weights into the pool and fire them to every actor."""
+        """Put the weights into the pool and fire them to every actor; an actor whose event is lost looks there."""
         stamp = {"player": PLAYER, "version": self.progress.version, "step": self.progress.steps}
         data = checkpoints.weights_to_bytes(self.policy, stamp)
         self.session.pool.put(PLAYER, self.progress.version, self.progress.steps, data)
-        self.session.events.fire(WEIGHTS, {**stamp, "data": data})
+        self._fire(WEIGHTS, {**stamp, "data": data})
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the shipments of `calls` (see sampling.py); each call gives one shipment or a list of them.
@@ -140,7 +140,14 @@ class Trainer:
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
             figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses}
-            self.session.events.fire(STATUS, figures)
+            self._fire(STATUS, figures)
+
+    def _fire(self, name: str, payload: Any) -> None:
+        # Without a broker an update is still an update, and what it learned from is used.
+        try:
+            self.session.events.fire(name, payload)
+        except BrokerError as error:
+            logger.warning("%s", error)
 
     def close(self) -> None:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
