@@ -12,7 +12,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check lint format servers clean
+.PHONY: help setup train test check lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest $(ARGS)
+
+compose: ## the whole job in containers: docker compose up
+	@docker/env.sh
+	docker compose up $(ARGS)
 
 check: lint test ## everything that CI runs: linters, types, layers, tests
 
