@@ -7,6 +7,7 @@ Started by the launcher, or by hand on any machine that reaches the servers:
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from workers.verify import run_folder, verify
 
 logger = logging.getLogger(__name__)
 
+REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
+
 
 class LearnerRole:
     """Wires the trainer to its queue: what the learn task does before and after an update."""
@@ -32,6 +35,7 @@ class LearnerRole:
     def __init__(self, config: Config, session: Session, folder: Path) -> None:
         self.config, self.session = config, session
         self.failure: str | None = None
+        self._report_at = 0.0
         self.rounds: Rounds | None = None
         self.trainer = Trainer(session, folder, on_finished=stop_worker)
         if config.sampling is Sampling.gathered:
@@ -43,7 +47,9 @@ class LearnerRole:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task. Gathered: one call with every actor's shipment. Streaming: one shipment a call."""
         if self.rounds is None:
-            return self.trainer.learn(calls)
+            outcomes = self.trainer.learn(calls)
+            self.report()
+            return outcomes
         (shipments,) = calls
         if not self.rounds.returned(shipments[0]["round"]):
             logger.warning("a round that had been given up came back after all; dropped")
@@ -51,7 +57,23 @@ class LearnerRole:
         outcomes = self.trainer.learn(calls)
         if self.trainer.outcome is None:
             self.rounds.dispatch(self.trainer.progress.version)
+        self.report()
         return outcomes
+
+    def report(self) -> None:
+        """Log how far it is, every few seconds: without a launcher, the log is all that is seen of a learner."""
+        if time.monotonic() >= self._report_at:
+            self._report_at = time.monotonic() + REPORT_EVERY
+            logger.info("%s, %.0f steps/s", self.figures(), self.trainer.progress.steps_per_second)
+
+    def figures(self) -> str:
+        """How far it is, in words."""
+        progress, goal = self.trainer.progress, self.config.env.goal
+        mean = "no" if progress.mean_return is None else f"{progress.mean_return:.1f} as"
+        return (
+            f"{progress.steps:,} steps, {mean} mean return of the last 100 episodes"
+            f"{'' if goal is None else f' (goal {goal:g})'}, weight version {progress.version}"
+        )
 
     def round_failed(self, round_id: str) -> None:
         """The errback of a round's chord."""
@@ -108,6 +130,8 @@ def run(config: Config) -> int:
         if trainer.outcome is not None:
             ending.record(trainer.progress.steps, trainer.progress.mean_return)
         trainer.close()
+        state = "stopped" if trainer.outcome is None else trainer.outcome["state"]
+        logger.info("%s: %s; run folder %s", state, learner.figures(), folder)
     if learner.failure is not None:
         logger.error("training cannot go on: %s", learner.failure)
         return 1
