@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ class PPOConfig:
     """Settings of `ppo`."""
 
     # Optimisation
-    learning_rate: float = 1e-3
+    learning_rate: float = 1.5e-3
     anneal_steps: int | None = None  # environment steps over which the rate falls linearly; null keeps it constant
     anneal_to: float = 0.0  # the fraction of learning_rate that it falls to
     epochs: int = 10
@@ -82,6 +82,8 @@ class Batch:
 
         self.observation = flat([s.observation for s in segments]).float()
         self.action = flat([s.action for s in segments])
+        masks = [s.action_mask for s in segments if s.action_mask is not None]
+        self.action_mask = flat(masks) if masks else None  # all segments have one or none has
         self.log_prob = flat([s.log_prob for s in segments])
         self.value = flat([s.value for s in segments])
         self.advantage = flat(
@@ -126,6 +128,11 @@ class PPO:
         metrics["learning_rate"] = learning_rate
         return metrics
 
+    def adjust(self, changes: Mapping[str, Any]) -> None:
+        """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""
+        if changes:
+            self.config = parse(PPOConfig, "ppo", {**asdict(self.config), **changes})
+
     def _epoch(self, batch: Batch, history: list[Tensor]) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config = self.config
@@ -133,8 +140,11 @@ class PPO:
         columns = (batch.observation, batch.action, batch.log_prob, batch.value, batch.advantage, batch.target)
         # Shuffling once an epoch makes every minibatch a view.
         shuffled = [torch.split(column[order], config.minibatch_size) for column in columns]
-        for observation, action, old_log_prob, old_value, advantage, target in zip(*shuffled, strict=True):
-            log_prob, entropy, value = self.policy.evaluate(observation, action)
+        masks: Sequence[Tensor | None] = [None] * len(shuffled[0])
+        if batch.action_mask is not None:
+            masks = torch.split(batch.action_mask[order], config.minibatch_size)
+        for observation, action, old_log_prob, old_value, advantage, target, mask in zip(*shuffled, masks, strict=True):
+            log_prob, entropy, value = self.policy.evaluate(observation, action, mask)
             log_ratio = log_prob - old_log_prob
             ratio = log_ratio.exp()
             if config.normalize_advantage:

@@ -26,6 +26,10 @@ class Algorithm(Protocol):
         """One update from these segments; metrics by name."""
         ...
 
+    def adjust(self, changes: Mapping[str, Any]) -> None:
+        """Settings from now on, the others staying. Raises ConfigurationError for unknown names and wrong values."""
+        ...
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, scalars) that, with the policy's weights, continue training exactly; JSON can hold the scalars."""
         ...

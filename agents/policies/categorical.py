@@ -12,6 +12,9 @@ from torch import Tensor
 from agents.networks import Network
 from agents.policies.policy import Policy
 
+# The logit of an illegal action: its probability is exactly 0, and 0 * log 0 in the entropy stays 0 instead of nan.
+ILLEGAL = -1e8
+
 
 class CategoricalPolicy(Policy):
     """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much a call."""
@@ -28,6 +31,17 @@ class CategoricalPolicy(Policy):
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return action + self._start if self._start else action
+
+    def probabilities(self, observation: np.ndarray, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False."""
+        with torch.inference_mode():
+            output, _ = self.network(self._tensor(observation))
+            if action_mask is not None:
+                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
+            return torch.softmax(output, -1).cpu().numpy()
+
+    def _masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
+        return output.masked_fill(~action_mask, ILLEGAL)
 
     def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         # Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.networks import Network
+from warren.errors import ConfigurationError
 
 
 class Policy(nn.Module):
@@ -33,15 +34,22 @@ class Policy(nn.Module):
         return next(self.parameters()).device
 
     def act(
-        self, observation: np.ndarray, generator: torch.Generator | None = None, greedy: bool = False
+        self,
+        observation: np.ndarray,
+        generator: torch.Generator | None = None,
+        greedy: bool = False,
+        action_mask: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """observation [N, ...] -> action (int64 [N] or float32 [N, A]), log_prob float32 [N], value float32 [N].
 
         Draws from `generator` (on the CPU, wherever the weights are; the policy's own if None); `greedy` takes the
-        likeliest action instead.
+        likeliest action instead. `action_mask` bool [N, A] says which actions are legal; None: all are. Raises
+        ConfigurationError for a mask over continuous actions.
         """
         with torch.inference_mode():
             output, value = self.network(self._tensor(observation))
+            if action_mask is not None:
+                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
             if greedy:
                 action, log_prob = self._mode(output)
             else:
@@ -53,9 +61,16 @@ class Policy(nn.Module):
         with torch.inference_mode():
             return self.network.value(self._tensor(observation)).cpu().numpy()
 
-    def evaluate(self, observation: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(log_prob [B], entropy [B], value [B]) of given actions under the present weights, with gradients."""
+    def evaluate(
+        self, observation: Tensor, action: Tensor, action_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(log_prob [B], entropy [B], value [B]) of given actions under the present weights, with gradients.
+
+        `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal.
+        """
         output, value = self.network(observation)
+        if action_mask is not None:
+            output = self._masked(output, action_mask)
         log_prob, entropy = self._log_prob_entropy(output, action)
         return log_prob, entropy, value
 
@@ -65,6 +80,10 @@ class Policy(nn.Module):
 
     def _tensor(self, observation: np.ndarray) -> Tensor:
         return torch.as_tensor(observation, dtype=torch.float32, device=self.device)
+
+    def _masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
+        """The network's output, changed so that illegal actions have probability 0."""
+        raise ConfigurationError(f"a policy over {self.action_space} takes no action mask; masks are for Discrete ones")
 
     def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         raise NotImplementedError

@@ -93,7 +93,7 @@ def test_each_epoch_sees_every_transition_once_also_when_minibatches_do_not_divi
     segments = [random_segment(policy, steps=7, envs=3, seed=1), random_segment(policy, steps=5, envs=2, seed=2)]
     seen = []
     evaluate = policy.evaluate
-    monkeypatch.setattr(policy, "evaluate", lambda o, a: seen.append(o) or evaluate(o, a))
+    monkeypatch.setattr(policy, "evaluate", lambda o, a, mask: seen.append(o) or evaluate(o, a, mask))
     PPO(policy, PPOConfig(epochs=2, minibatch_size=10), seed=1).update(segments)
     assert [len(o) for o in seen] == [10, 10, 10, 1] * 2
     given = np.concatenate([s.observation.reshape(-1, 4) for s in segments])
