@@ -61,6 +61,8 @@ def match_from(match: str, fields: Mapping[str, str]) -> Match:
         fields["holder"],
         int(fields["home_generation"]),
         int(fields["away_generation"]),
+        fields["home_frozen"] == "1",
+        fields["away_frozen"] == "1",
         int(fields["deadline"]),
     )
 

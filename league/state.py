@@ -51,6 +51,8 @@ class Match:
     holder: str
     home_generation: int
     away_generation: int
+    home_frozen: bool
+    away_frozen: bool
     deadline: int
 
 
@@ -177,6 +179,8 @@ class LeagueState:
             event["holder"],
             int(event["home_generation"]),
             int(event["away_generation"]),
+            self.players[event["home"]].frozen,
+            self.players[event["away"]].frozen,
             int(event["deadline"]),
         )
         self.counters["issued"] += 1

@@ -11,7 +11,6 @@ Every change is one script (league/lua), and writes what happened into the strea
 
 from __future__ import annotations
 
-import re
 import secrets
 import threading
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,10 @@ from league.payoff import OUTCOMES
 from league.scripts import Scripts, texts
 from league.settings import Settings
 from league.state import LeagueState, Match
-from league.texts import milliseconds, pairs, text, to_field, to_json
+from league.texts import NAME, milliseconds, pairs, text, to_field, to_json
 from league.view import ModelRef, Player
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
 ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
 
@@ -181,13 +179,15 @@ class Store:
         return issued
 
     def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
-        with self.redis.pipeline(transaction=False) as pipeline:
-            self.scripts("expire", EXPIRED_AT_ONCE, pipeline=pipeline)
-            self.scripts("issue", match, home, away, branch, holder, milliseconds(lease), pipeline=pipeline)
-            answer = texts(pipeline.execute()[1])
+        freed = ("expire", EXPIRED_AT_ONCE)
+        issued = ("issue", match, home, away, branch, holder, milliseconds(lease))
+        answer = texts(self.scripts.together(freed, issued)[1])
         if answer[0] == "issued":
-            home, away, branch, home_generation, away_generation, deadline = answer[1:]
-            return Match(match, home, away, branch, holder, int(home_generation), int(away_generation), int(deadline))
+            home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
+            return Match(
+                *(match, home, away, branch, holder, int(home_generation), int(away_generation)),
+                *(home_frozen == "1", away_frozen == "1", int(deadline)),
+            )
         if answer[0] == "paused":
             raise PlayerError(f"player {home!r} is paused; ask again once it is resumed")
         if answer[0] == "ended":
@@ -235,6 +235,11 @@ class Store:
     def counters(self) -> dict[str, int]:
         """What was counted: issued, counted, expired, aborted, games, and each reason."""
         return {name: int(count) for name, count in pairs(self.redis.hgetall(f"{self.prefix}counters")).items()}
+
+    def last_event(self) -> str:
+        """The id of the newest event of the stream; "0-0" when there is none."""
+        found = self.redis.xrevrange(f"{self.prefix}events", count=1)
+        return text(found[0][0]) if found else "0-0"
 
     def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
         """(id, event) of the stream in order, after the id `after` and up to `until`."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from warren.errors import LeagueError
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # of a player: part of keys, of file names and of `player@version`
 
 
 def text(value: Any) -> str:

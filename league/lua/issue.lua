@@ -3,7 +3,8 @@ local match, home, away = ARGV[1], ARGV[2], ARGV[3]
 local key = P .. 'match:' .. match
 local open = hash(key)
 if open then -- the request came twice: the same answer
-  return { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation, open.deadline }
+  return { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation, open.home_frozen,
+    open.away_frozen, open.deadline }
 end
 if redis.call('EXISTS', P .. 'ended:' .. match) == 1 then return { 'ended' } end
 local one, other = player_of(home), player_of(away)
@@ -18,4 +19,4 @@ redis.call('ZADD', P .. 'leases', deadline, match)
 count('issued')
 emit('issued', 'match', match, 'home', home, 'away', away, 'branch', ARGV[4], 'holder', ARGV[5],
   'home_generation', one.generation, 'away_generation', other.generation, 'deadline', deadline)
-return { 'issued', home, away, ARGV[4], one.generation, other.generation, deadline }
+return { 'issued', home, away, ARGV[4], one.generation, other.generation, one.frozen, other.frozen, deadline }

@@ -1,0 +1,11 @@
+-- ARGV: player, version, moment. Immutable from now on; the keeper is woken to save it.
+local ref = ARGV[1] .. '@' .. ARGV[2]
+local frozen = redis.call('HGET', model_key(ref), 'frozen')
+if not frozen then return 0 end
+if frozen == '0' then
+  redis.call('HSET', model_key(ref), 'frozen', '1')
+  redis.call('ZREM', P .. 'live:' .. ARGV[1], ref)
+  redis.call('ZADD', P .. 'used', ARGV[3], ref)
+  redis.call('RPUSH', P .. 'wanted', '')
+end
+return 1
