@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -41,10 +42,16 @@ class Report(NamedTuple):
 
 
 class Store:
-    """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server."""
+    """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server.
 
-    def __init__(self, redis: Any, prefix: str, seed: int | None = None) -> None:
-        self.redis, self.prefix = redis, prefix
+    `view_age` is for how many s a view may serve further requests of the same player: 0 reads the payoff anew for each
+    request; 0.1 saves a busy league worker one of two round trips and lags behind by some results. What is issued is
+    checked against the league as it is in any case.
+    """
+
+    def __init__(self, redis: Any, prefix: str, seed: int | None = None, view_age: float = 0.0) -> None:
+        self.redis, self.prefix, self.view_age = redis, prefix, view_age
+        self._views: dict[str, tuple[float, RedisView]] = {}
         self.scripts = Scripts(redis, prefix)
         self._rosters = RosterCache(redis, prefix)
         self._seeds, self._seeds_lock = np.random.SeedSequence(seed), threading.Lock()
@@ -155,6 +162,15 @@ class Store:
             view.keep_row(slot, row[0])
         return view
 
+    def _recent_view(self, home: str) -> RedisView:
+        if self.view_age <= 0.0:
+            return self.view(home)
+        until, view = self._views.get(home, (0.0, None))
+        if view is None or time.monotonic() >= until:
+            view = self.view(home)
+            self._views[home] = (time.monotonic() + self.view_age, view)
+        return view
+
     def request(self, home: str, holder: str, lease: float, match: str | None = None) -> Match:
         """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
 
@@ -162,8 +178,8 @@ class Store:
         does not exist or is paused, MatchmakingError when it has nobody to play.
         """
         match = match or secrets.token_hex(8)
-        for _ in range(ATTEMPTS):
-            view = self.view(home)
+        for attempt in range(ATTEMPTS):
+            view = self._recent_view(home) if attempt == 0 else self.view(home)
             me = view.roster[home]
             choice = choose(kind_of(me.kind, me.config), view, me, self.rng)
             issued = self._issue(match, home, choice.opponent.name, choice.branch, holder, lease)

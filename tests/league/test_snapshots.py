@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import redis
+from own_redis import OwnRedis
 from safetensors.numpy import save
 from store_fixtures import assert_replayed, eventually, folded, store_on
 
@@ -27,39 +23,6 @@ from warren.errors import CheckpointError, LeagueError, PoolError
 
 def weights(seed: int, size: int = 1000) -> bytes:
     return save({"layer": np.random.default_rng(seed).normal(size=size).astype(np.float32)})
-
-
-class OwnRedis:
-    """A Redis of the test's own, with its data in a folder, to be killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
-        self.folder = folder
-        folder.mkdir()
-        self.client = redis.Redis(port=self.port)
-        self.start()
-
-    def start(self) -> None:
-        options = ["--port", str(self.port), "--dir", str(self.folder), "--appendonly", "yes", "--save", ""]
-        self.process = subprocess.Popen(
-            ["redis-server", "--bind", "127.0.0.1", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-
-        def answers() -> bool:
-            try:
-                return bool(self.client.ping())
-            except redis.ConnectionError:
-                return False
-            except redis.BusyLoadingError:
-                return False
-
-        eventually(answers, 20.0)
-
-    def kill(self) -> None:
-        os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 @pytest.fixture

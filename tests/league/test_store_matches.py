@@ -202,6 +202,35 @@ def test_an_opponent_that_another_worker_removed_is_not_met(store: Store, redis_
     assert {stale.request("main", "actor", 60.0).away for _ in range(20)} == {"main"}
 
 
+def test_a_view_may_serve_several_requests_and_still_issues_nothing_impossible(store: Store, redis_url: str) -> None:
+    lagging = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1, view_age=3600.0)
+    assert lagging.request("hunter", "actor", 60.0).away == "main"
+    store.snapshot("main", 3)
+    store.remove("main")
+    with pytest.raises(MatchmakingError):
+        lagging.request("hunter", "actor", 60.0)
+    store.pause("hunter")
+    with pytest.raises(PlayerError, match="'hunter' is paused"):
+        store.issue("hunter", "main@1", "actor", 60.0)
+
+
+@pytest.mark.parametrize("players", [3, 60])
+def test_a_match_takes_as_many_round_trips_in_a_large_league_as_in_a_small_one(
+    redis_url: str, run_name: str, players: int
+) -> None:
+    store = store_on(redis_url, run_name)
+    store.add_player("main", "main_agent")
+    for version in range(players):
+        store.snapshot("main", version)
+    store.report(store.request("main", "actor", 60.0).match, "w")
+    trips: list[int] = []
+    for step in (lambda: store.request("main", "actor", 60.0, match="m"), lambda: store.report("m", "w")):
+        before = store.redis.info("stats")["total_reads_processed"]
+        step()
+        trips.append(store.redis.info("stats")["total_reads_processed"] - before - 1)
+    assert trips == [2, 1]
+
+
 def test_who_does_not_exist_is_named_with_near_names(store: Store) -> None:
     with pytest.raises(PlayerError, match="'mian' does not exist; did you mean main"):
         store.request("mian", "actor", 60.0)

@@ -1,0 +1,50 @@
+"""A Redis of a test's own, with its data in a folder, to be killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import redis
+from store_fixtures import eventually
+
+
+class OwnRedis:
+    """Keeps an append-only file, as a league's Redis should; `client` connects to it, also after a restart."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as found:
+            found.bind(("127.0.0.1", 0))
+            self.port = found.getsockname()[1]
+        self.folder = folder
+        folder.mkdir()
+        self.client = redis.Redis(port=self.port)
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it on its data, and wait until it answers."""
+        options = ["--port", str(self.port), "--dir", str(self.folder), "--appendonly", "yes", "--save", ""]
+        self.process = subprocess.Popen(
+            ["redis-server", "--bind", "127.0.0.1", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+        def answers() -> bool:
+            try:
+                return bool(self.client.ping())
+            except (redis.ConnectionError, redis.BusyLoadingError):
+                return False
+
+        eventually(answers, 30.0)
+
+    def kill(self) -> None:
+        """As a crash would."""
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
