@@ -60,7 +60,7 @@ class Client:
         self._casts: Casts | None = None
         self._pending: dict[str, Handle] = {}
         self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
-        self._served: set[str] = set()  # services that a worker was seen to serve
+        self._served: set[str] = set()  # services that have been served
         self._ids = Ids()
         self._lock = threading.RLock()  # held by whoever reads, connects, or fails calls
         self._away_since: float | None = None
@@ -210,6 +210,7 @@ class Client:
         if raw[:2] == b"\x04\x00":  # a result: nothing but a correlation id
             handle = self._pending.pop(raw[3:].decode("ascii", "replace"), None)
             if handle is not None:
+                self._served.add(handle.spec.name)
                 handle.settle(delivery.body)
             return
         properties = frames.read_properties(raw)

@@ -1,0 +1,156 @@
+"""Calls while things die: workers by SIGKILL and SIGTERM, the broker under load, connections from outside."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import Calling, until
+
+from tasks.client import Client
+from tasks.solver import Solver
+from warren.errors import BrokerError, CallError, NobodyServing, WorkerLost
+from workers import servers as finding
+from workers.servers import record
+from workers.servers.private_rabbitmq import Node
+
+
+@pytest.fixture
+def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
+    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def outcome_of(handle: Any) -> str:
+    try:
+        handle.result()
+        return "answered"
+    except WorkerLost:
+        return "lost"
+
+
+def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkeypatch):
+    settled: Counter[str] = Counter()
+    settle = Client._settle
+
+    def count(self: Client, delivery: Any) -> None:
+        before = set(self._pending)
+        settle(self, delivery)
+        settled.update(before - set(self._pending))
+
+    monkeypatch.setattr(Client, "_settle", count)
+    victim, _ = calling.start(2)
+    handles = [calling.solver.send("actor.touch_slowly", "killed", 0.002) for _ in range(1000)]
+    handles[50].result()
+    victim.send_signal(signal.SIGKILL)
+    outcomes = Counter(outcome_of(handle) for handle in handles)
+    assert outcomes["answered"] + outcomes["lost"] == 1000
+    assert outcomes["answered"] >= 999  # sent again, all of them, to the one that lives
+    assert set(settled.values()) == {1}, "a call was answered twice"
+
+
+def test_calls_that_must_not_run_twice_fail_with_worker_lost(calling):
+    first, _ = calling.start(2)
+    handles = [calling.solver.send("actor.once", 0.02) for _ in range(100)]
+    handles[3].result()
+    first.send_signal(signal.SIGKILL)
+    outcomes = Counter(outcome_of(handle) for handle in handles)
+    assert outcomes["answered"] + outcomes["lost"] == 100
+    assert outcomes["lost"] >= 1
+
+
+def test_with_no_worker_left_every_call_fails_and_none_hangs(calling):
+    (worker,) = calling.start(1)
+    solver = Solver(calling.app, calling.topology, patience=2.0, deadline=60.0)
+    solver.call("actor.add", 1)
+    handles = [solver.send("actor.sleep", 0.05) for _ in range(100)]
+    handles[0].result()
+    worker.send_signal(signal.SIGKILL)
+    started = time.monotonic()
+    failed = [handle.exception() for handle in handles]
+    assert time.monotonic() - started < 20
+    assert any(isinstance(error, WorkerLost) for error in failed)
+    assert all(error is None or isinstance(error, (WorkerLost, NobodyServing)) for error in failed)
+
+
+def test_a_worker_that_is_told_to_stop_loses_no_call_and_costs_none_a_retry(calling):
+    first, _ = calling.start(2)
+    handles = [calling.solver.send("actor.once", 0.02) for _ in range(200)]
+    handles[5].result()
+    first.send_signal(signal.SIGTERM)
+    pids = {handle.result() for handle in handles}
+    assert len(pids) == 2
+    assert first.wait(timeout=15) == 0
+
+
+def test_a_started_worker_serves_within_a_second_of_being_ready(calling):
+    calling.start(1)
+    first = calling.solver.call("actor.who")
+    calling.start(1)
+    ready = time.monotonic()
+    until(lambda: calling.solver.call("actor.who") != first, 1.0)
+    assert time.monotonic() - ready < 1.0
+
+
+def test_calls_without_an_answer_outlive_the_kill_of_their_worker(calling):
+    (worker,) = calling.start(1)
+    for number in range(500):
+        calling.solver.call("actor.push", "kept")
+        if number == 250:
+            worker.send_signal(signal.SIGKILL)
+    assert calling.solver.flush() == 0
+    calling.start(1)
+    until(lambda: calling.ran("kept") >= 500)
+
+
+def test_a_connection_cut_from_outside_is_replaced_and_its_calls_are_sent_again(calling):
+    calling.start(1)
+    solver = calling.solver
+    assert solver.call("actor.add", 1) == 2
+    handles = [solver.send("actor.add", number) for number in range(100)]
+    solver._client()._link._sock.shutdown(socket.SHUT_RDWR)
+    assert [handle.result() for handle in handles] == list(range(1, 101))
+
+
+def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_works(run_name, tmp_path):
+    with finding.acquire("private", folder=tmp_path / "servers") as own:
+        calling = Calling(own.broker_url, own.redis_url, run_name, tmp_path)
+        try:
+            calling.start(1)
+            stop, answered, errors = threading.Event(), [0] * 4, []
+
+            def load(index: int) -> None:
+                while not stop.is_set():
+                    try:
+                        assert calling.solver.call("actor.add", index) == index + 1
+                        answered[index] += 1
+                    except (CallError, BrokerError) as error:
+                        errors.append(error)
+
+            threads = [threading.Thread(target=load, args=(index,)) for index in range(4)]
+            for thread in threads:
+                thread.start()
+            until(lambda: min(answered) > 50)
+            node = Node(**record.read(own.folder).node)
+            assert node.control(["stop_app"], capture_output=True, timeout=60).returncode == 0
+            time.sleep(1.0)  # the outage itself
+            assert node.control(["start_app"], capture_output=True, timeout=60).returncode == 0
+            before = list(answered)
+            until(lambda: all(now > then + 50 for now, then in zip(answered, before, strict=True)), 40)
+            stop.set()
+            for thread in threads:
+                thread.join(timeout=30)
+            assert not any(thread.is_alive() for thread in threads)
+            assert calling.processes[0].poll() is None
+        finally:
+            calling.close()
