@@ -8,6 +8,7 @@ import redis
 from celery import Celery
 
 from tasks import claims, codec
+from tasks.control import RunControl
 from tasks.topology import Topology
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
@@ -40,7 +41,7 @@ def create_app(
             threshold=claim_threshold,
         )
     )
-    app = Celery("warren", broker=broker_url, backend=redis_url, set_as_current=True)
+    app = Celery("warren", broker=broker_url, backend=redis_url, control=RunControl, set_as_current=True)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=codec.NAME,
@@ -52,9 +53,9 @@ def create_app(
         task_queues=topology.task_queues(),
         task_default_queue=topology.actor_queue().name,
         task_create_missing_queues=False,
-        control_exchange=f"{topology.prefix}.control",
-        event_exchange=f"{topology.prefix}.events",
-        event_queue_prefix=f"{topology.prefix}.events",
+        control_exchange=topology.control,
+        event_exchange=topology.celery_events,
+        event_queue_prefix=topology.celery_events,
         # A task is acknowledged when it is done; what failed goes to the dead-letter exchange.
         task_acks_late=True,
         task_acks_on_failure=False,

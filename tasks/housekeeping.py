@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
+import amqp
+import redis
 from celery.utils.log import get_logger
+from kombu.exceptions import OperationalError
 
+from tasks.directory import Directory
 from tasks.events import STATUS, WEIGHTS
 from tasks.topology import Topology
+from warren.errors import BrokerError
 
 logger = get_logger(__name__)
 
@@ -26,15 +32,16 @@ class Depths:
 
     def __init__(self, app: Any, topology: Topology) -> None:
         self._app, self._queues = app, topology.task_queues()
-        self._prefix = len(topology.prefix) + 1
         self._connection: Any = None
 
     def read(self) -> dict[str, int]:
-        """Queue name without the run's prefix -> messages that wait; empty while the broker is away."""
+        """Routing key of the queue -> messages that wait in it; empty while the broker is away."""
         try:
             if self._connection is None:
                 self._connection = self._app.connection_for_read()
-            return {queue.name[self._prefix :]: waiting(self._connection, queue) for queue in self._queues}
+            # Left to itself, kombu would try again for many seconds, and who looks would wait.
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            return {queue.routing_key: waiting(self._connection, queue) for queue in self._queues}
         except Exception as error:  # a look must never stop what it looks at
             logger.debug("cannot read queue depths: %s", error)
             self.close()
@@ -47,21 +54,50 @@ class Depths:
             self._connection = None
 
 
-def remove_run(app: Any, redis: Any, topology: Topology) -> None:
-    """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them."""
+def remove_run(app: Any, client: Any, topology: Topology) -> None:
+    """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them.
+
+    `client`: a Redis client of the run's results and pool. Raises BrokerError when a server is away: then what is left
+    there stays, but for task queues, which delete themselves after half an hour without a consumer.
+    """
+    problems = []
+    for remove, *arguments in ((_remove_from_broker, app, topology), (_remove_keys, client, topology)):
+        try:
+            remove(*arguments)
+        except (OperationalError, amqp.AMQPError, redis.RedisError, OSError) as error:
+            problems.append(str(error))
+    if problems:
+        raise BrokerError(f"not all of run {topology.run} could be removed from the servers: {'; '.join(problems)}")
+
+
+def _remove_from_broker(app: Any, topology: Topology) -> None:
     with app.connection_for_write() as connection:
-        for queue in topology.declared():
-            _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
-        exchanges = [topology.actor, topology.learner, topology.dead, topology.event(WEIGHTS), topology.event(STATUS)]
-        for exchange in exchanges:
-            _quietly(connection, lambda channel, exchange=exchange: exchange(channel).delete())
-        if connection.transport.driver_type == "amqp":
-            control = [f"{topology.prefix}.control.pidbox", f"reply.{topology.prefix}.control.pidbox"]
-            for name in [*control, f"{topology.prefix}.events"]:
-                _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
-    keys = list(redis.scan_iter(match=f"{topology.key_prefix}*", count=1000))
+        connection.ensure_connection(max_retries=1, interval_start=0)
+        if connection.transport.driver_type == "redis":
+            # Queues, bindings and unacknowledged messages are keys as well, maybe in another database.
+            _remove_keys(redis.Redis(connection_pool=connection.default_channel.pool), topology)
+        else:
+            _remove_declared(app, connection, topology)
+
+
+def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
+    services: list[str] = []
+    with contextlib.suppress(redis.RedisError):  # the directory is away: the queues go by themselves in the end
+        services = list(Directory(app, topology).known())
+    for queue in [*topology.declared(), *map(topology.service_queue, services)]:
+        _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
+    exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
+    events = [topology.event(WEIGHTS), topology.event(STATUS)]
+    mailbox = app.control.mailbox
+    control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
+    for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:
+        _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
+
+
+def _remove_keys(client: Any, topology: Topology) -> None:
+    keys = list(client.scan_iter(match=f"{topology.key_prefix}*", count=1000))
     for start in range(0, len(keys), 1000):
-        redis.unlink(*keys[start : start + 1000])
+        client.unlink(*keys[start : start + 1000])
 
 
 def _quietly(connection: Any, delete: Any) -> None:

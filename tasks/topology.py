@@ -155,9 +155,9 @@ class Topology:
         role, _, method = name.partition(".")
         if method in ROLE_TASKS:
             if role == "actor":
-                return {"queue": self.actor_queue()}
+                return address(self.actor_queue())
             if role == "learner":
-                return {"queue": self.learner_queue()}
+                return address(self.learner_queue())
         if not method or role == "celery":
             return None
         # Not the queue itself: the sender would have to know its bounds to declare it.
@@ -173,7 +173,9 @@ class Topology:
         **bounds: Any,
     ) -> Queue:
         """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
-        arguments = {"x-dead-letter-exchange": self.dead.name} if dead_letters else {}
+        # Under its own key whatever way a message came, or it would miss the bindings of the dead-letter queues.
+        dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": key}
+        arguments = dead if dead_letters else {}
         if overflow:
             arguments["x-overflow"] = overflow
         return Queue(
@@ -185,3 +187,8 @@ class Topology:
             queue_arguments=arguments or None,
             **bounds,
         )
+
+
+def address(queue: Queue) -> dict[str, Any]:
+    """Celery's sending options for `queue`: through its exchange. With a queue alone Celery takes the default one."""
+    return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}

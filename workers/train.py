@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import hydra
+import redis
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
 from tasks.events import STATUS, Subscription
 from tasks.housekeeping import Depths, remove_run
-from warren.errors import ConfigurationError, WarrenError
+from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
 from workers.main import role
@@ -120,16 +121,24 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
         supervisor.stop()
         subscription.stop()
         if found.dead() is None:
-            if config.sampling is Sampling.streaming:
-                _account(session, folder, view, depths.read())
-            remove_run(session.app, session.redis, session.topology)
+            _tidy_up(session, folder, view, depths)
         depths.close()
+
+
+def _tidy_up(session: Session, folder: Path, view: View, depths: Depths) -> None:
+    """Account for the segments and remove the run from the servers, where those still answer."""
+    try:
+        if session.config.sampling is Sampling.streaming:
+            _account(session, folder, view, depths.read())
+        remove_run(session.app, session.redis, session.topology)
+    except (BrokerError, redis.RedisError) as error:
+        view.say(f"warning: the servers are away, so something of this run may be left there: {error}")
 
 
 def _account(session: Session, folder: Path, view: View, waiting: dict[str, int]) -> None:
     """Where every segment went, now that all is quiet; what was confirmed and is nowhere is lost, and said so."""
     account = session.ledger.account()
-    left = waiting.get("learner.main", 0)
+    left = waiting.get(session.topology.learner_queue().routing_key, 0)
     lost = max(0, account.missing - left)
     (folder / "segments.json").write_text(json.dumps({**asdict(account), "waiting": left, "lost": lost}) + "\n")
     view.say(

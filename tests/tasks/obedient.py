@@ -33,6 +33,14 @@ def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIE
     return result
 
 
+def broker_control(servers: Servers, *arguments: str) -> None:
+    """rabbitmqctl with a command that does something."""
+    known = record.read(servers.folder).node
+    assert known is not None
+    result = Node(**known).control(["--quiet", *arguments], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
 def close_connections(servers: Servers) -> None:
     """Close every connection to the broker, from its side."""
     if servers.kind == "redis":
@@ -40,10 +48,7 @@ def close_connections(servers: Servers) -> None:
         for kind in ("pubsub", "normal"):
             client.client_kill_filter(_type=kind, skipme=True)
         return
-    known = record.read(servers.folder).node
-    assert known is not None
-    result = Node(**known).control(["--quiet", "close_all_connections", "for a test"])
-    assert result.returncode == 0
+    broker_control(servers, "close_all_connections", "for a test")
 
 
 class ObedientWorker:
