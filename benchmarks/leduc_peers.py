@@ -76,9 +76,11 @@ class Recorder:
 
 def nfsp(recorder: Recorder, seed: int, every: float) -> None:
     """Neural fictitious self-play (Heinrich & Silver 2016) as in nfsp_leduc_pytorch.py: its average policy."""
+    import torch
     from open_spiel.python import rl_environment
     from open_spiel.python.pytorch import nfsp as algorithm
 
+    torch.set_num_threads(1)  # networks this small are faster so: in the peer's favour
     env = rl_environment.Environment(GAME, players=2)
     env.seed(seed)
     agents = [
@@ -204,9 +206,11 @@ def psro_dqn(recorder: Recorder, seed: int, every: float, meta_strategy: str = "
 
 def _dqn_oracle(env: Any) -> tuple[Any, list[Any]]:
     """(oracle, first policies) of psro_v2_example.py's --oracle_type=DQN."""
+    import torch
     from open_spiel.python.algorithms.psro_v2 import rl_oracle
     from open_spiel.python.pytorch import dqn, policy_gradient
 
+    torch.set_num_threads(1)  # as above
     # rl_policy imports the JAX agents by name; OpenSpiel's PyTorch ones have the same interface.
     sys.modules["open_spiel.python.jax.dqn"] = dqn
     sys.modules["open_spiel.python.jax.policy_gradient"] = policy_gradient
