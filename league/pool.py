@@ -87,6 +87,7 @@ class Pool:
     ) -> None:
         self.redis, self.prefix = redis, f"{prefix}pool:"
         self.folder, self._kept, self._patience = folder, kept, patience
+        self._says_when_on_disk = True
         self._scripts = Scripts(redis, self.prefix, library="pool_lib")
         self._cache: ByteCache[Model] = ByteCache(cache_bytes)
 
@@ -140,6 +141,7 @@ class Pool:
         if not self._scripts("pool_freeze", player, ref.version, repr(time.time())):
             which = f"model {ref}" if version is not None else f"a model of {player!r}"
             raise PoolError(f"{which} is not in the pool, so it cannot be frozen; put it first")
+        self._wait_for_disk()
         return ref
 
     def describe(self, ref: ModelRef, **attributes: Any) -> None:
@@ -196,6 +198,17 @@ class Pool:
         """Where the keeper saves a model; None when this process was not told of its folder."""
         folder = folder or self.folder
         return None if folder is None else folder / f"{ref}.safetensors"
+
+    def _wait_for_disk(self) -> None:
+        """Wait until the append-only file holds what was written so far, where the server can say (Redis 7.2 on).
+
+        An older one, or one without such a file, keeps what its own settings promise.
+        """
+        if self._says_when_on_disk:
+            try:
+                self.redis.execute_command("WAITAOF", 1, 0, 5000)
+            except ResponseError:
+                self._says_when_on_disk = False
 
     def _send(self, sent: str, data: bytes, script: str, *arguments: Any) -> bool:
         """Send bytes and run the script that enters them, in one round trip."""

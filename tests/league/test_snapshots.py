@@ -248,3 +248,14 @@ def test_a_snapshot_of_a_league_with_spilled_models_is_whole(
     their_pool = Pool(own_redis.client, f"{run_name}:")
     Snapshots(keeper.snapshots.folder, Store(own_redis.client, f"{run_name}:league:"), their_pool).restore()
     assert [their_pool.get("main", version).data for version in range(1, 7)] == [weights(v) for v in range(1, 7)]
+
+
+def test_freezing_works_with_and_without_an_append_only_file(own_redis: OwnRedis) -> None:
+    """Where the server can tell when it is on disk, freezing waits for it; where it cannot, it goes on."""
+    pool = Pool(own_redis.client, "durable:")
+    for setting in ("yes", "no"):
+        own_redis.client.config_set("appendonly", setting)
+        version = 1 if setting == "yes" else 2
+        pool.put("main", version, 0, weights(version))
+        assert pool.freeze("main", version) == ModelRef("main", version)
+    assert [info.frozen for info in pool.models()] == [True, True]

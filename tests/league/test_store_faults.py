@@ -18,7 +18,7 @@ from store_fixtures import assert_replayed, eventually
 from league.store import Store
 
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = 24
+KILLS = 18
 
 
 @pytest.fixture
@@ -37,6 +37,7 @@ def test_every_match_ends_once_though_actors_workers_and_redis_are_killed(
     store.add_player("main", "main_agent")
     store.add_player("hunter", "main_exploiter")
     store.snapshot("main", 0)
+    store.request("main", "an actor that never answers", 0.001)
     rng = np.random.default_rng(1)
 
     def start(number: int) -> subprocess.Popen[bytes]:
