@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
-from league.pool import DISK, ModelInfo, Pool, damaged
+from league.pool import DISK, ModelInfo, Pool, checksum_of, damaged
 from league.replay import fold, read_file
 from league.state import LeagueState
 from league.store import Store
@@ -103,7 +102,7 @@ class Snapshots:
             ref = ModelRef.parse(entry["ref"])
             path = self.files.path(ref)
             data = path.read_bytes() if path.exists() else b""
-            if zlib.crc32(data) != entry["checksum"]:
+            if checksum_of(data) != entry["checksum"]:
                 raise CheckpointError(f"{path} is missing or damaged; restore it from a backup, or take out its entry")
             parent = ModelRef.parse(entry["parent"]) if entry["parent"] else None
             self.pool.put(ref.player, ref.version, entry["step"], data, parent)
@@ -183,7 +182,7 @@ class ModelFiles:
         if not path.exists() or path.stat().st_size != info.size:
             return False
         if path.name not in self._known:
-            self._known[path.name] = zlib.crc32(path.read_bytes())
+            self._known[path.name] = checksum_of(path.read_bytes())
         return self._known[path.name] == info.checksum
 
     def write(self, info: ModelInfo) -> bool:
@@ -196,7 +195,7 @@ class ModelFiles:
         data = self._pool.redis.get(f"{self._pool.prefix}data:{info.ref}")
         if data is None:
             return False
-        if zlib.crc32(data) != info.checksum:
+        if checksum_of(data) != info.checksum:
             raise CheckpointError(damaged(info.ref))
         self.folder.mkdir(parents=True, exist_ok=True)
         write_whole(self.path(info.ref), data)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import redis
 from safetensors.numpy import save
+from xxhash import xxh3_64_intdigest
 
 from league.pool import Pool
 from league.view import ModelRef
@@ -91,7 +91,7 @@ def test_models_are_listed_without_their_bytes(pool: Pool, client: redis.Redis) 
     client.delete(f"{pool.prefix}data:main@1", f"{pool.prefix}data:rival@4")
     main, rival = pool.models()
     assert (main.player, main.version, main.step, main.size) == ("main", 1, 7, len(data))
-    assert main.checksum == zlib.crc32(data) and main.place == "redis" and not main.frozen
+    assert main.checksum == xxh3_64_intdigest(data) and main.place == "redis" and not main.frozen
     assert rival.ref == ModelRef("rival", 4)
 
 
