@@ -8,6 +8,7 @@ import redis
 from celery import Celery
 
 from tasks import claims, codec
+from tasks.consumer import Task
 from tasks.control import RunControl
 from tasks.topology import Topology
 
@@ -41,7 +42,7 @@ def create_app(
             threshold=claim_threshold,
         )
     )
-    app = Celery("warren", broker=broker_url, backend=redis_url, control=RunControl, set_as_current=True)
+    app = Celery("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=codec.NAME,
@@ -74,6 +75,7 @@ def create_app(
         broker_transport_options=_transport_options(broker_url, topology),
         task_publish_retry_policy={"max_retries": 5, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0},
         # Quiet by default: events cost more than twice the throughput.
+        worker_consumer="tasks.consumer:Consumer",
         worker_send_task_events=task_events,
         task_send_sent_event=task_events,
         worker_hijack_root_logger=False,

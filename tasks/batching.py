@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
-from celery import Task, signals
+from celery import signals
 from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
 from celery.worker.request import create_request_cls
 from celery.worker.state import task_reserved
+
+from tasks.consumer import Task
+from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
@@ -102,7 +105,7 @@ def replay(task: Any, trace: Callable[..., Any], outcome: Any, call_id: str, cal
     return result if info is not None and isinstance(result, ExceptionInfo) else None
 
 
-class BatchTask(Task):  # type: ignore[misc]
+class BatchTask(Task):
     """A task whose function receives a list of `batch` calls' arguments and returns as many results, in order.
 
     A call of one positional argument gives that argument, a call of several gives their tuple. A batch leaves when
@@ -138,6 +141,11 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     pool, eventer = consumer.pool, consumer.event_dispatcher
     request_class = create_request_cls(symbol_by_name(task.Request), task, pool, consumer.hostname, eventer, app=app)
     minimum = task.batch if task.minimum is None else task.minimum
+    held = consumer.initial_prefetch_count
+    if task.wait is None and held and held < minimum:
+        raise ConfigurationError(
+            f"{task.name} runs {minimum} calls together, and its worker may hold {held}; set prefetch to {minimum}"
+        )
     waiting: deque[Any] = deque()
     jobs: deque[None] = deque()  # one for each pool job that has not yet taken its calls; both threads change it
     timer: Any = None

@@ -12,7 +12,7 @@ from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 from kombu.mixins import ConsumerMixin
 
-from tasks import codec
+from tasks import claims, codec
 from tasks.topology import Topology
 from warren.errors import BrokerError, WireError
 
@@ -21,6 +21,7 @@ logger = get_logger(__name__)
 WEIGHTS = "weights"  # {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # the learner's figures, several times a second; its last carries the outcome of the run
 
+CLAIM_LASTS = 60.0  # s that a long event can be fetched: a newer one has replaced it by then, or the pool has it
 NEWER_WITHIN = 0.002  # s that an event is kept, in case that a newer one is on its way
 KEPT_FOR = 0.5  # s after which it is handed on although newer ones keep arriving
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
@@ -41,7 +42,7 @@ class EventDispatcher:
         """
         exchange = self.topology.event(name)
         try:
-            with self.app.producer_pool.acquire(block=True) as producer:
+            with self.app.producer_pool.acquire(block=True) as producer, claims.lasting(CLAIM_LASTS):
                 producer.publish(
                     payload,
                     exchange=exchange,
