@@ -19,6 +19,7 @@ from league.store import Store
 PLAYERS = 1000
 HUNTERS = 50  # of those, snapshots of exploiters
 MODEL_BYTES = 6_700_000
+BATCH = 16  # messages that a league worker takes at once
 ROUNDS = 5  # interleaved, so that a busy machine slows both sides alike
 
 
@@ -61,10 +62,12 @@ def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
     ours: list[tuple[float, float]] = []
     kept: list[tuple[float, float]] = []
     theirs: list[tuple[float, float]] = []
+    batches: list[tuple[float, float]] = []
     lagging = Store(store.redis, store.prefix, seed=1, view_age=0.1)
     for _ in range(ROUNDS):
         ours.append(rates(lambda: store.request("main", "bench", 600.0).match, store.report, seconds))
         kept.append(rates(lambda: lagging.request("main", "bench", 600.0).match, lagging.report, seconds))
+        batches.append(batched(store, seconds))
         theirs.append(rates(lambda: manager.request("main")[0], manager.report, seconds))
     requests, results = (statistics.median(rate[i] for rate in ours) for i in (0, 1))
     their_requests, their_results = (statistics.median(rate[i] for rate in theirs) for i in (0, 1))
@@ -72,6 +75,8 @@ def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
         "requests_per_s_in_process": round(requests),
         "requests_per_s_view_age_100_ms": round(statistics.median(rate[0] for rate in kept)),
         "results_per_s_in_process": round(results),
+        f"requests_per_s_{BATCH}_at_once": round(statistics.median(rate[0] for rate in batches)),
+        f"results_per_s_{BATCH}_at_once": round(statistics.median(rate[1] for rate in batches)),
         "manager_requests_per_s": round(their_requests),
         "manager_results_per_s": round(their_results),
         "vs_inprocess_manager": round((1 / their_requests + 1 / their_results) / (1 / requests + 1 / results), 3),
@@ -88,6 +93,16 @@ def rates(request: Callable[[], Any], report: Callable[[Any, str], Any], seconds
     for number, match in enumerate(issued):
         report(match, "wdl"[number % 3])
     return len(issued) / requesting, len(issued) / (time.perf_counter() - started)
+
+
+def batched(store: Store, seconds: float) -> tuple[float, float]:
+    """(requests/s, results/s) of a worker that takes as many messages at once as a batch holds."""
+    one, other = rates(
+        lambda: store.request_many(["main"] * BATCH, "bench", 600.0),
+        lambda matches, outcome: store.report_many([(match.match, outcome) for match in matches]),
+        seconds,
+    )
+    return one * BATCH, other * BATCH
 
 
 def round_trips(url: str, players: int) -> dict[str, int]:

@@ -94,11 +94,13 @@ class RosterCache:
         self._players: dict[str, Player] = {}
         self._roster = Roster()
 
-    def at(self, version: int) -> Roster:
-        """The roster at `version` or newer."""
+    def at(self, version: int | None) -> Roster:
+        """The roster at `version` or newer; None for the last one seen."""
         with self._lock:
-            if version <= self._roster.version:
+            if version is None or version == self._roster.version:
                 return self._roster
+            if version < self._roster.version:  # another league, or one that a crash of Redis set back
+                self._players, self._roster = {}, Roster()
             changes = self._redis.zrange(
                 f"{self._prefix}changes", f"({self._roster.version}", "+inf", byscore=True, withscores=True
             )

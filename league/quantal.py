@@ -15,34 +15,64 @@ from warren.errors import LeagueError
 
 Mixture = NDArray[np.float64]
 
+COOLING = 0.5  # factor between the temperatures on the way down
+NEWTON_STEPS = 100  # at one temperature; a handful is what it takes
+SMALLEST_STEP = 2.0**-20  # of a damped Newton step, before it is given up
 
-def quantal_response(
-    payoff: ArrayLike, temperature: float, tolerance: float = 1e-4, most_steps: int = 20_000
-) -> tuple[Mixture, Mixture]:
+
+def quantal_response(payoff: ArrayLike, temperature: float, tolerance: float = 1e-8) -> tuple[Mixture, Mixture]:
     """(mixture of the rows, mixture of the columns) of a zero-sum game, payoff (n, m) to the rows, which maximise.
 
-    Magnetic mirror descent with the uniform mixture as its magnet (Sokota et al. 2023), which converges linearly to
-    the one such equilibrium; it ends when no probability changes by more than `tolerance` of itself, per unit of step.
-    Raises LeagueError for a temperature or payoffs that do not make a game.
+    `temperature` is in units of the payoff. In a zero-sum game there is one such equilibrium. It is followed by
+    Newton's method from high temperatures, where it is near uniform, down to `temperature`; logits are exact to
+    `tolerance`. Raises LeagueError for a temperature or payoffs that do not make a game.
     """
     matrix = np.asarray(payoff, dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
         raise LeagueError(f"a matrix game needs finite payoffs of shape (rows, columns); got shape {matrix.shape}")
     if not temperature > 0.0:
         raise LeagueError(f"temperature {temperature} of a quantal response is not positive; use Nash for none")
-    largest = np.abs(matrix).max()
-    if largest == 0.0:
-        return np.full(matrix.shape[0], 1.0 / matrix.shape[0]), np.full(matrix.shape[1], 1.0 / matrix.shape[1])
-    step = min(temperature / largest**2, 1.0 / temperature)  # the theorem's bound on the step: temperature / L^2
-    x, y = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[1])  # logits
-    p, q = _softmax(x), _softmax(y)
-    for _ in range(most_steps):
-        x = (x + step * (matrix @ q)) / (1.0 + step * temperature)
-        y = (y - step * (p @ matrix)) / (1.0 + step * temperature)
-        before, p, q = (p, q), _softmax(x), _softmax(y)
-        if max(np.abs(p - before[0]).max(), np.abs(q - before[1]).max()) < tolerance * step * temperature:
+    at = max(float(np.abs(matrix).max()), temperature)
+    logits = np.zeros(matrix.shape[0])
+    while True:
+        logits = _newton(matrix / at, logits, tolerance)
+        if at <= temperature:
+            rows = _softmax(logits)
+            return rows, _softmax(-(rows @ matrix) / at)
+        colder = max(at * COOLING, temperature)
+        logits, at = logits * (at / colder), colder
+
+
+def _newton(scaled: NDArray[np.float64], logits: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
+    """Logits u of the rows with u = B q(u), where q = softmax(-B^T softmax(u)) and B is the payoff over temperature.
+
+    The Jacobian is I + B (diag q - q q^T) B^T (diag p - p p^T): a product of positive semidefinite matrices has no
+    negative eigenvalues, so there is always a Newton step.
+    """
+    residual, rows, columns = _residual(scaled, logits)
+    for _ in range(NEWTON_STEPS):
+        if np.abs(residual).max() < tolerance:
             break
-    return p, q
+        spread = (scaled * columns) @ scaled.T - np.outer(scaled @ columns, scaled @ columns)
+        jacobian = np.eye(len(logits)) + spread * rows - np.outer(spread @ rows, rows)
+        direction = np.linalg.solve(jacobian, residual)
+        size, worth = 1.0, np.square(residual).sum()
+        while size > SMALLEST_STEP:
+            found = _residual(scaled, logits - size * direction)
+            if np.square(found[0]).sum() < worth:
+                break
+            size /= 2.0
+        else:
+            break  # as exact as rounding allows
+        logits = logits - size * direction
+        residual, rows, columns = found
+    return logits
+
+
+def _residual(scaled: NDArray[np.float64], logits: NDArray[np.float64]) -> tuple[NDArray[np.float64], Mixture, Mixture]:
+    rows = _softmax(logits)
+    columns = _softmax(-(rows @ scaled))
+    return logits - scaled @ columns, rows, columns
 
 
 def _softmax(logits: NDArray[np.float64]) -> Mixture:

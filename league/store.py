@@ -14,7 +14,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,12 @@ class Report(NamedTuple):
 
     status: str
     reason: str = ""
+
+
+def check_outcomes(match: str, outcomes: str) -> None:
+    """Raises LeagueError for anything that is not one or more of "w", "d" and "l"."""
+    if not outcomes or set(outcomes) - set(OUTCOMES):
+        raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
 
 
 class Store:
@@ -149,7 +155,7 @@ class Store:
 
     def view(self, home: str | None = None) -> RedisView:
         """The league as it is now, in one round trip; with the payoff row of `home` when this process knows it."""
-        known = self._rosters.at(0)
+        known = self._rosters.at(None)
         slot = known[home].slot if home is not None and home in known else None
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.get(f"{self.prefix}roster")
@@ -187,6 +193,37 @@ class Store:
                 return issued
         raise MatchmakingError(f"player {home!r}: {ATTEMPTS} opponents in turn were removed while chosen; ask again")
 
+    def request_many(
+        self, homes: Sequence[str], holder: str, lease: float, matches: Sequence[str] | None = None
+    ) -> list[Match]:
+        """A match for each of `homes`: a view for each player that occurs, and one round trip for all matches.
+
+        `matches` are their ids, as in `request`. Raises as that does, for the first that cannot have one; what was
+        issued before is answered when the same ids are asked for again, and expires otherwise.
+        """
+        ids = matches or [secrets.token_hex(8) for _ in homes]
+        views = {home: self._recent_view(home) for home in dict.fromkeys(homes)}
+        calls = []
+        for home, match in zip(homes, ids, strict=True):
+            me = views[home].roster[home]
+            choice = choose(kind_of(me.kind, me.config), views[home], me, self.rng)
+            calls.append(("issue", match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
+        answers = self.scripts.together(("expire", EXPIRED_AT_ONCE), *calls)[1:]
+        issued = []
+        for home, match, answer in zip(homes, ids, answers, strict=True):
+            found = self._issued(match, home, holder, texts(answer))
+            issued.append(found or self.request(home, holder, lease, match))
+        return issued
+
+    def report_many(self, results: Sequence[tuple[str, str]], by: str = "") -> list[Report]:
+        """Count the results (match, outcomes) in one round trip; each is as safe to repeat as `report`."""
+        for match, outcomes in results:
+            check_outcomes(match, outcomes)
+        if not results:
+            return []
+        answers = self.scripts.together(*(("report", match, outcomes, by) for match, outcomes in results))
+        return [Report(*texts(answer)) for answer in answers]
+
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
         """A match between two players by name, as an evaluation asks for. Raises PlayerError when either is gone."""
         issued = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
@@ -197,7 +234,10 @@ class Store:
     def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
         freed = ("expire", EXPIRED_AT_ONCE)
         issued = ("issue", match, home, away, branch, holder, milliseconds(lease))
-        answer = texts(self.scripts.together(freed, issued)[1])
+        return self._issued(match, home, holder, texts(self.scripts.together(freed, issued)[1]))
+
+    def _issued(self, match: str, home: str, holder: str, answer: list[str]) -> Match | None:
+        """The match that a script issued; None when the opponent is gone and another may be chosen."""
         if answer[0] == "issued":
             home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
             return Match(
@@ -217,8 +257,7 @@ class Store:
 
         Raises LeagueError for anything else as an outcome; the match stays open then.
         """
-        if not outcomes or set(outcomes) - set(OUTCOMES):
-            raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
+        check_outcomes(match, outcomes)
         return Report(*texts(self.scripts("report", match, outcomes, by)))
 
     def abort(self, match: str, reason: str = "actor", by: str = "") -> Report:

@@ -202,6 +202,44 @@ def test_an_opponent_that_another_worker_removed_is_not_met(store: Store, redis_
     assert {stale.request("main", "actor", 60.0).away for _ in range(20)} == {"main"}
 
 
+def test_many_matches_are_asked_for_and_reported_at_once(store: Store) -> None:
+    homes = ["main", "hunter"] * 8
+    matches = store.request_many(homes, "actor", 60.0)
+    assert [match.home for match in matches] == homes and len({match.match for match in matches}) == 16
+    reports = store.report_many([(match.match, "w") for match in [*matches, matches[0]]])
+    assert reports == [Report("counted")] * 16 + [Report("refused", "duplicate")]
+    with pytest.raises(LeagueError, match="outcomes 'x'"):
+        store.report_many([("a", "w"), ("b", "x")])
+    assert store.report_many([]) == [] and store.request_many([], "actor", 60.0) == []
+    assert assert_replayed(store).counters == {"issued": 16, "counted": 16, "games": 16, "refused:duplicate": 1}
+
+
+def test_many_requests_that_come_again_get_the_same_matches(store: Store) -> None:
+    first = store.request_many(["main", "hunter"], "actor", 60.0, ["one", "two"])
+    assert store.request_many(["main", "hunter"], "actor", 60.0, ["one", "two"]) == first
+    assert store.request("main", "actor", 60.0, match="one") == first[0]
+    assert store.counters() == {"issued": 2}
+
+
+def test_a_worker_follows_a_league_that_was_set_back(store: Store) -> None:
+    store.request("main", "actor", 60.0)
+    store.redis.delete(*store.redis.keys(f"{store.prefix}*"))
+    store.create()
+    store.add_player("other", "self_play")
+    assert store.request("other", "actor", 60.0).away == "other"
+    with pytest.raises(PlayerError, match="'main' does not exist"):
+        store.request("main", "actor", 60.0)
+
+
+def test_many_matches_at_once_meet_no_opponent_that_was_removed_meanwhile(store: Store, redis_url: str) -> None:
+    lagging = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1, view_age=3600.0)
+    lagging.request("main", "actor", 60.0)
+    store.remove("main@1")
+    store.remove("main@2")
+    assert {match.away for match in lagging.request_many(["main"] * 20, "actor", 60.0)} == {"main"}
+    assert_replayed(store)
+
+
 def test_a_view_may_serve_several_requests_and_still_issues_nothing_impossible(store: Store, redis_url: str) -> None:
     lagging = Store(redis.Redis.from_url(redis_url), store.prefix, seed=1, view_age=3600.0)
     assert lagging.request("hunter", "actor", 60.0).away == "main"
