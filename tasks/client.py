@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import redis
-from amqp.exceptions import AMQPError, NotFound
+from amqp.exceptions import NotFound
 from celery.utils.log import get_logger
-from kombu.exceptions import OperationalError
 
 from tasks import codec, frames
 from tasks.casts import Casts
@@ -22,7 +21,7 @@ from tasks.directory import Directory
 from tasks.envelope import DIRECT_REPLY, FAILED, LOST, NO_LINKS, Envelope, Ids, expires_at
 from tasks.frames import Delivery
 from tasks.handle import Handle
-from tasks.link import TICK, Link
+from tasks.link import GONE, TICK, Link
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import (
@@ -45,7 +44,6 @@ ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
 RECONNECT_AFTER = 0.2  # s between attempts to reach a broker that is away
 STALE_AFTER = 1.0  # s of silence after which a link is looked at before it is used
 REPLY_TAG = "replies"
-GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
 
 
 class Client:

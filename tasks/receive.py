@@ -20,11 +20,11 @@ from celery.worker import state as worker_state
 
 from tasks import codec, frames
 from tasks.batching import Failed, failed, replay
-from tasks.client import GONE
+from tasks.broadcast import PARTS_KEPT, Assembler
 from tasks.directory import Directory
 from tasks.envelope import DIRECT_REPLY, EXPIRES_BYTES, FAILED, LOST, NO_LINKS, Replies
 from tasks.frames import Delivery, Properties
-from tasks.link import Link
+from tasks.link import GONE, Link
 from tasks.sampling import EventSampler
 from tasks.service import Spec, Subscribed, Worker, handlers_of, role_of, services_of
 from tasks.topology import Topology
@@ -32,7 +32,6 @@ from tasks.topology import Topology
 logger = get_logger(__name__)
 
 PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
-EVENT_PREFETCH = 16
 FLUSH_AFTER = 0.0005  # s of computing after which replies that are ready go out, though more calls wait
 FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
 RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
@@ -64,6 +63,7 @@ class Heard:
 
     def __init__(self, method: Any, subscribed: Subscribed) -> None:
         self.method, self.subscribed = method, subscribed
+        self.assembler = Assembler()
 
 
 class Receiver:
@@ -156,11 +156,10 @@ class Receiver:
         self._now = _now()
         for tag, heard in self._heard.items():
             on = heard.subscribed
-            queue = self._topology.event_queue(on.event, tag.partition(":")[2], length=1 if on.latest else on.bound)(
-                link.channel
-            )
+            length = PARTS_KEPT if on.latest else max(on.bound, PARTS_KEPT)
+            queue = self._topology.event_queue(on.event, tag.partition(":")[2], length)(link.channel)
             queue.declare()
-            link.consume(queue.name, tag, prefetch=1 if on.latest else EVENT_PREFETCH)
+            link.consume(queue.name, tag, prefetch=PARTS_KEPT)
         for name, lane in self._lanes.items():
             lane.waiting.clear()
             queue = self._topology.service_queue(name, lane.spec.response)(link.channel)
@@ -198,24 +197,26 @@ class Receiver:
     def _take(self, deliveries: list[Delivery]) -> None:
         """Sort what arrived: events to their handlers at once, calls to their lanes."""
         self._now = _now()
-        newest: dict[str, Delivery] = {}
+        newest: dict[Heard, bytes] = {}
         for delivery in deliveries:
             lane = self._lanes.get(delivery.consumer)
             if lane is not None:
                 self._accept(lane, delivery)
                 continue
             self._acks.append(delivery.tag)
-            if self._heard[delivery.consumer].subscribed.latest:
-                newest[delivery.consumer] = delivery
-            else:
-                self._hear(delivery)
-        for delivery in newest.values():
-            self._hear(delivery)
+            heard = self._heard[delivery.consumer]
+            body = heard.assembler.add(delivery)
+            if body is not None and heard.subscribed.latest:
+                newest[heard] = body
+            elif body is not None:
+                self._hear(heard, body)
+        for heard, body in newest.items():
+            self._hear(heard, body)
 
-    def _hear(self, delivery: Delivery) -> None:
-        heard, started = self._heard[delivery.consumer], time.monotonic()
+    def _hear(self, heard: Heard, body: bytes) -> None:
+        started = time.monotonic()
         try:
-            heard.method(codec.decode(delivery.body))
+            heard.method(codec.decode(body))
         except Exception:
             logger.exception("the handler of event %r failed", heard.subscribed.event)
         self.busy += time.monotonic() - started

@@ -19,15 +19,15 @@ class EventSampler:
     def __init__(self, app: Any, hostname: str, rate: float) -> None:
         self.rate = min(max(rate, 0.0), 1.0)
         self._app, self._hostname = app, hostname
-        self._due = 0.0
+        self._seen = self._told = 0
         self._dispatcher: Any = None
 
     def note(self, name: str, calls: Sequence[Any], outcomes: Sequence[Any], runtime: float) -> None:
         """Some calls have been run in `runtime` s; those whose turn it is are told of."""
         for call, outcome in zip(calls, outcomes, strict=True):
-            self._due += self.rate
-            if self._due >= 1.0:
-                self._due -= 1.0
+            self._seen += 1
+            if int(self._seen * self.rate) > self._told:
+                self._told += 1
                 try:
                     self._tell(name, call.properties, outcome, runtime)
                 except Exception as error:  # whoever watches must never stop what is watched
