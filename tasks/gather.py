@@ -17,4 +17,9 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
     body = then.clone()
     if on_error is not None:
         body.link_error(on_error)
-    return chord(list(calls), app=app)(body)
+    result = chord(list(calls), app=app)(body)
+    # Celery subscribes to the result of each call. Nobody here waits for those, and left to the garbage collector they
+    # would pile up, and be given up in some other thread at some other time.
+    for call in result.parent.results:
+        app.backend.on_result_fulfilled(call)
+    return result

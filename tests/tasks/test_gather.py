@@ -65,6 +65,14 @@ def test_what_a_chord_leaves_in_redis_goes_by_itself(worker: ObedientWorker) -> 
     assert keys_without_an_end(worker) == []
 
 
+def test_a_process_that_gathers_stays_subscribed_to_nothing(worker: ObedientWorker) -> None:
+    done = len(worker.notes("joined"))
+    results = [gather(worker.app, calls(worker, ("return", 1), ("return", 2)), **ends(worker, "no")) for _ in range(5)]
+    assert worker.app.backend.result_consumer.subscribed_to == set()
+    until(lambda: len(worker.notes("joined")) == done + 5, "the joins")
+    assert len(results) == 5
+
+
 def test_what_failed_goes_to_the_dead_letters_with_the_reason(
     servers: Servers, tmp_path: Path, run_name: str, rabbitmqctl: Callable[..., list[str]]
 ) -> None:
