@@ -2,7 +2,7 @@
 
 | exchange    | type   | queue (= routing key)  | carries                  | from -> to                 | bound
 |-------------|--------|------------------------|--------------------------|----------------------------|------------
-| .actor      | direct | .actor.POLICY          | rollout tasks, inference | chords, callers -> actors  | time to live
+| .actor      | direct | .actor.POLICY          | rollout tasks            | chords -> actors           | time to live
 | .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
 | .service    | direct | .service.ROLE.METHOD   | calls of services        | anyone -> their workers    | by the message
 | .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | the newest
@@ -61,8 +61,8 @@ class Topology:
 
     @property
     def actor(self) -> Exchange:
-        """Direct; rollout tasks and inference calls. Transient: whoever asked asks again."""
-        return Exchange(f"{self.prefix}.actor", "direct", durable=True, delivery_mode=1)
+        """Direct; rollout tasks. Persistent: a round of a chord outlives a restart of the broker."""
+        return Exchange(f"{self.prefix}.actor", "direct", durable=True, delivery_mode=2)
 
     @property
     def learner(self) -> Exchange:
