@@ -94,7 +94,7 @@ class Topology:
         return Exchange(f"{self.prefix}.event.{name}", "fanout", durable=True, delivery_mode=1)
 
     def actor_queue(self, policy: str = "main") -> Queue:
-        """Inference calls and rollout tasks for actors of `policy`."""
+        """Rollout tasks for actors of `policy`."""
         return self._queue(self.actor, f"actor.{policy}")
 
     def learner_queue(self, player: str = "main") -> Queue:
