@@ -32,12 +32,13 @@ class Progress:
     staleness: float = 0.0  # mean weight versions between the data and the update
     losses: dict[str, float] = field(default_factory=dict)
     _clock: float | None = None
+    _resumed_at: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
 
     def start(self, first_step_at: float) -> None:
-        """The clock runs from the first environment step (Unix time) on."""
+        """The clock runs from the first environment step (Unix time) on; after a resume, not from before it."""
         if self._clock is None:
-            self._clock = first_step_at
+            self._clock = max(first_step_at, self._resumed_at)
 
     def add(self, episodes: np.ndarray, steps: int) -> None:
         """Count `steps` environment steps and the episodes that ended in them: [K, 2] of return and length."""
@@ -105,6 +106,7 @@ class Progress:
                 for name in ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
             }
         )
+        progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])
         return progress
@@ -116,6 +118,7 @@ class MetricsLog:
     def __init__(self, folder: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter  # a second of imports, needed by the learner alone
 
+        drop_half_line(folder / "metrics.jsonl")
         self._lines = (folder / "metrics.jsonl").open("a", buffering=1)
         self._board = SummaryWriter(str(folder / "tensorboard"), max_queue=100, flush_secs=5)
 
@@ -132,6 +135,15 @@ class MetricsLog:
         """Flush and close both."""
         self._lines.close()
         self._board.close()
+
+
+def drop_half_line(path: Path) -> None:
+    """Cut off what a process that was killed wrote last, or the next point would be appended to it and lost as well."""
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            with path.open("r+b") as file:
+                file.truncate(data.rfind(b"\n") + 1)
 
 
 def read_metrics(folder: Path) -> Sequence[dict[str, Any]]:
