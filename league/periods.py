@@ -112,7 +112,7 @@ class Periods:
         `weights_of` freezes and names the newest weights of a learning player, for one that takes them over; where it
         knows none, that player's last closed period counts, and without any the player goes on as it is.
 
-        Raises PlayerError when another learner has taken the period over.
+        Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
         """
         store, name = self._store, period.player
         view = store.view(name)
@@ -137,6 +137,8 @@ class Periods:
         )
         if answer[0] == "unknown":
             store.player(name)
+        if answer[0] in ("frozen", "removed"):
+            raise PlayerError(f"player {name!r} was {answer[0]} meanwhile, and what was learned since is not taken in")
         if answer[0] == "lost":
             raise PlayerError(f"period {period.number} of {name!r} is no longer {period.learner!r}'s; open a new one")
         return Outcome(answer[0], model_of(answer[1]) or (me.initial if answer[0] == "reset" else None), decision)

@@ -15,64 +15,82 @@ from warren.errors import LeagueError
 
 Mixture = NDArray[np.float64]
 
-COOLING = 0.5  # factor between the temperatures on the way down
-NEWTON_STEPS = 100  # at one temperature; a handful is what it takes
-SMALLEST_STEP = 2.0**-20  # of a damped Newton step, before it is given up
+NEWTON_STEPS = 30  # at one temperature; a handful is what it takes
+SMALLEST_STEP = 2.0**-10  # of a damped Newton step, and of the way down in log temperature, before it is given up
 
 
-def quantal_response(payoff: ArrayLike, temperature: float, tolerance: float = 1e-8) -> tuple[Mixture, Mixture]:
+def quantal_response(payoff: ArrayLike, temperature: float, tolerance: float = 1e-6) -> tuple[Mixture, Mixture]:
     """(mixture of the rows, mixture of the columns) of a zero-sum game, payoff (n, m) to the rows, which maximise.
 
-    `temperature` is in units of the payoff. In a zero-sum game there is one such equilibrium. It is followed by
-    Newton's method from high temperatures, where it is near uniform, down to `temperature`; logits are exact to
-    `tolerance`. Raises LeagueError for a temperature or payoffs that do not make a game.
+    `temperature` is in units of the payoff. In a zero-sum game there is one such equilibrium. It is followed from high
+    temperatures, where it is near uniform, down to `temperature`: along the tangent, and back onto the path by Newton's
+    method, logits to `tolerance`. Raises LeagueError for a temperature or payoffs that do not make a game.
     """
     matrix = np.asarray(payoff, dtype=np.float64)
     if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
         raise LeagueError(f"a matrix game needs finite payoffs of shape (rows, columns); got shape {matrix.shape}")
     if not temperature > 0.0:
         raise LeagueError(f"temperature {temperature} of a quantal response is not positive; use Nash for none")
-    at = max(float(np.abs(matrix).max()), temperature)
-    logits = np.zeros(matrix.shape[0])
-    while True:
-        logits = _newton(matrix / at, logits, tolerance)
-        if at <= temperature:
-            rows = _softmax(logits)
-            return rows, _softmax(-(rows @ matrix) / at)
-        colder = max(at * COOLING, temperature)
-        logits, at = logits * (at / colder), colder
+    cold = -np.log(temperature)
+    at = min(-np.log(max(np.abs(matrix).max(), temperature)), cold)  # -log of the temperature reached
+    point = _newton(_Point(matrix * np.exp(at), np.zeros(len(matrix))), tolerance)
+    assert point is not None  # at the scale of the payoffs the equilibrium attracts
+    step = 1.0
+    while at < cold:
+        colder = min(at + step, cold)
+        ahead = point.logits + (colder - at) * point.tangent()
+        found = _newton(_Point(matrix * np.exp(colder), ahead), tolerance)
+        if found is not None:
+            point, at, step = found, colder, 2.0 * step
+        elif step > SMALLEST_STEP:
+            step /= 2.0
+        else:
+            raise LeagueError(f"no quantal response at temperature {temperature:g} was found; ask for a higher one")
+    return point.rows, point.columns
 
 
-def _newton(scaled: NDArray[np.float64], logits: NDArray[np.float64], tolerance: float) -> NDArray[np.float64]:
-    """Logits u of the rows with u = B q(u), where q = softmax(-B^T softmax(u)) and B is the payoff over temperature.
+class _Point:
+    """Logits u of the rows; an equilibrium where u = B q, q = softmax(-B^T p), p = softmax(u), B = payoff / t."""
 
-    The Jacobian is I + B (diag q - q q^T) B^T (diag p - p p^T): a product of positive semidefinite matrices has no
-    negative eigenvalues, so there is always a Newton step.
-    """
-    residual, rows, columns = _residual(scaled, logits)
+    def __init__(self, scaled: NDArray[np.float64], logits: NDArray[np.float64]) -> None:
+        self.scaled, self.logits = scaled, logits
+        self.rows = _softmax(logits)
+        self.against = -(self.rows @ scaled)
+        self.columns = _softmax(self.against)
+        self.gains = scaled @ self.columns
+        self.residual = logits - self.gains
+
+    def newton(self) -> NDArray[np.float64]:
+        """The step that would end at the equilibrium if it were linear."""
+        return np.asarray(np.linalg.solve(self._jacobian(), self.residual))
+
+    def tangent(self) -> NDArray[np.float64]:
+        """How the equilibrium's logits move with -log of the temperature."""
+        moved = self.columns * (self.against - self.columns @ self.against)
+        return np.asarray(np.linalg.solve(self._jacobian(), self.gains + self.scaled @ moved))
+
+    def _jacobian(self) -> NDArray[np.float64]:
+        # I + B (diag q - q q^T) B^T (diag p - p p^T): the product of two positive semidefinite matrices has no
+        # negative eigenvalue, so it is never singular.
+        spread = (self.scaled * self.columns) @ self.scaled.T - np.outer(self.gains, self.gains)
+        return np.asarray(np.eye(len(spread)) + spread * self.rows - np.outer(spread @ self.rows, self.rows))
+
+
+def _newton(point: _Point, tolerance: float) -> _Point | None:
+    """The equilibrium near `point`; None when damped steps do not get there."""
     for _ in range(NEWTON_STEPS):
-        if np.abs(residual).max() < tolerance:
-            break
-        spread = (scaled * columns) @ scaled.T - np.outer(scaled @ columns, scaled @ columns)
-        jacobian = np.eye(len(logits)) + spread * rows - np.outer(spread @ rows, rows)
-        direction = np.linalg.solve(jacobian, residual)
-        size, worth = 1.0, np.square(residual).sum()
-        while size > SMALLEST_STEP:
-            found = _residual(scaled, logits - size * direction)
-            if np.square(found[0]).sum() < worth:
+        if np.abs(point.residual).max() < tolerance:
+            return point
+        direction, worth, size = point.newton(), np.square(point.residual).sum(), 1.0
+        while True:
+            found = _Point(point.scaled, point.logits - size * direction)
+            if np.square(found.residual).sum() < worth:
                 break
             size /= 2.0
-        else:
-            break  # as exact as rounding allows
-        logits = logits - size * direction
-        residual, rows, columns = found
-    return logits
-
-
-def _residual(scaled: NDArray[np.float64], logits: NDArray[np.float64]) -> tuple[NDArray[np.float64], Mixture, Mixture]:
-    rows = _softmax(logits)
-    columns = _softmax(-(rows @ scaled))
-    return logits - scaled @ columns, rows, columns
+            if size < SMALLEST_STEP:
+                return None
+        point = found
+    return None
 
 
 def _softmax(logits: NDArray[np.float64]) -> Mixture:

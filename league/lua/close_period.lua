@@ -4,6 +4,9 @@ local name, number, model, by = ARGV[1], ARGV[2], ARGV[5], ARGV[12]
 local player = player_of(name)
 if not player then return { 'unknown' } end
 if player.period == number and player.is_open ~= '1' then return { 'again', player.start } end
+for _, state in ipairs({ 'removed', 'frozen' }) do -- by hand, meanwhile: it is what it was then
+  if player[state] == '1' then return { state } end
+end
 if player.period ~= number or player.learner ~= ARGV[3] then return { 'lost' } end
 local steps = whole(math.max(tonumber(player.steps), tonumber(ARGV[4])))
 redis.call('HSET', player_key(name), 'steps', steps, 'start', model, 'is_open', '0', 'learner', '', 'deadline', '0')

@@ -178,6 +178,9 @@ def test_who_does_not_learn_gets_no_period_and_a_learner_is_told_to_stop(periods
     period = periods.open("main", "learner", 60.0)
     store.freeze("main", ModelRef("main", 2), by="hand")
     assert periods.progress(period, 10, 60.0) == "frozen"
+    with pytest.raises(PlayerError, match="'main' was frozen meanwhile"):
+        periods.close(period, 5000, 3)
+    assert "main@3" not in store.load().players
     with pytest.raises(PlayerError, match="'main' is frozen"):
         periods.open("main", "learner", 60.0)
     store.pause("hunter")
