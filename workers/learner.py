@@ -26,6 +26,7 @@ from workers.verify import run_folder, verify
 
 logger = logging.getLogger(__name__)
 
+FAILURES = 3  # updates that may fail in a row before the learner gives up
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
 
@@ -35,6 +36,7 @@ class LearnerRole:
     def __init__(self, config: Config, session: Session, folder: Path) -> None:
         self.config, self.session = config, session
         self.failure: str | None = None
+        self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.rounds: Rounds | None = None
         self.trainer = Trainer(session, folder, on_finished=stop_worker)
@@ -47,16 +49,27 @@ class LearnerRole:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task. Gathered: one call with every actor's shipment. Streaming: one shipment a call."""
         if self.rounds is None:
-            outcomes = self.trainer.learn(calls)
-            self.report()
-            return outcomes
+            return self._update(calls)
         (shipments,) = calls
         if not self.rounds.returned(shipments[0]["round"]):
             logger.warning("a round that had been given up came back after all; dropped")
             return [None]
-        outcomes = self.trainer.learn(calls)
-        if self.trainer.outcome is None:
-            self.rounds.dispatch(self.trainer.progress.version)
+        try:
+            return self._update(calls)
+        finally:  # an update that failed ends its round as well: without a next one nothing would ever happen again
+            if self.trainer.outcome is None and self.failure is None:
+                self.rounds.dispatch(self.trainer.progress.version)
+
+    def _update(self, calls: Sequence[Any]) -> list[Any]:
+        """An update; one failure may be the data's, several in a row are this learner's."""
+        try:
+            outcomes = self.trainer.learn(calls)
+        except Exception as error:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                self.give_up(f"{FAILURES} updates in a row failed, the last with {type(error).__name__}: {error}")
+            raise
+        self._failures = 0
         self.report()
         return outcomes
 
