@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import pytest
 
+from tasks import claims
 from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian, record
@@ -86,6 +87,15 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def embedded_url(embedded: Servers) -> str:
     """URL of a broker without RabbitMQ."""
     return embedded.broker_url
+
+
+@pytest.fixture(autouse=True)
+def claims_as_before() -> Iterator[None]:
+    """Making an app installs its claim store in the process; the next test must not send its long bodies there."""
+    before = claims.install(None)
+    claims.install(before)
+    yield
+    claims.install(before)
 
 
 @pytest.fixture
