@@ -144,7 +144,14 @@ def serve(kind: str, broker_url: str, redis_url: str, run: str) -> None:
         topology = Topology(run)
         app = create_app(topology, broker_url, redis_url)
         rate = float(os.environ.get("EVENT_RATE", "0"))
-        serving = Serving(app, topology, [Actor()], "bench", log_level="ERROR", event_rate=rate)
+        actor: Actor = Actor()
+        if kind == "warren-timed":
+            from benchmarks.call_timing import TimedActor, TimedReceiver
+
+            actor = TimedActor()
+        serving = Serving(app, topology, [actor], "bench", log_level="ERROR", event_rate=rate)
+        if kind == "warren-timed":
+            actor.receiver = app.warren_receiver = TimedReceiver(app, topology, [actor], serving.tasks)
         serving.run(on_ready=lambda: print("ready", flush=True))
 
 

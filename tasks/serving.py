@@ -122,14 +122,14 @@ class Serving:
     ) -> None:
         self.app, self.topology, self.workers = app, topology, list(workers)
         self.specs = [spec for worker in self.workers for spec in services_of(worker)]
-        tasks = register(app, self.workers)
+        self.tasks = register(app, self.workers)
         self._fast = app.connection_for_write().transport.driver_type == "amqp"
         self._subscriptions: list[Subscription] = []
         # Celery warns root about pickle, which this app accepts nowhere.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         own = list(queues)
         if self._fast:
-            app.warren_receiver = Receiver(app, topology, self.workers, tasks, event_rate)
+            app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, event_rate)
         else:
             own += [topology.service_queue(spec.name, spec.response) for spec in self.specs]
         app.steps["worker"].add(ServiceStep)

@@ -1,0 +1,51 @@
+"""A worker that notes where its part of a call's time goes, for the profile of `benchmarks.calls`."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from benchmarks.call_peers import Actor
+from tasks.receive import Lane, Receiver
+from tasks.service import service
+
+PARTS = ("take in and decode", "method", "encode the result", "write reply and acknowledgement")
+
+
+class TimedReceiver(Receiver):
+    """Notes, in s, what each part took of each turn that ran a call."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.spent: dict[str, list[float]] = {part: [] for part in PARTS}
+
+    def _take(self, deliveries: Any) -> None:
+        started = time.perf_counter()
+        super()._take(deliveries)
+        self.spent[PARTS[0]].append(time.perf_counter() - started)
+
+    def _run_batch(self, lane: Lane) -> None:
+        started, busy = time.perf_counter(), self.busy
+        super()._run_batch(lane)
+        method = self.busy - busy
+        self.spent[PARTS[1]].append(method)
+        self.spent[PARTS[2]].append(time.perf_counter() - started - method)
+
+    def _flush(self) -> None:
+        started, wrote = time.perf_counter(), bool(self._out or self._acks)
+        super()._flush()
+        if wrote:
+            self.spent[PARTS[3]].append(time.perf_counter() - started)
+
+
+class TimedActor(Actor):
+    """The benchmark's actor, which can tell what its process noted."""
+
+    role = "actor"
+    receiver: TimedReceiver
+
+    @service
+    def spent(self) -> dict[str, float]:
+        """Median of each part, in s."""
+        return {part: statistics.median(times) for part, times in self.receiver.spent.items()}
