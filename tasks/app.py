@@ -6,6 +6,8 @@ from typing import Any
 
 import redis
 from celery import Celery
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
 
 from tasks import claims, codec
 from tasks.consumer import Task
@@ -16,7 +18,20 @@ HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see p
 RESULT_EXPIRES = 3600  # s that a result nobody fetched stays in Redis
 CLAIM_EXPIRES = 3600  # s that the bytes behind a claim check stay in Redis
 CLAIM_THRESHOLD = 1 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB, and small messages move faster
+REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
 REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held (RabbitMQ does so at once)
+
+
+class _App(Celery):  # type: ignore[misc]
+    """A Celery app whose result backend waits for a Redis that restarts.
+
+    Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
+    """
+
+    def _get_backend(self) -> Any:
+        backend = super()._get_backend()
+        backend.connparams["retry"] = Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES)
+        return backend
 
 
 def create_app(
@@ -42,7 +57,7 @@ def create_app(
             threshold=claim_threshold,
         )
     )
-    app = Celery("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
+    app = _App("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=codec.NAME,

@@ -7,11 +7,13 @@ Started by the launcher, or by hand on any machine that reaches the servers:
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import redis
 import torch
 
 from tasks.batching import BatchTask
@@ -27,6 +29,7 @@ from workers.verify import run_folder, verify
 logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
+KEEP_EVERY = 3.0  # s between looks whether the pool still has the weights
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
 
@@ -38,6 +41,7 @@ class LearnerRole:
         self.failure: str | None = None
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
+        self.ended = threading.Event()
         self.rounds: Rounds | None = None
         self.trainer = Trainer(session, folder, on_finished=stop_worker)
         if config.sampling is Sampling.gathered:
@@ -104,6 +108,15 @@ class LearnerRole:
         self.trainer.fire_status(always=True)
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
+        threading.Thread(target=self._keep_published, name="keeper", daemon=True).start()
+
+    def _keep_published(self) -> None:
+        # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
+        while not self.ended.wait(KEEP_EVERY):
+            try:
+                self.trainer.restore_published()
+            except redis.RedisError as error:
+                logger.warning("cannot look into the pool: %s", error)
 
     def on_stopping(self) -> None:
         """Told to stop: what is under way is finished, nothing new is asked for."""
@@ -140,6 +153,7 @@ def run(config: Config) -> int:
             ending.clear()
             status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
     finally:
+        learner.ended.set()
         if trainer.outcome is not None:
             ending.record(trainer.progress.steps, trainer.progress.mean_return)
         trainer.close()

@@ -12,11 +12,13 @@ from typing import Any
 
 import redis
 from celery import signals
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker import state as worker_state
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
 
 from league.pool import Pool
-from tasks.app import create_app
+from tasks.app import REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.pool import OneThreadPool
 from tasks.topology import Topology
@@ -40,7 +42,7 @@ class Session:
             prefetch=prefetch,
             task_events=config.task_events or config.flower_port is not None,
         )
-        self.redis = redis.Redis.from_url(redis_url)
+        self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
         self.pool = Pool(self.redis, self.topology.key_prefix)
         self.ledger = Ledger(self.redis, self.topology.key_prefix)
         self.events = EventDispatcher(self.app, self.topology)
@@ -59,7 +61,18 @@ class Session:
         """
         # Celery warns root about pickle, which this app accepts nowhere.
         warnings.filterwarnings("ignore", category=SecurityWarning)
-        signals.worker_ready.connect(lambda **_: on_ready(), weak=False)
+        # And at each lost connection about what it will do in version 6.
+        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+        failures: list[Exception] = []
+
+        def ready(**_: Any) -> None:
+            try:
+                on_ready()
+            except Exception as error:  # Celery would log it and consume on, although nothing was begun
+                failures.append(error)
+                stop_worker()
+
+        signals.worker_ready.connect(ready, weak=False)
         signals.worker_shutting_down.connect(lambda **_: on_stopping(), weak=False)
         worker = self.app.Worker(
             hostname=f"{name}@{socket.gethostname()}",
@@ -72,6 +85,8 @@ class Session:
             quiet=True,
         )
         worker.start()
+        if failures:
+            raise failures[0]
         return int(worker.exitcode or 0)
 
 

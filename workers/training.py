@@ -48,6 +48,7 @@ class Trainer:
         self.log = MetricsLog(folder)
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
+        self._published: tuple[int, int, bytes] | None = None  # version, step, safetensors bytes
         self._go_on()
 
     def _go_on(self) -> None:
@@ -68,8 +69,24 @@ class Trainer:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost looks there."""
         stamp = {"player": PLAYER, "version": self.progress.version, "step": self.progress.steps}
         data = checkpoints.weights_to_bytes(self.policy, stamp)
-        self.session.pool.put(PLAYER, self.progress.version, self.progress.steps, data)
+        self._published = (self.progress.version, self.progress.steps, data)
+        self.session.pool.put(PLAYER, *self._published)
         self._fire(WEIGHTS, {**stamp, "data": data})
+
+    def restore_published(self) -> None:
+        """Publish the newest weights once more if the pool has lost them (a Redis that restarted empty).
+
+        From any thread: what is sent are the bytes of the last `publish`, not the policy that is being trained.
+        Raises redis.RedisError.
+        """
+        if self._published is None:
+            return
+        version, step, data = self._published
+        known = self.session.pool.version(PLAYER)
+        if known is None or known < version:
+            logger.warning("the pool has lost the weights; publishing version %d again", version)
+            self.session.pool.put(PLAYER, version, step, data)
+            self._fire(WEIGHTS, {"player": PLAYER, "version": version, "step": step, "data": data})
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the shipments of `calls` (see sampling.py); each call gives one shipment or a list of them.

@@ -1,0 +1,97 @@
+"""RabbitMQ and Redis restarted under a running training: it goes on, and what was confirmed is not lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from integration.training_run import TrainingRun
+
+from workers.servers import Servers, acquire, record
+from workers.servers.child import free_port
+from workers.servers.private_rabbitmq import Node
+
+
+@pytest.fixture
+def own(servers: Servers, tmp_path: Path) -> Iterator[Servers]:
+    """Servers of this test alone, for it to harm (the session's say whether there are any)."""
+    with acquire("private", folder=tmp_path) as found:
+        yield found
+
+
+def control(servers: Servers, command: str) -> None:
+    known = record.read(servers.folder).node
+    assert known is not None
+    result = Node(**known).control(["--quiet", command], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def logs(run: TrainingRun) -> str:
+    return "\n".join(path.read_text() for path in (run.folder / "logs").iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own: Servers, sampling: str) -> None:
+    settings = (f"sampling={sampling}", "env.goal=null", "round_timeout=10")
+    with TrainingRun(tmp_path, *settings, broker_url=own.broker_url, redis_url=own.redis_url) as run:
+        run.after_updates(3)
+        control(own, "stop_app")
+        # Longer than a publish is tried again for, so that the learner's own publishing meets the outage.
+        time.sleep(6)
+        assert "queues unknown" in run.output or run.process.poll() is None
+        control(own, "start_app")
+        run.after_updates(5)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(40) == 130
+    assert "ended with status" not in run.output, "a role died of it"
+    if sampling == "streaming":
+        account = json.loads((run.folder / "segments.json").read_text())
+        assert account["lost"] == 0
+        assert account["confirmed"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_training_goes_on_when_redis_was_restarted_empty(tmp_path: Path, servers: Servers, sampling: str) -> None:
+    port, binary = free_port(), shutil.which("redis-server")
+    assert binary is not None
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    try:
+        settings = (f"sampling={sampling}", "env.goal=null", "round_timeout=5")
+        urls = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{port}/0"}
+        with TrainingRun(tmp_path, *settings, **urls) as run:
+            run.after_updates(3)
+            redis.kill()
+            redis.wait()
+            time.sleep(1.5)
+            redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+            run.after_updates(5)
+            run.process.send_signal(signal.SIGINT)
+            assert run.wait(40) == 130
+        assert "ended with status" not in run.output, "a role died of it"
+        versions = [update["version"] for update in run.metrics()]
+        assert versions == sorted(set(versions)), "a version was made twice"
+    finally:
+        redis.kill()
+        redis.wait()
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own: Servers) -> None:
+    with TrainingRun(tmp_path, "env.goal=null", broker_url=own.broker_url, redis_url=own.redis_url) as run:
+        run.after_updates(2)
+        control(own, "stop_app")
+        run.until(lambda: "queues unknown" in run.output)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(40) == 130
+    assert "warning: the servers are away, so something of this run may be left there" in run.output
+    assert "Traceback" not in run.output
+    assert list((run.folder / "checkpoints").glob("*.safetensors")), "the learner wrote its checkpoint all the same"
