@@ -1,0 +1,68 @@
+"""A sampler's tables, each always in a match that the league issued: who comes next, and what is reported when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from agents.policies import Policy
+from agents.segments import Segment
+from league.state import Match
+from workers.match_sampler import MatchSampler, Opponent
+from workers.results import MatchResult
+
+Request = Callable[[], Match]  # asks the league for the next match
+Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
+Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
+
+
+class Matches:
+    """Keeps the tables of `sampler` in matches of at least `match_games` games.
+
+    A match is over once it has that many games and all games begun in it have ended; the table's next match begins
+    while the last of them are still being played.
+    """
+
+    def __init__(
+        self, sampler: MatchSampler, match_games: int, request: Request, report: Report, opponents: Opponents
+    ) -> None:
+        self.sampler = sampler
+        self._match_games = match_games
+        self._request, self._report, self._opponents = request, report, opponents
+        self._open: dict[str, tuple[Match, list[np.ndarray]]] = {}
+        self._tables = [self._seat(table) for table in range(sampler.num_tables)]  # the match of each, by id
+
+    def collect(self, num_lanes: int) -> Segment:
+        """The sampler's next segment; matches that ended meanwhile are reported, and followed by others."""
+        while self.sampler.ready < num_lanes:
+            if self.sampler.advance():
+                self._follow()
+        return self.sampler.take(num_lanes)
+
+    def restart(self) -> None:
+        """The learning policy has become another one: what was played so far is reported, everything begins anew."""
+        self._follow()
+        for match in list(self._open):
+            self._close(match)
+        self._tables = [self._seat(table) for table in range(self.sampler.num_tables)]
+        self.sampler.restart()
+
+    def _follow(self) -> None:
+        for result in self.sampler.pop_results():
+            self._open[str(result.opponent)][1].append(result.returns)
+        for table, match in enumerate(self._tables):
+            if sum(map(len, self._open[match][1])) >= self._match_games:
+                self._tables[table] = self._seat(table)
+        for match in self._open.keys() - self.sampler.in_play():
+            self._close(match)
+
+    def _seat(self, table: int) -> str:
+        match = self._request()
+        self._open[match.match] = (match, [])
+        self.sampler.seat(table, Opponent(match.match, self._opponents(match)))
+        return match.match
+
+    def _close(self, match: str) -> None:
+        issued, returns = self._open.pop(match)
+        self._report(issued, MatchResult(match, np.concatenate([*returns, np.zeros(0, np.float32)])))

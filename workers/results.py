@@ -1,0 +1,31 @@
+"""What came of games against one opponent."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import numpy as np
+
+from league.payoff import DRAW, LOSS, WIN
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """K games of a home player against one opponent, oldest first; both seats are in it, equally often in the long run.
+
+    The league's matchmaking counts outcomes: who won. Between near equals in poker, chance decides a single game, so
+    outcomes may be of series of games instead: won by whoever gained more over the whole series.
+    """
+
+    opponent: Hashable  # the opponent's tag
+    returns: np.ndarray  # float32 [K], of the home player
+
+    def outcomes(self, series: int = 1) -> str:
+        """What the league's payoff counts: "w", "d" or "l" of the home player, for each `series` games.
+
+        Games that make no whole series are shared out among the others; fewer games than one series are one.
+        """
+        count = max(1, len(self.returns) // series)
+        gains = np.array([part.sum(dtype=np.float64) for part in np.array_split(self.returns, count)])
+        return "".join(np.array([LOSS, DRAW, WIN])[np.sign(gains).astype(np.int64) + 1])
