@@ -13,6 +13,9 @@ from warren.errors import WarrenError
 from workers.servers.child import Child
 
 GRACE = 8.0  # s that a role has to finish what it holds after being told to stop
+FAREWELL = (
+    3.0  # s that a child that ended with status 0 is left alone: the run may be over, and the learner about to end
+)
 CALM = 60.0  # s after which a child's earlier deaths are forgiven
 # A child reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
 HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -31,6 +34,7 @@ class Managed:
     started_at: float = 0.0
     done: bool = False
     retry_at: float = field(default=0.0)
+    ended_at: float = 0.0  # when it was first seen to have ended with status 0
 
 
 class Supervisor:
@@ -66,7 +70,10 @@ class Supervisor:
                 if managed.child.status == 0 and managed.needed:
                     managed.done = True
                     return True
-                self._report(managed)
+                if managed.child.status == 0:
+                    managed.ended_at = managed.ended_at or time.monotonic()
+                if managed.child.status != 0 or time.monotonic() - managed.ended_at > FAREWELL:
+                    self._report(managed)
             elif time.monotonic() >= managed.retry_at:
                 self._start(managed)
         return False
@@ -88,7 +95,7 @@ class Supervisor:
 
     def _start(self, managed: Managed) -> None:
         managed.child = Child(managed.name, managed.command, managed.log, {**os.environ, **self._environment}, GRACE)
-        managed.started_at, managed.retry_at = time.monotonic(), 0.0
+        managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0
 
     def _report(self, managed: Managed) -> None:
         assert managed.child is not None
