@@ -1,0 +1,104 @@
+"""Settings of a league run: flat, one dataclass; conf/league/*.yaml holds sets of values for games."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from league.kinds import kind_of
+from league.mutation import Hyperparameters
+from league.settings import Settings
+from warren.errors import ConfigurationError, unknown_name
+
+
+@dataclass(frozen=True)
+class PlayerConfig:
+    """One player that learns, of a registered kind."""
+
+    kind: str
+    config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm, by rule (league.mutation)
+
+
+@dataclass(frozen=True)
+class LeagueConfig:
+    """A league: who learns, how games are played, how results count, how the mixture is found."""
+
+    env: str
+    players: Mapping[str, PlayerConfig]
+    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
+    algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
+    settings: Mapping[str, Any] = field(default_factory=dict)  # league.settings
+    seed: int = 1
+
+    # Playing
+    games: int = 256  # game slots of each player
+    tables: int = 4  # opponents of a player at a time
+    unroll_length: int = 8  # decisions in a lane
+    lanes: int = 256  # in one update: lanes * unroll_length decisions
+    match_games: int = 256  # games after which a table asks for another opponent
+    series: int = 1  # games that make one outcome of the payoff
+    reward_scale: float = 1.0  # of rewards as the algorithm sees them
+
+    # Learning
+    period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
+
+    # Payoff cells between frozen players
+    evaluation_share: float = 0.25  # of the wall time
+    evaluation_games: int = 1024  # slots of one batch
+    evaluation_rounds: int = 2  # games a slot plays in a batch
+    cell_least: int = 2048  # games of every pair
+    cell_most: int = 200_000
+    cell_error: float = 0.01  # standard error of a mean return at which a cell is known well enough
+
+    def __post_init__(self) -> None:
+        problems = []
+        for name in (
+            "games", "tables", "unroll_length", "lanes", "match_games", "series", "period_steps", "evaluation_games",
+            "evaluation_rounds", "cell_least",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
+        if self.games % (2 * self.tables):
+            problems.append(
+                f"games={self.games} of the league must be a multiple of 2 * tables = {2 * self.tables}, so that both "
+                "seats are played equally at each table"
+            )
+        if not 0 <= self.evaluation_share < 1:
+            problems.append(f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1")
+        if not self.players:
+            problems.append("players of the league is empty; give at least one")
+        for name, player in self.players.items():
+            try:
+                kind_of(player.kind, player.config)
+                Hyperparameters(player.hyperparameters)
+            except ConfigurationError as error:
+                problems += [f"player {name!r}: {problem}" for problem in getattr(error, "problems", [str(error)])]
+        try:
+            Settings(**self.settings)
+        except (TypeError, ConfigurationError) as error:
+            problems.append(f"settings of the league: {error}")
+        if problems:
+            raise ConfigurationError(problems)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
+        """From a YAML file's contents. Raises ConfigurationError for names that do not exist."""
+        wrong = [unknown_name("league setting", name, _names(cls)) for name in given if name not in _names(cls)]
+        players = {}
+        for name, player in given.get("players", {}).items():
+            known = _names(PlayerConfig)
+            wrong += [unknown_name(f"setting of player {name!r}", key, known) for key in player if key not in known]
+            if "kind" not in player:
+                wrong.append(f"player {name!r} has no kind; give one, as in kind: main_agent")
+            elif not wrong:
+                players[name] = PlayerConfig(**player)
+        if wrong:
+            raise ConfigurationError(wrong)
+        return cls(**{**given, "players": players})
+
+
+def _names(of: type) -> list[str]:
+    return [field.name for field in fields(of)]
