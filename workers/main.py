@@ -17,8 +17,11 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from workers.config import CONF, Config, from_hydra
+from workers.servers.checks import redact
 from workers.verify import verify
 
+REFUSALS = (HydraException, OmegaConfBaseException, ValueError)  # the last for a number as a group's option
+OPEN = ("env.kwargs",)  # tables that take any name
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
 
@@ -72,7 +75,7 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         try:
             hydra.compose(name, overrides)
             return 0
-        except (HydraException, OmegaConfBaseException) as error:
+        except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
             problems = list(wrong.values()) or [_first_line(error)]
             # What is left may be wrong in other ways, and one look should tell all.
@@ -92,15 +95,20 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
     for override in overrides:
         try:
             hydra.compose(name, [override])
-        except (HydraException, OmegaConfBaseException) as error:
+        except REFUSALS as error:
             key, _, value = override.partition("=")
             key = key.lstrip("+~")
+            # What was typed may hold a broker's password.
             if isinstance(error, MissingConfigException):
-                yield override, unknown_name(f"{key}:", value, error.options or ())
+                yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
+            elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
+                yield override, redact(f"{override}: is no setting; write them as name=value")
+            elif key not in known and key.rpartition(".")[0] in OPEN:
+                yield override, f"{key}: is not set yet; to add it, write +{redact(override)}"
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
-                yield override, f"{key}={value}: {_first_line(error)}"
+                yield override, redact(f"{override}: {_first_line(error)}")
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:

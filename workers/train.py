@@ -28,7 +28,7 @@ from tasks.housekeeping import Depths, remove_run
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
-from workers.main import role
+from workers.main import REFUSALS, role
 from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
@@ -37,7 +37,7 @@ from workers.view import View
 
 LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
 DEPTHS_EVERY = 1.0  # s between looks at the queues
-FIXED_ON_RESUME = re.compile(r"project|trial|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name")
+FIXED_ON_RESUME = re.compile(r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name")
 KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -184,7 +184,7 @@ def resumed(config: Config) -> Config:
         raise ConfigurationError(f"resume: {config.resume} is no run folder (it has no config.yaml); {hint}")
     overrides, problems = [], []
     for override in HydraConfig.get().overrides.task:
-        key, _, value = override.partition("=")
+        key, _, value = override.lstrip("+~").partition("=")
         if key in ("resume", "folder"):
             continue
         if FIXED_ON_RESUME.fullmatch(key):
@@ -197,7 +197,10 @@ def resumed(config: Config) -> Config:
         raise ConfigurationError(problems)
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
-        saved = from_hydra(hydra.compose("config", overrides))
+        try:
+            saved = from_hydra(hydra.compose("config", overrides))
+        except REFUSALS as error:  # right for a new run, and not for what this one's folder holds
+            raise ConfigurationError(f"resume: {' '.join(overrides)}: {error}") from None
     root = folder.resolve().parent.parent
     return replace(
         saved,

@@ -66,7 +66,7 @@ def _numbers(config: Config) -> Iterator[str]:
     if config.env.num_envs < 1:
         yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
     for name in ("round_timeout", "checkpoint_every"):
-        if getattr(config, name) <= 0:
+        if not getattr(config, name) > 0:  # nan is not
             yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
     if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
         yield (
@@ -114,7 +114,10 @@ def _learning(config: Config, role: str) -> Iterator[str]:
             f"{config.env.num_envs})"
         )
     if role in ("train", "learner") and config.trial is not None:
-        newest = checkpoints.latest(run_folder(config) / "checkpoints")
+        folder = run_folder(config) / "checkpoints"
+        newest = checkpoints.latest(folder)
+        if newest is None and any(folder.glob("*.safetensors")):
+            yield f"resume: no checkpoint in {folder} is whole; delete that folder to train from the start"
         if newest is not None:
             try:
                 checkpoints.restore(policy, algorithm, checkpoints.load(newest))
