@@ -152,7 +152,7 @@ def test_population_based_training_copies_weights_and_hyperparameters():
     assert rates[0] != rates[1]
 
 
-@pytest.mark.parametrize(("env", "rounds", "goal"), [("matrix:rps", 60, 0.1), ("openspiel:kuhn_poker", 60, 0.15)])
+@pytest.mark.parametrize(("env", "rounds", "goal"), [("matrix:rps", 40, 0.1), ("openspiel:kuhn_poker", 80, 0.25)])
 def test_the_mixture_of_a_league_is_hard_to_exploit(env, rounds, goal):
     slow = {"checkpoint_min_steps": 5000, "checkpoint_max_steps": 10_000}
     network = {"hidden_sizes": [] if env == "matrix:rps" else [32], "activation": "relu"}
@@ -167,13 +167,17 @@ def test_the_mixture_of_a_league_is_hard_to_exploit(env, rounds, goal):
             lanes=128,
             period_steps=5000,
             evaluation_games=512,
-            cell_least=1024,
+            evaluation_share=0.0,  # by the clock: what follows shall be the same on any machine
+            cell_least=2048,
+            cell_most=4096,
             cell_error=0.01,
         )
     )
     form = exploitability.load(env)
     for _ in range(rounds):
         league.round()
+    while league.evaluator.step(league.league.state.roster.historical):
+        pass
     slots, shares = league.mixture()
     tables = [exploitability.tabulate(form, league.policy_of(int(slot)).probabilities) for slot in slots]
     assert exploitability.of(form, exploitability.mixture(form, tables, shares)) < goal
