@@ -89,13 +89,16 @@ def embedded_url(embedded: Servers) -> str:
     return embedded.broker_url
 
 
-@pytest.fixture(autouse=True)
-def claims_as_before() -> Iterator[None]:
-    """Making an app installs its claim store in the process; the next test must not send its long bodies there."""
+def claims_kept() -> Iterator[None]:
+    """Making an app installs its claim store in the process; who comes next must not send its long bodies there."""
     before = claims.install(None)
     claims.install(before)
     yield
     claims.install(before)
+
+
+claims_as_before_the_test = pytest.fixture(autouse=True)(claims_kept)
+claims_as_before_the_module = pytest.fixture(autouse=True, scope="module")(claims_kept)
 
 
 @pytest.fixture
