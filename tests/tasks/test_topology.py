@@ -85,12 +85,10 @@ def test_a_task_queue_outlives_its_consumers_for_a_while_only() -> None:
         assert queue.expires == table.UNUSED_EXPIRES
 
 
-def test_segments_are_persistent_and_what_can_be_asked_for_again_is_not() -> None:
+def test_what_nobody_would_ask_for_again_is_persistent_and_the_rest_is_not() -> None:
     topology = Topology("r")
-    assert topology.learner.delivery_mode == 2
-    assert (
-        topology.actor.delivery_mode == topology.service.delivery_mode == topology.event("weights").delivery_mode == 1
-    )
+    assert topology.learner.delivery_mode == topology.actor.delivery_mode == 2
+    assert topology.service.delivery_mode == topology.event("weights").delivery_mode == 1
 
 
 @pytest.mark.parametrize(
