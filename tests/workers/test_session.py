@@ -1,0 +1,58 @@
+"""A role's worker: what it begins when it is ready, and that it does not sit there when that failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers.config import Config, EnvConfig, Sampling
+from workers.servers import Servers
+from workers.session import source_name, topology_of
+
+# A role that stops itself once it is ready, or fails then.
+ROLE = """
+import sys
+from workers.config import Config
+from workers.session import Session, stop_worker
+run, broker_url, redis_url, how = sys.argv[1:]
+session = Session(Config(run=run), broker_url, redis_url)
+session.declare()
+def on_ready():
+    print("ready", flush=True)
+    if how == "fails":
+        raise RuntimeError("the first weights could not be published")
+    stop_worker()
+sys.exit(session.work("role", session.topology.actor_queue(), on_ready, lambda: None))
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("stops", 0), ("fails", 1)])
+def test_a_role_ends_when_it_stops_itself_or_cannot_begin(
+    servers: Servers, run_name: str, how: str, status: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ROLE, run_name, servers.broker_url, servers.redis_url, how],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "ready" in done.stdout
+    assert done.returncode == status, done.stderr
+    assert ("RuntimeError: the first weights could not be published" in done.stderr) == (how == "fails")
+
+
+def test_streaming_bounds_the_learners_queue_by_what_an_update_takes() -> None:
+    streaming = Config(run="r", sampling=Sampling.streaming, actors=3, env=EnvConfig(num_envs=2))
+    assert topology_of(streaming).learner_bound == 3
+    streaming.batch_segments = 8
+    assert topology_of(streaming).learner_bound == 8
+    assert topology_of(Config(run="r", actors=3)).learner_bound > 3
+
+
+def test_no_two_actor_processes_have_the_same_name() -> None:
+    assert len({source_name(0) for _ in range(100)}) == 100
