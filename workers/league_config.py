@@ -19,6 +19,7 @@ class PlayerConfig:
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm, by rule (league.mutation)
+    updates: int = 1  # in each round of a league in one process: its share of the learning
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class LeagueConfig:
         if not self.players:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():
+            if player.updates < 1:
+                problems.append(f"updates={player.updates} of player {name!r} must be at least 1")
             try:
                 kind_of(player.kind, player.config)
                 Hyperparameters(player.hyperparameters)

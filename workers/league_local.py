@@ -91,10 +91,11 @@ class LocalLeague:
     # What it does.
 
     def round(self) -> None:
-        """An update of every learning player, then the evaluator's share of the time."""
+        """The updates of every learning player, then the evaluator's share of the time."""
         started = time.perf_counter()
         for trainee in self.trainees.values():
-            self.learn(trainee)
+            for _ in range(self.config.players[trainee.name].updates):
+                self.learn(trainee)
         self._training_time += time.perf_counter() - started
         share = self.config.evaluation_share
         self.evaluate(self._training_time * share / (1.0 - share) - self._evaluation_time)

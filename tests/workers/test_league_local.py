@@ -81,6 +81,15 @@ def test_a_league_plays_learns_freezes_and_resets_and_its_history_can_be_replaye
     assert counters["issued"] == counters["counted"] + counters["aborted"] + len(state.matches)
 
 
+def test_a_player_may_learn_more_often_than_others():
+    players = {"main": {"kind": "main_agent", "updates": 3}, "exploiter": {"kind": "main_exploiter"}}
+    league = LocalLeague(config(players=players))
+    league.round()
+    assert [league.trainees[name].version for name in ("main", "exploiter")] == [3, 1]
+    with pytest.raises(ConfigurationError, match="updates=0 of player 'main' must be at least 1"):
+        config(players={"main": {"kind": "main_agent", "updates": 0}})
+
+
 def test_snapshots_stay_what_they_were_while_the_player_learns_on():
     league = LocalLeague(config())
     main = league.trainees["main"]
