@@ -3,6 +3,7 @@
     FOLDER/league.jsonl           the stream, one event a line; only grows
     FOLDER/models.json            what the pool knows of each model that is saved
     FOLDER/models/PLAYER@VERSION.safetensors
+    FOLDER/returns.json           returns between frozen players: slots of seat 0 and 1, games, sum, sum of squares
 
 A save adds what is new, so it costs what happened since the last one. A crash in the middle leaves the last whole save:
 files are written beside and renamed, and a line cut off at the end of the stream is written again.
@@ -17,13 +18,14 @@ from typing import Any
 
 from league.pool import DISK, ModelInfo, Pool, checksum_of, damaged
 from league.replay import fold, read_file
+from league.shared_returns import SharedReturns
 from league.state import LeagueState
 from league.store import Store
 from league.texts import to_field, to_json
 from league.view import ModelRef
 from warren.errors import CheckpointError, LeagueError
 
-STREAM, INDEX, MODELS = "league.jsonl", "models.json", "models"
+STREAM, INDEX, MODELS, RETURNS = "league.jsonl", "models.json", "models", "returns.json"
 BATCH = 2000  # events sent at once
 
 
@@ -33,15 +35,23 @@ class Snapshots:
     def __init__(self, folder: Path, store: Store, pool: Pool) -> None:
         self.folder, self.store, self.pool = folder, store, pool
         self.files = ModelFiles(folder / MODELS, pool)
+        self.returns = SharedReturns(store.redis, store.prefix)
         self._last: str | None = None  # id of the last event saved, once known
+        self._saved_returns: int | None = None  # their version in the folder, once known
 
     def save(self) -> None:
-        """Bring the folder up to now: frozen models, the newest of each player, and the stream."""
+        """Bring the folder up to now: frozen models, the newest of each player, the stream, and the returns."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Read before the stream and written after it: returns of a player that the stream does not name would become
+        # those of whoever gets its slot after a restore.
+        self.returns.refresh()
         # The stream first: a model that it does not name yet does no harm, one that it names has to be there.
         until = self.store.last_event()
         models = self._save_models()
         self._save_stream(until)
+        if self.returns.version != self._saved_returns:
+            write_whole(self.folder / RETURNS, to_json(self.returns.cells()).encode())
+            self._saved_returns = self.returns.version
         write_whole(self.folder / INDEX, json.dumps(models, indent=1).encode())
         named = {f"{entry['ref']}.safetensors" for entry in models}
         for path in self.files.folder.glob("*.safetensors"):
@@ -56,14 +66,17 @@ class Snapshots:
         stream = self.folder / STREAM
         if not stream.exists():
             raise LeagueError(f"{self.folder} holds no league ({STREAM} is missing); name the folder of a snapshot")
-        if self.store.redis.exists(f"{self.store.prefix}events", f"{self.pool.prefix}newest"):
+        prefix = self.store.prefix
+        if self.store.redis.exists(f"{prefix}events", f"{prefix}returns", f"{self.pool.prefix}newest"):
             raise LeagueError(
-                f"Redis holds a league under {self.store.prefix!r} already; restore under another run, or wipe that one"
+                f"Redis holds a league under {prefix!r} already; restore under another run, or wipe that one"
             )
         self._restore_models()
         state = fold(read_file(stream))
         self._write_state(state)
         self._send_stream(stream)
+        returns = self.folder / RETURNS
+        self.returns.restore(json.loads(returns.read_text()) if returns.exists() else [])
         return state
 
     # Models.
