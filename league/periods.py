@@ -23,7 +23,7 @@ from league.state import model_of
 from league.store import Store
 from league.texts import milliseconds, pairs, to_json
 from league.view import ModelRef
-from warren.errors import PlayerError
+from warren.errors import PlayerError, PlayerWaits
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,17 @@ class Periods:
     def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
         """The period to work on: a new one, or the open one of this learner or of one that went silent.
 
-        Raises PlayerError when the player does not exist, does not learn (frozen, paused, removed), or another learner
-        holds its period.
+        Raises PlayerError when the player does not exist or does not learn (frozen, removed), PlayerWaits while it is
+        paused or another learner holds its period.
         """
         answer = texts(self._store.scripts("open_period", player, learner, milliseconds(lease)))
         if answer[0] == "unknown":
             self._store.player(player)
         if answer[0] == "busy":
-            raise PlayerError(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
+            raise PlayerWaits(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
         if answer[0] != "opened":
-            raise PlayerError(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
+            refusal = PlayerWaits if answer[0] == "paused" else PlayerError
+            raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
         number, start, initial, rules, hyperparameters, steps, generation, deadline = answer[1:]
         return LearningPeriod(
             player=player,
@@ -90,9 +91,9 @@ class Periods:
         )
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
-        """Tell how far the player is (its environment steps in all) and keep the lease: "on", or why to stop.
+        """Tell how far the player is (its environment steps in all) and keep the lease: "on", "paused", or why to stop.
 
-        Reasons: "lost" (another learner has it), "frozen", "removed".
+        Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it), "frozen", "removed".
         """
         answer = self._store.scripts(
             "progress", period.player, period.number, period.learner, steps, milliseconds(lease)

@@ -28,7 +28,7 @@ from league.settings import Settings
 from league.state import LeagueState, Match
 from league.texts import NAME, milliseconds, pairs, text, to_field, to_json
 from league.view import ModelRef, Player
-from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError
+from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError, PlayerWaits
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
 ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
@@ -181,7 +181,7 @@ class Store:
         """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
 
         `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
-        does not exist or is paused, MatchmakingError when it has nobody to play.
+        does not exist, PlayerWaits while it is paused, MatchmakingError when it has nobody to play.
         """
         match = match or secrets.token_hex(8)
         for attempt in range(ATTEMPTS):
@@ -245,7 +245,7 @@ class Store:
                 *(home_frozen == "1", away_frozen == "1", int(deadline)),
             )
         if answer[0] == "paused":
-            raise PlayerError(f"player {home!r} is paused; ask again once it is resumed")
+            raise PlayerWaits(f"player {home!r} is paused; ask again once it is resumed")
         if answer[0] == "ended":
             raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
         if answer[1] == home:

@@ -20,6 +20,7 @@ logger = get_logger(__name__)
 
 WEIGHTS = "weights"  # {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # the learner's figures, several times a second; its last carries the outcome of the run
+EVALUATION = "evaluation"  # what a league's evaluator found
 
 CLAIM_LASTS = 60.0  # s that a long event can be fetched: a newer one has replaced it by then, or the pool has it
 NEWER_WITHIN = 0.002  # s that an event is kept, in case that a newer one is on its way
@@ -27,6 +28,11 @@ KEPT_FOR = 0.5  # s after which it is handed on although newer ones keep arrivin
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
 
 Handler = Callable[[Any], None]
+
+
+def of_player(name: str, player: str) -> str:
+    """The event `name` of one of several players: only the newest event of a name waits, and theirs must not mix."""
+    return f"{name}.{player}"
 
 
 class EventDispatcher:

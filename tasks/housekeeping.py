@@ -11,7 +11,7 @@ from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 
 from tasks.directory import Directory
-from tasks.events import STATUS, WEIGHTS
+from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
 from tasks.topology import Topology
 from warren.errors import BrokerError
 
@@ -87,11 +87,17 @@ def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
     for queue in [*topology.declared(), *map(topology.service_queue, services)]:
         _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
     exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
-    events = [topology.event(WEIGHTS), topology.event(STATUS)]
+    events = [topology.event(name) for name in event_names(topology)]
     mailbox = app.control.mailbox
     control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
     for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:
         _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
+
+
+def event_names(topology: Topology) -> list[str]:
+    """The events that Warren's own roles fire in a run."""
+    players = [of_player(name, player) for name in (WEIGHTS, STATUS) for player in topology.players]
+    return [WEIGHTS, STATUS, EVALUATION, *players]
 
 
 def _remove_keys(client: Any, topology: Topology) -> None:

@@ -38,10 +38,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
 @dataclass(frozen=True)
 class Topology:
-    """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused."""
+    """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused.
+
+    `players`: who learns in this run, each with a queue of its own.
+    """
 
     run: str
     learner_bound: int = 64
+    players: tuple[str, ...] = ("main",)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.run):
@@ -136,7 +140,7 @@ class Topology:
 
     def task_queues(self) -> list[Queue]:
         """The queues that tasks without an address of their own go to."""
-        return [self.actor_queue(), self.learner_queue()]
+        return [self.actor_queue(), *map(self.learner_queue, self.players)]
 
     def declared(self) -> list[Queue]:
         """What every role declares at its start, in the order of the table."""

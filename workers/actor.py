@@ -128,6 +128,10 @@ class ActorRole:
 def run(config: Config) -> int:
     """Play until the run is over or a stop; exit status 0, or 1 when playing failed."""
     verify(config, role="actor")
+    if config.league is not None:
+        from workers.league_actor import run_league  # what a run without a league has no use for
+
+        return run_league(config)
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     broker_url, redis_url = connect(config)

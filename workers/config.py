@@ -79,8 +79,18 @@ class Config:
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
     log_level: str = "INFO"
 
+    # A league; null trains one player by itself.
+    league: dict[str, Any] | None = None  # workers/league_config.py says what it holds
+    league_workers: int = 1
+    evaluators: int = 1
+    seconds: float | None = None  # of wall time, after which a league's run ends
+    restore: str | None = None  # the folder of a league's snapshot to begin with
+
     # Of a role started by hand or by the launcher.
     actor_id: int = 0
+    league_id: int = 0  # the league worker 0 keeps the league's folder
+    evaluator_id: int = 0
+    player: str = "main"  # whom a learner trains
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     env: EnvConfig = field(default_factory=EnvConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,8 +18,29 @@ from league.returns import Returns
 REFRESH = 100  # batches until the mixture that cells are refined for is solved anew
 
 
+class Player(Protocol):
+    """Who can be played: a Policy, or anything that acts like one."""
+
+    def act(
+        self, observation: np.ndarray, generator: torch.Generator, *, action_mask: np.ndarray
+    ) -> tuple[np.ndarray, Any, Any]:
+        """observation [N, ...], legal actions bool [N, A] -> (action int64 [N], and what is not used here)."""
+
+
+class Uniform:
+    """Plays every legal action equally often: the reference that needs no training."""
+
+    def act(
+        self, observation: np.ndarray, generator: torch.Generator, *, action_mask: np.ndarray
+    ) -> tuple[np.ndarray, None, None]:
+        """A legal action each, int64 [N]."""
+        chance = torch.rand(action_mask.shape, generator=generator).numpy()
+        action: np.ndarray = np.where(action_mask, chance, -1.0).argmax(axis=1)
+        return action, None, None
+
+
 def play(
-    games: TwoPlayerVectorEnv, first: Policy, second: Policy, rounds: int, generator: torch.Generator
+    games: TwoPlayerVectorEnv, first: Player, second: Player, rounds: int, generator: torch.Generator
 ) -> np.ndarray:
     """Returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
 

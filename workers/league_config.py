@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -54,11 +54,20 @@ class LeagueConfig:
     cell_most: int = 200_000
     cell_error: float = 0.01  # standard error of a mean return at which a cell is known well enough
 
+    # In services
+    goal: float | None = None  # exploitability of the mixture at which the run is over
+    lease: float = 60.0  # s; a match or a learning period of which nothing is heard for so long is free again
+    memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
+    snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
+    references: Sequence[str] = ("uniform",)  # fixed opponents of the main agent: "uniform", or frozen players by name
+    reference_games: int = 1024
+    evaluation_every: float = 15.0  # s between looks at exploitability, where the game is small enough for it
+
     def __post_init__(self) -> None:
         problems = []
         for name in (
             "games", "tables", "unroll_length", "lanes", "match_games", "series", "period_steps", "evaluation_games",
-            "evaluation_rounds", "cell_least",
+            "evaluation_rounds", "cell_least", "reference_games",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
@@ -69,6 +78,9 @@ class LeagueConfig:
             )
         if not 0 <= self.evaluation_share < 1:
             problems.append(f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1")
+        for name in ("lease", "snapshot_every", "evaluation_every"):
+            if not getattr(self, name) > 0:
+                problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds")
         if not self.players:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():

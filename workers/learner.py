@@ -36,16 +36,16 @@ REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 class LearnerRole:
     """Wires the trainer to its queue: what the learn task does before and after an update."""
 
-    def __init__(self, config: Config, session: Session, folder: Path) -> None:
-        self.config, self.session = config, session
+    def __init__(self, config: Config, session: Session, trainer: Trainer, player: str | None = None) -> None:
+        self.config, self.session, self.trainer = config, session, trainer
         self.failure: str | None = None
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.ended = threading.Event()
         self.rounds: Rounds | None = None
-        self.trainer = Trainer(session, folder, on_finished=stop_worker)
         if config.sampling is Sampling.gathered:
-            self.rounds = Rounds(session.app, config.actors, config.round_timeout, self.give_up)
+            queue = None if player is None else session.topology.learner_queue(player)
+            self.rounds = Rounds(session.app, config.actors, config.round_timeout, self.give_up, player, queue)
         batch = 1 if self.rounds else config.segments_per_update
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
@@ -108,15 +108,19 @@ class LearnerRole:
         self.trainer.fire_status(always=True)
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
-        threading.Thread(target=self._keep_published, name="keeper", daemon=True).start()
+        threading.Thread(target=self._keep, name="keeper", daemon=True).start()
 
-    def _keep_published(self) -> None:
-        # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
+    def _keep(self) -> None:
         while not self.ended.wait(KEEP_EVERY):
             try:
-                self.trainer.restore_published()
+                self.keep()
             except redis.RedisError as error:
                 logger.warning("cannot look into the pool: %s", error)
+
+    def keep(self) -> None:
+        """Every few seconds, on a thread of its own."""
+        # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
+        self.trainer.restore_published()
 
     def on_stopping(self) -> None:
         """Told to stop: what is under way is finished, nothing new is asked for."""
@@ -130,6 +134,10 @@ def run(config: Config) -> int:
     Started anew in the folder of a run that is over, it says so, tells whoever waits for it, and exits with 0.
     """
     verify(config, role="learner")
+    if config.league is not None:
+        from workers.league_learner import run_league  # what a run without a league has no use for
+
+        return run_league(config)
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
     folder = run_folder(config)
@@ -140,8 +148,8 @@ def run(config: Config) -> int:
     prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
     session = Session(config, broker_url, redis_url, prefetch=prefetch)
     session.declare()
-    learner = LearnerRole(config, session, folder)
-    trainer, ending = learner.trainer, Ending(session.redis, session.topology.key_prefix)
+    trainer = Trainer(session, folder, on_finished=stop_worker)
+    learner, ending = LearnerRole(config, session, trainer), Ending(session.redis, session.topology.key_prefix)
     status = 0
     try:
         if state := verdict(config, trainer.progress.steps, trainer.progress.mean_return):

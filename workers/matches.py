@@ -9,10 +9,11 @@ import numpy as np
 from agents.policies import Policy
 from agents.segments import Segment
 from league.state import Match
+from warren.errors import LeagueError
 from workers.match_sampler import MatchSampler, Opponent
 from workers.results import MatchResult
 
-Request = Callable[[], Match]  # asks the league for the next match
+Request = Callable[[], Match | None]  # asks the league for the next match; None: go on with the one there is
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
 Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
 
@@ -31,7 +32,8 @@ class Matches:
         self._match_games = match_games
         self._request, self._report, self._opponents = request, report, opponents
         self._open: dict[str, tuple[Match, list[np.ndarray]]] = {}
-        self._tables = [self._seat(table) for table in range(sampler.num_tables)]  # the match of each, by id
+        self._tables: list[str] = []  # the match of each, by id
+        self._seat_all()
 
     def collect(self, num_lanes: int) -> Segment:
         """The sampler's next segment; matches that ended meanwhile are reported, and followed by others."""
@@ -42,27 +44,48 @@ class Matches:
 
     def restart(self) -> None:
         """The learning policy has become another one: what was played so far is reported, everything begins anew."""
-        self._follow()
-        for match in list(self._open):
-            self._close(match)
-        self._tables = [self._seat(table) for table in range(self.sampler.num_tables)]
+        self.leave()
+        self._seat_all()
         self.sampler.restart()
 
-    def _follow(self) -> None:
+    @property
+    def held(self) -> list[str]:
+        """Ids of the matches that were issued and have not been reported."""
+        return list(self._open)
+
+    def leave(self) -> None:
+        """Report what was played so far of every match."""
+        self._take_results()
+        for match in list(self._open):
+            self._close(match)
+
+    def _seat_all(self) -> None:
+        for table in range(self.sampler.num_tables):
+            match = self._request()
+            if match is None:
+                raise LeagueError("a table without a match was given none; a request may answer None only later")
+            self._tables[table:] = [self._seat(table, match)]
+
+    def _take_results(self) -> None:
         for result in self.sampler.pop_results():
             self._open[str(result.opponent)][1].append(result.returns)
+
+    def _follow(self) -> None:
+        self._take_results()
         for table, match in enumerate(self._tables):
             if sum(map(len, self._open[match][1])) >= self._match_games:
-                self._tables[table] = self._seat(table)
+                following = self._request()
+                if following is not None:
+                    self._tables[table] = self._seat(table, following)
         for match in self._open.keys() - self.sampler.in_play():
             self._close(match)
 
-    def _seat(self, table: int) -> str:
-        match = self._request()
+    def _seat(self, table: int, match: Match) -> str:
         self._open[match.match] = (match, [])
         self.sampler.seat(table, Opponent(match.match, self._opponents(match)))
         return match.match
 
     def _close(self, match: str) -> None:
-        issued, returns = self._open.pop(match)
+        issued, returns = self._open[match]
         self._report(issued, MatchResult(match, np.concatenate([*returns, np.zeros(0, np.float32)])))
+        del self._open[match]  # not before: a report that failed is made again

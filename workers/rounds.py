@@ -11,6 +11,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks.gather import gather
+from tasks.topology import address
 
 logger = get_logger(__name__)
 
@@ -18,16 +19,31 @@ FAILURES = 3  # rounds that may fail in a row before the run is given up
 
 
 class Rounds:
-    """Keeps one round under way. A round that neither returned nor failed within `timeout` s is dispatched anew."""
+    """Keeps one round under way. A round that neither returned nor failed within `timeout` s is dispatched anew.
 
-    def __init__(self, app: Any, actors: int, timeout: float, on_given_up: Callable[[str], None]) -> None:
+    `player` learns from the rounds, at `queue`; None for the one player of a run without a league. While `held`, what
+    is dispatched waits for `release`.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        actors: int,
+        timeout: float,
+        on_given_up: Callable[[str], None],
+        player: str | None = None,
+        queue: Any = None,
+    ) -> None:
         self._app, self._actors, self._timeout, self._on_given_up = app, actors, timeout, on_given_up
+        self._player = () if player is None else (player,)
+        self._address = {} if queue is None else address(queue)
+        self.held = False
         self.current: str | None = None
         self.lost = 0
         self._version = 0
         self._failures = 0
         self._dispatched_at = 0.0
-        self._waiting = False
+        self._waiting = self._withheld = False
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._watch = threading.Thread(target=self._watchdog, name="rounds", daemon=True)
@@ -46,16 +62,32 @@ class Rounds:
         if self._stopping.is_set():
             return
         with self._lock:
+            if self.held:
+                self._version, self._waiting, self._withheld = version, False, True
+                return
             self._version, self._dispatched_at, self._waiting = version, time.monotonic(), True
             self.current = f"{version}-{uuid.uuid4().hex[:8]}"
             rollout = self._app.signature(
                 "actor.rollout",
-                args=(self.current, version),
+                args=(self.current, version, *self._player),
                 options={"expires": self._timeout, "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
             )
-            learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": ""})
-            failed = self._app.signature("learner.round_failed", args=(self.current,), immutable=True)
+            learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})
+            failed = self._app.signature(
+                "learner.round_failed", args=(self.current,), immutable=True, options=dict(self._address)
+            )
             gather(self._app, [rollout.clone() for _ in range(self._actors)], then=learn, on_error=failed)
+
+    def hold(self) -> None:
+        """Dispatch nothing until `release`; the round under way may come back."""
+        self.held = True
+
+    def release(self) -> None:
+        """Undo `hold`, and dispatch what it held back."""
+        with self._lock:
+            self.held, withheld, self._withheld = False, self._withheld, False
+        if withheld:
+            self.dispatch(self._version)
 
     def returned(self, round_id: str) -> bool:
         """A round came back whole; False when it is not the current one (it had been given up) and must not be used."""

@@ -95,7 +95,8 @@ def topology_of(config: Config) -> Topology:
     assert config.run is not None
     # Streaming: as many segments may wait as an update takes, so that data is at most a few versions old.
     bound = config.segments_per_update if config.sampling is Sampling.streaming else 64
-    return Topology(config.run, learner_bound=bound)
+    players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
+    return Topology(config.run, learner_bound=bound, players=players)
 
 
 def stop_worker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import numpy as np
 from celery.utils.log import get_logger
 
 import envs
-from agents import build_algorithm, build_policy, checkpoints
+from agents import Algorithm, build_algorithm, build_policy, checkpoints
+from agents.policies import Policy
 from agents.segments import Segment
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, WireError
@@ -35,15 +36,14 @@ class Trainer:
     pool (published after that checkpoint by a learner that died) where there are any.
     """
 
+    player = PLAYER
+    weights_event, status_event = WEIGHTS, STATUS
+
     def __init__(self, session: Session, folder: Path, on_finished: Callable[[], None]) -> None:
         self.session, self.config, self.folder = session, session.config, folder
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
-        observation_space, action_space = envs.spaces(self.config.env.id, **self.config.env.kwargs)
-        self.policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
-        self.algorithm = build_algorithm(
-            self.config.algorithm["name"], self.config.algorithm, self.policy, self.config.seed
-        )
+        self.policy, self.algorithm = self.build()
         self.progress = Progress()
         self.log = MetricsLog(folder)
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
@@ -51,27 +51,53 @@ class Trainer:
         self._published: tuple[int, int, bytes] | None = None  # version, step, safetensors bytes
         self._go_on()
 
+    def build(self) -> tuple[Policy, Algorithm]:
+        """A policy with fresh weights, and what trains it."""
+        observation_space, action_space = envs.spaces(self.config.env.id, **self.config.env.kwargs)
+        policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
+        settings = self.config.algorithm
+        return policy, build_algorithm(settings["name"], settings, policy, self.config.seed)
+
+    def stamp(self) -> dict[str, Any]:
+        """What weights are stamped with."""
+        return {"player": self.player, "version": self.progress.version, "step": self.progress.steps}
+
+    def read_stamp(self, stamp: Mapping[str, Any]) -> None:
+        """The stamp of the weights that are gone on from, and which were not in this process before."""
+
+    def before_update(self) -> None:
+        """Called before each update."""
+
+    def after_update(self) -> None:
+        """Called after each update, before its weights are published."""
+
+    def verdict(self) -> str | None:
+        """How the run ended, None while there is more to do."""
+        return verdict(self.config, self.progress.steps, self.progress.mean_return)
+
     def _go_on(self) -> None:
         newest = checkpoints.latest(self.folder / "checkpoints")
         if newest is not None:
             checkpoint = checkpoints.load(newest)
             checkpoints.restore(self.policy, self.algorithm, checkpoint)
             self.progress = Progress.from_meta(checkpoint.meta["progress"])
+            self.read_stamp(checkpoint.meta)
             logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
-        model = self.session.pool.newest(PLAYER, newer_than=self.progress.version)
+        model = self.session.pool.newest(self.player, newer_than=self.progress.version)
         if model is not None:
-            tensors, _ = checkpoints.weights_from_bytes(model.data)
+            tensors, stamp = checkpoints.weights_from_bytes(model.data)
             checkpoints.load_weights(self.policy, tensors)
             self.progress.version, self.progress.steps = model.version, model.step
+            self.read_stamp(stamp)
             logger.info("the pool has newer weights: version %d at %d steps", model.version, model.step)
 
     def publish(self) -> None:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost looks there."""
-        stamp = {"player": PLAYER, "version": self.progress.version, "step": self.progress.steps}
+        stamp = self.stamp()
         data = checkpoints.weights_to_bytes(self.policy, stamp)
         self._published = (self.progress.version, self.progress.steps, data)
-        self.session.pool.put(PLAYER, *self._published)
-        self._fire(WEIGHTS, {**stamp, "data": data})
+        self.session.pool.put(self.player, *self._published)
+        self._fire(self.weights_event, {**stamp, "data": data})
 
     def restore_published(self) -> None:
         """Publish the newest weights once more if the pool has lost them (a Redis that restarted empty).
@@ -82,11 +108,11 @@ class Trainer:
         if self._published is None:
             return
         version, step, data = self._published
-        known = self.session.pool.version(PLAYER)
+        known = self.session.pool.version(self.player)
         if known is None or known < version:
             logger.warning("the pool has lost the weights; publishing version %d again", version)
-            self.session.pool.put(PLAYER, version, step, data)
-            self._fire(WEIGHTS, {"player": PLAYER, "version": version, "step": step, "data": data})
+            self.session.pool.put(self.player, version, step, data)
+            self._fire(self.weights_event, {"player": self.player, "version": version, "step": step, "data": data})
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the shipments of `calls` (see sampling.py); each call gives one shipment or a list of them.
@@ -116,14 +142,16 @@ class Trainer:
         progress.start(min(shipment["first_step_at"] for shipment, _ in fresh))
         progress.data_age = sum(now - shipment["collected_at"] for shipment, _ in fresh) / len(fresh)
         progress.staleness = sum(progress.version - s.weight_version for _, s in fresh) / len(fresh)
+        self.before_update()
         progress.losses = self.algorithm.update([segment for _, segment in fresh])
         segments = [segment for _, segment in fresh]
         progress.add(np.concatenate([s.episodes for s in segments]), sum(s.num_steps for s in segments))
         progress.updates += 1
         progress.version += 1
+        self.after_update()
         self.publish()
         self.log.write(progress.figures(), progress.losses)
-        if state := verdict(self.config, progress.steps, progress.mean_return):
+        if state := self.verdict():
             self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
             self.checkpoint()
@@ -146,10 +174,14 @@ class Trainer:
             f"{self.progress.version:08d}",
             self.policy,
             self.algorithm,
-            {"progress": self.progress.to_meta(), "network": self.config.network, "environment": self.config.env.id},
+            {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()},
             keep=self.config.checkpoints_kept,
         )
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
+
+    def describe(self) -> dict[str, Any]:
+        """What a checkpoint says of what it was trained on."""
+        return {"network": self.config.network, "environment": self.config.env.id}
 
     def fire_status(self, state: str = "training", always: bool = False) -> None:
         """Tell whoever watches how far it is, a few times a second at most."""
@@ -157,7 +189,7 @@ class Trainer:
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
             figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses}
-            self._fire(STATUS, figures)
+            self._fire(self.status_event, figures)
 
     def _fire(self, name: str, payload: Any) -> None:
         # Without a broker an update is still an update, and what it learned from is used.

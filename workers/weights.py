@@ -24,6 +24,7 @@ class NewestWeights:
         self._changed = threading.Condition()
         self.version = -1
         self._tensors: dict[str, Any] = {}
+        self._stamp: dict[str, Any] = {}
 
     def receive(self, payload: dict[str, Any]) -> None:
         """Keep the weights of an event if they are this player's and newer."""
@@ -40,6 +41,11 @@ class NewestWeights:
         """(version, tensors), or None when there is nothing newer than `newer_than`."""
         with self._changed:
             return (self.version, self._tensors) if self.version > newer_than else None
+
+    def stamped(self, newer_than: int = -1) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """(stamp, tensors), or None when there is nothing newer than `newer_than`."""
+        with self._changed:
+            return (self._stamp, self._tensors) if self.version > newer_than else None
 
     def wait_for(self, version: int, stopping: threading.Event, timeout: float) -> bool:
         """Wait until `version` or a newer one is here, through event or pool; False after `timeout` s."""
@@ -58,8 +64,8 @@ class NewestWeights:
         with self._changed:
             if version <= self.version:
                 return
-        tensors, _ = weights_from_bytes(data)
+        tensors, stamp = weights_from_bytes(data)
         with self._changed:
             if version > self.version:
-                self.version, self._tensors = version, tensors
+                self.version, self._tensors, self._stamp = version, tensors, stamp
                 self._changed.notify_all()

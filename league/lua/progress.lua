@@ -9,4 +9,4 @@ local steps = whole(math.max(tonumber(player.steps), tonumber(ARGV[4])))
 local deadline = whole(now() + tonumber(ARGV[5]))
 redis.call('HSET', player_key(name), 'steps', steps, 'deadline', deadline)
 emit('progressed', 'player', name, 'steps', steps, 'deadline', deadline)
-return 'on'
+return player.paused == '1' and 'paused' or 'on'

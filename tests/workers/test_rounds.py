@@ -183,13 +183,12 @@ class Trainer:
 def role(chords: Chords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LearnerRole]]:
     stopped = threading.Event()
     monkeypatch.setattr(learner_module, "stop_worker", stopped.set)
-    monkeypatch.setattr(learner_module, "Trainer", lambda *_, **__: Trainer())
     made: list[LearnerRole] = []
 
     def build(sampling: Sampling = Sampling.gathered) -> LearnerRole:
         config = Config(sampling=sampling, actors=3, env=EnvConfig(goal=None))
         session: Any = SimpleNamespace(app=Celery("learner"))
-        made.append(LearnerRole(config, session, folder=None))  # type: ignore[arg-type]
+        made.append(LearnerRole(config, session, Trainer()))  # type: ignore[arg-type]
         return made[-1]
 
     build.stopped = stopped  # type: ignore[attr-defined]

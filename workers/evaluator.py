@@ -1,0 +1,180 @@
+"""`python -m workers.evaluator`: plays frozen players against each other until each pair is known well enough.
+
+Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
+mean return is known to within a standard error (a sequential test, with a bound on games); any number of evaluators add
+up. The one with `evaluator_id=0` also scores the league: exploitability of the main agent and of the mixture where the
+game is small enough, returns against fixed references anywhere; and draws the league's pictures.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+import redis
+import torch
+
+import envs
+from agents.checkpoints import load_weights, weights_from_bytes
+from agents.policies import Policy
+from league.live import progress_from
+from league.matchmaking import names_of
+from league.payoff import Slots
+from league.players import MainAgent
+from league.shared_returns import SharedReturns
+from league.texts import pairs
+from league.view import Player, Roster
+from tasks.events import EVALUATION
+from warren.errors import BrokerError, PlayerError, PoolError
+from workers.config import Config
+from workers.connect import connect
+from workers.evaluation import Evaluator
+from workers.frozen_policies import FrozenPolicies
+from workers.league_config import LeagueConfig
+from workers.league_names import league_of, policy_builder, store_of
+from workers.league_scores import UNIFORM, Score, Scores
+from workers.main import role
+from workers.session import Session, log_to_stderr, source_name
+from workers.verify import run_folder, verify
+
+logger = logging.getLogger(__name__)
+
+IDLE = 0.5  # s between looks when every cell is known well enough
+AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
+PICTURES_EVERY = 60.0  # s
+
+
+class EvaluatorRole:
+    """Batches of games, and now and then a score."""
+
+    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+        self.config, self.session, self.league = config, session, league
+        self.store = store_of(session)
+        self.returns = SharedReturns(session.redis, self.store.prefix)
+        self._build = policy_builder(league)
+        self._frozen = FrozenPolicies(session.pool, self._build)
+        self._roster = Roster()
+        # Two evaluators that played the same games would count them twice.
+        seed = int.from_bytes(source_name(config.evaluator_id)[-6:].encode(), "big") % (1 << 31)
+        games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
+        self.evaluator = Evaluator(
+            games, self.returns, self._policy_at, seed, league.evaluation_rounds,
+            league.cell_least, league.cell_most, league.cell_error,
+        )  # fmt: skip
+        self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
+        self._score_at = 0.0
+        self._pictures_at = 0.0
+
+    def run(self, stopping: threading.Event) -> None:
+        """Work until `stopping` is set; the last act is a score, so that the run ends with one of its last state."""
+        share = self.league.evaluation_share
+        while not stopping.is_set():
+            try:
+                started = time.monotonic()
+                worked = self.step()
+                busy = time.monotonic() - started
+                stopping.wait(busy * (1.0 / share - 1.0) if worked and share > 0.0 else IDLE)
+            except (redis.RedisError, PoolError, PlayerError) as error:
+                logger.warning("cannot evaluate for a moment: %s", error)
+                stopping.wait(AGAIN_AFTER)
+        if self.scores is not None:
+            try:
+                self.score()
+                self.draw()
+            except (redis.RedisError, PoolError, PlayerError) as error:
+                logger.warning("no last score: %s", error)
+
+    def step(self) -> bool:
+        """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
+        slots = self._look()
+        if self.scores is not None and time.monotonic() >= self._score_at:
+            self.score()
+            self._score_at = time.monotonic() + self.league.evaluation_every
+            if time.monotonic() >= self._pictures_at:
+                self.draw()
+                self._pictures_at = time.monotonic() + PICTURES_EVERY
+        return self.league.evaluation_share > 0.0 and self.evaluator.step(slots)
+
+    def score(self) -> Score:
+        """Score the league as it is now, write it down and tell whoever listens."""
+        assert self.scores is not None
+        slots = self._look()
+        main = next(iter(self._main_agents()), None)
+        policy = None if main is None else self._newest(main)
+        shares = self.evaluator.mixture(slots) if len(slots) else None
+        mixture = None if shares is None else self.scores.of_mixture([self._policy_at(int(s)) for s in slots], shares)
+        references = {}
+        for name in self.league.references if policy is not None else ():
+            if name == UNIFORM or name in self._roster:
+                other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
+                references[name] = self.scores.against(policy, other)
+        learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
+        score = self.scores.record(
+            {player.name: self._steps(player) for player in learning},
+            len(slots),
+            int(self.returns.total_games),
+            self.scores.of_policy(policy),
+            mixture,
+            references,
+        )
+        logger.info("%s", score)
+        try:
+            self.session.events.fire(EVALUATION, asdict(score))
+        except BrokerError as error:
+            logger.warning("%s", error)
+        return score
+
+    def draw(self) -> None:
+        """The league's pictures, in the run folder."""
+
+    # The league as this process sees it.
+
+    def _look(self) -> Slots:
+        self._roster = self.store.view().roster
+        self.returns.refresh()
+        return self._roster.historical
+
+    def _main_agents(self) -> list[Player]:
+        slots = self._roster.learning_of(names_of(MainAgent))
+        if not len(slots):
+            slots = self._roster.learning
+        return [self._roster.by_slot[int(slot)] for slot in slots]
+
+    def _policy_at(self, slot: int) -> Policy:
+        model = self._roster.by_slot[slot].model
+        assert model is not None  # a frozen player has one
+        return self._frozen[model]
+
+    def _newest(self, player: Player) -> Policy | None:
+        model = self.session.pool.newest(player.name)
+        if model is None:
+            return None
+        policy = self._build()
+        load_weights(policy, weights_from_bytes(model.data)[0], player.name)
+        return policy
+
+    def _steps(self, player: Player) -> int:
+        fields: Any = self.session.redis.hgetall(f"{self.store.prefix}player:{player.name}")
+        return progress_from(pairs(fields)).steps
+
+
+def run(config: Config) -> int:
+    """Evaluate until told to stop."""
+    verify(config, role="evaluator")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(1)
+    session = Session(config, *connect(config))
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    run_folder(config).mkdir(parents=True, exist_ok=True)
+    EvaluatorRole(config, session, league_of(config)).run(stopping)
+    return 0
+
+
+if __name__ == "__main__":
+    role("evaluator", run)()
