@@ -93,7 +93,8 @@ class Periods:
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
         """Tell how far the player is (its environment steps in all) and keep the lease: "on", "paused", or why to stop.
 
-        Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it), "frozen", "removed".
+        Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it),
+        "frozen", "removed".
         """
         answer = self._store.scripts(
             "progress", period.player, period.number, period.learner, steps, milliseconds(lease)

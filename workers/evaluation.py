@@ -129,7 +129,7 @@ class Evaluator:
 
     def step(self, slots: Slots) -> bool:
         """Play one batch of games of the most useful cell; False when there is none."""
-        cell = self.next_cell(slots)
+        cell = self.next_cell(slots) if len(slots) else None
         if cell is None:
             return False
         first, second = cell

@@ -108,10 +108,11 @@ class EvaluatorRole:
         shares = self.evaluator.mixture(slots) if len(slots) else None
         mixture = None if shares is None else self.scores.of_mixture([self._policy_at(int(s)) for s in slots], shares)
         references = {}
-        for name in self.league.references if policy is not None else ():
-            if name == UNIFORM or name in self._roster:
-                other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
-                references[name] = self.scores.against(policy, other)
+        if policy is not None:
+            for name in self.league.references:
+                if name == UNIFORM or name in self._roster:
+                    other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
+                    references[name] = self.scores.against(policy, other)
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
         score = self.scores.record(
             {player.name: self._steps(player) for player in learning},

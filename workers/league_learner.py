@@ -27,6 +27,11 @@ class LeagueLearnerRole(LearnerRole):
     def __init__(self, config: Config, session: Session, trainer: LeagueTrainer) -> None:
         super().__init__(config, session, trainer, config.player)
 
+    def figures(self) -> str:
+        """How far it is, in words."""
+        trainer = self.trainer
+        return f"{trainer.progress.steps:,} steps, weight version {trainer.progress.version}, {trainer.state}"
+
     def keep(self) -> None:
         """Also keeps the learning period."""
         super().keep()

@@ -1,4 +1,4 @@
-"""How strong a league is, from outside: exploitability where the game is small enough, and fixed references anywhere."""
+"""How strong a league is: exploitability where the game is small enough, returns against fixed references anywhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 import envs
-from agents.policies import Policy
+from agents.policies import CategoricalPolicy, Policy
 from envs import exploitability
 from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
@@ -91,6 +91,7 @@ class Scores:
 
     def _table(self, policy: Policy) -> np.ndarray:
         assert self._form is not None
+        assert isinstance(policy, CategoricalPolicy)  # as all are whose actions are moves of a game
         return exploitability.tabulate(self._form, policy.probabilities)
 
 

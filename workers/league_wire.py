@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
-from league.periods import LearningPeriod, Outcome
 from league.matchmaking import Decision
+from league.periods import LearningPeriod, Outcome
 from league.state import Match
 from league.view import ModelRef
 

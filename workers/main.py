@@ -21,7 +21,7 @@ from workers.servers.checks import redact
 from workers.verify import verify
 
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError)  # the last for a number as a group's option
-OPEN = ("env.kwargs",)  # tables that take any name
+OPEN = ("env.kwargs", "league", "league.players")  # tables that take any name
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
 

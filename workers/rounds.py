@@ -11,7 +11,6 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks.gather import gather
-from tasks.topology import address
 
 logger = get_logger(__name__)
 
@@ -36,7 +35,8 @@ class Rounds:
     ) -> None:
         self._app, self._actors, self._timeout, self._on_given_up = app, actors, timeout, on_given_up
         self._player = () if player is None else (player,)
-        self._address = {} if queue is None else address(queue)
+        # Not the queue itself, which a message cannot carry: its body travels with the calls of the header.
+        self._address = {} if queue is None else {"exchange": queue.exchange.name, "routing_key": queue.routing_key}
         self.held = False
         self.current: str | None = None
         self.lost = 0
@@ -72,7 +72,9 @@ class Rounds:
                 args=(self.current, version, *self._player),
                 options={"expires": self._timeout, "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
             )
-            learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})
+            learn = self._app.signature(
+                "learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address}
+            )
             failed = self._app.signature(
                 "learner.round_failed", args=(self.current,), immutable=True, options=dict(self._address)
             )

@@ -23,12 +23,17 @@ HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging
 
 @dataclass
 class Managed:
-    """One role's process. `needed`: the run is over when it ends with status 0 (the learner)."""
+    """One role's process. `needed`: the run is over when it ends with status 0 (the learner).
+
+    `may_end`: status 0 means that its work is done. `last`: stopped only after the others, which call it until then.
+    """
 
     name: str
     command: Sequence[str]
     log: Path
     needed: bool = False
+    may_end: bool = False
+    last: bool = False
     child: Child | None = None
     deaths: int = 0
     started_at: float = 0.0
@@ -44,7 +49,9 @@ class Supervisor:
         self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
         self.children: list[Managed] = []
 
-    def add(self, role: str, name: str, *overrides: str, needed: bool = False) -> None:
+    def add(
+        self, role: str, name: str, *overrides: str, needed: bool = False, may_end: bool = False, last: bool = False
+    ) -> None:
         """Start `python -m workers.ROLE` on the run folder's configuration, as `name`."""
         command = [
             *(sys.executable, "-m", f"workers.{role}"),
@@ -52,7 +59,7 @@ class Supervisor:
             *HYDRA_QUIET,
             *overrides,
         ]
-        managed = Managed(name, command, self._folder / "logs" / f"{name}.log", needed)
+        managed = Managed(name, command, self._folder / "logs" / f"{name}.log", needed, may_end, last)
         managed.log.parent.mkdir(exist_ok=True)
         self.children.append(managed)
         self._start(managed)
@@ -70,6 +77,10 @@ class Supervisor:
                 if managed.child.status == 0 and managed.needed:
                     managed.done = True
                     return True
+                if managed.child.status == 0 and managed.may_end:
+                    managed.done = True
+                    self._say(f"{managed.name} has done its work")
+                    continue
                 if managed.child.status == 0:
                     managed.ended_at = managed.ended_at or time.monotonic()
                 if managed.child.status != 0 or time.monotonic() - managed.ended_at > FAREWELL:
@@ -88,10 +99,12 @@ class Supervisor:
 
     def stop(self) -> None:
         """Tell all to stop at the same time, wait; who has not stopped within the grace time is killed."""
-        for child in self.processes():
-            child.ask_to_stop()
-        for child in self.processes():
-            child.stop()
+        for last in (False, True):
+            children = [managed.child for managed in self.children if managed.child and managed.last is last]
+            for child in children:
+                child.ask_to_stop()
+            for child in children:
+                child.stop()
 
     def _start(self, managed: Managed) -> None:
         managed.child = Child(managed.name, managed.command, managed.log, {**os.environ, **self._environment}, GRACE)

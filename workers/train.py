@@ -37,7 +37,10 @@ from workers.view import View
 
 LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
 DEPTHS_EVERY = 1.0  # s between looks at the queues
-FIXED_ON_RESUME = re.compile(r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name")
+FIXED_ON_RESUME = re.compile(
+    r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name|league|restore"
+    r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
+)
 KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
@@ -75,6 +78,8 @@ def run(config: Config) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.yaml").write_text(to_yaml(config))
     (folder / "outcome.json").unlink(missing_ok=True)
+    if config.league is not None:
+        return _run_league(config, folder)
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     interrupts = Interrupts()
     with View(title, config.env.goal, config.total_steps) as view:
@@ -84,6 +89,21 @@ def run(config: Config) -> int:
             interrupts.install(lambda: found.children)
             status = _train(config, folder, found, view, interrupts)
     return _last_words(status, folder, config)
+
+
+def _run_league(config: Config, folder: Path) -> int:
+    from workers import league_run, league_view  # what a run without a league has no use for
+
+    assert config.league is not None
+    title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
+    interrupts = Interrupts()
+    with league_view.LeagueView(title, None, config.total_steps) as view:
+        view.say(f"run folder {folder}\nrun name   {config.run}")
+        mode = config.broker.mode
+        with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
+            interrupts.install(lambda: found.children)
+            status = league_run.train(config, folder, found, view, interrupts)
+    return league_run.last_words(folder, status)
 
 
 def _train(config: Config, folder: Path, found: servers.Servers, view: View, interrupts: Interrupts) -> int:

@@ -10,11 +10,16 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 import envs
 from agents import build_algorithm, build_policy, checkpoints
+from league.mutation import Hyperparameters
+from league.snapshots import STREAM
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import Config, Sampling
+from workers.config import CONF, Config, Sampling
+from workers.league_config import LeagueConfig
 
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
@@ -28,11 +33,15 @@ _AT_LEAST = {
     "checkpoints_kept": 1,
     "actor_id": 0,
     "seed": 0,
+    "league_workers": 1,
+    "evaluators": 1,
+    "league_id": 0,
+    "evaluator_id": 0,
 }
 
 
 def verify(config: Config, role: str) -> None:
-    """Raises one ConfigurationError that lists every problem. `role`: train, actor or learner."""
+    """Raises one ConfigurationError that lists every problem. `role`: train, actor, learner, league, evaluator."""
     problems = [*_numbers(config), *_names(config, role), *_learning(config, role)]
     if role in ("train", "learner"):
         problems += _folder(config)
@@ -91,6 +100,12 @@ def _names(config: Config, role: str) -> Iterator[str]:
 
 
 def _learning(config: Config, role: str) -> Iterator[str]:
+    if config.league is not None:
+        yield from _league(config, role)
+        return
+    if role in ("league", "evaluator"):
+        yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
+        return
     try:
         observation_space, action_space = envs.spaces(config.env.id, **config.env.kwargs)
     except ConfigurationError as error:
@@ -123,6 +138,34 @@ def _learning(config: Config, role: str) -> Iterator[str]:
                 checkpoints.restore(policy, algorithm, checkpoints.load(newest))
             except CheckpointError as error:
                 yield f"resume: {error}"
+
+
+def _league(config: Config, role: str) -> Iterator[str]:
+    try:
+        league = LeagueConfig.from_dict(config.league or {})
+        games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
+        policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
+        algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
+        for name, player in league.players.items():
+            drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
+            try:
+                algorithm.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+            except ConfigurationError as error:
+                yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
+    except ConfigurationError as error:
+        yield from (f"league: {problem}" for problem in error.problems)
+    except TypeError as error:  # of a value of another type than the setting's
+        yield f"league: {error}"
+    if config.sampling is not Sampling.gathered:
+        yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
+    if config.restore is not None and not (Path(config.restore) / STREAM).exists():
+        yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+    if config.seconds is not None and not config.seconds > 0:
+        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
+
+
+def _leagues() -> list[str]:
+    return sorted(path.stem for path in (CONF / "league").glob("*.yaml"))
 
 
 def _folder(config: Config) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -26,7 +26,7 @@ class View:
         self._live: Live | None = None
         self._line_at = 0.0
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=REFRESH, transient=True)
             self._live.start()
