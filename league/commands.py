@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from typing import Any
 
 import redis
 
-from warren.errors import BrokerError, ConfigurationError, WarrenError
+from league.pool import Pool
+from league.store import Store
+from league.texts import text
+from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
 URL_VARIABLE = "WARREN_REDIS_URL"
 
@@ -46,6 +50,25 @@ def connected(given: argparse.Namespace) -> tuple[Any, str]:
     return client(given), f"{run_prefix(given)}league:"
 
 
+def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
+    """The league and the pool of the run that the options name. Raises UnknownName when that run has no league."""
+    connection, prefix = client(given), run_prefix(given)
+    store = Store(connection, f"{prefix}league:")
+    if not connection.exists(f"{store.prefix}settings"):
+        pattern = "warren.*:league:settings"
+        runs = [text(key).removeprefix("warren.").rpartition(":league:")[0] for key in connection.scan_iter(pattern)]
+        raise UnknownName("run with a league", given.run, runs, "" if runs else "this Redis holds none")
+    return store, Pool(connection, prefix)
+
+
+def value_of(given: str) -> Any:
+    """What a person wrote as a value: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(given)
+    except json.JSONDecodeError:
+        return given
+
+
 def guarded(run: Callable[[], int]) -> int:
     """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
     try:
@@ -53,6 +76,9 @@ def guarded(run: Callable[[], int]) -> int:
     except WarrenError as error:
         for line in str(error).splitlines():
             print(f"error: {line}", file=sys.stderr)
+        return 2
+    except redis.RedisError as error:  # it answered at first
+        print(f"error: Redis failed ({error}); nothing is half done: try again once it answers", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

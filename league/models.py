@@ -18,7 +18,7 @@ from typing import Any
 
 from safetensors import SafetensorError, deserialize
 
-from league.commands import add_source, client, guarded, run_prefix
+from league.commands import add_source, client, guarded, run_prefix, value_of
 from league.pool import ModelInfo, Pool
 from league.snapshots import Snapshots, write_whole
 from league.store import Store
@@ -130,20 +130,13 @@ def run(given: argparse.Namespace) -> int:
             write_whole(given.file, pool.get(*given.ref).data)
         case "set":
             pairs = (attribute.partition("=") for attribute in given.attributes)
-            pool.describe(given.ref, **{name: _value(value) for name, _, value in pairs})
+            pool.describe(given.ref, **{name: value_of(value) for name, _, value in pairs})
         case "remove":
             pool.remove(given.ref, frozen=given.frozen)
         case "save" | "restore":
             snapshots = Snapshots(given.folder, Store(connection, f"{prefix}league:"), pool)
             snapshots.save() if given.command == "save" else snapshots.restore()
     return 0
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -185,6 +185,11 @@ class Pool:
 
     # Spilled models; league.keeper decides which.
 
+    def wanted(self) -> list[ModelRef]:
+        """Spilled models that readers wait for and no keeper has brought back, the first to be asked for first."""
+        names = dict.fromkeys(text(name) for name in self.redis.lrange(f"{self.prefix}wanted", 0, -1))
+        return [ModelRef.parse(name) for name in names if name]  # an empty entry tells the keeper of a freeze
+
     def spill(self, ref: ModelRef) -> bool:
         """Give back the memory of a frozen model whose bytes are on disk; False when it holds none or may not."""
         return bool(self._scripts("pool_spill", str(ref)))

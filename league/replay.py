@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from league.commands import add_source, connected, guarded
+from league.commands import add_source, connected, guarded, value_of
 from league.kinds import Kind, distribution, kind_of
+from league.overview import record_of
 from league.ratings import Skills
 from league.state import Event, LeagueState
 from league.store import Store
@@ -135,10 +136,7 @@ def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
     """One row a player, the strongest by Elo first."""
     rows = []
     for player in state.roster.present:
-        others = state.roster.everyone[state.roster.everyone != player.slot]
-        games = state.games(player.slot, others)
-        met = others[games > 0]
-        rate = float(state.win_rates(player.slot, met).mean()) if len(met) else None
+        games, rate = record_of(state, player.slot)
         skill = skills[player.name]
         rows.append(
             {
@@ -146,7 +144,7 @@ def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
                 "kind": player.kind,
                 "elo": round(state.ratings[player.slot], 1),
                 "skill": round(skill.ordinal, 2),
-                "games": round(float(games.sum()), 1),
+                "games": round(games, 1),
                 "win_rate": None if rate is None else round(rate, 3),
                 "steps": state.progress[player.name].steps,
                 "frozen": player.frozen,
@@ -174,7 +172,7 @@ def run(given: argparse.Namespace) -> int:
     entries: Entries = read_file(given.file) if store is None else store.events()
     entries = before(entries, until_id(given.until) if given.until else None)
     if given.through:
-        options = {name: _value(value) for name, _, value in (option.partition("=") for option in given.set)}
+        options = {name: value_of(value) for name, _, value in (option.partition("=") for option in given.set)}
         found = through(entries, kind_of(given.through, options), given.player)
         _show([{"player": name, "distance": round(c.distance, 4), **_top(c)} for name, c in found.items()], given.json)
         return 0
@@ -197,13 +195,6 @@ def _top(comparison: Comparison) -> dict[str, Any]:
         "likelihood": round(comparison.likelihood, 4),
         "would_meet": {name: round(games, 1) for name, games in expected},
     }
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
 
 
 def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
