@@ -1,14 +1,10 @@
-"""The parts of `benchmarks.calls` that have no Ray in them: batching, events, the codec, stalls, a profile."""
+"""The parts of `benchmarks.calls` that have no Ray in them: events, the codec, stalls, a profile."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from typing import Any
 
@@ -22,7 +18,6 @@ from tasks.solver import Solver
 from tasks.topology import Topology
 from tasks.unpacking import unpack
 
-CLIENTS, PROCESSES = 64, 4
 WEIGHTS_FLOATS = 1_600_000  # 6.4 MB of float32
 
 
@@ -47,62 +42,6 @@ def codec_times() -> dict[str, Any]:
             times[name].append(time.perf_counter() - started)
     mine, other = (statistics.median(times[name]) for name in ("ours", "theirs"))
     return {"codec_ms": round(mine * 1e3, 3), "codec_vs_msgpack": round(mine / other, 3)}
-
-
-def batched(broker_url: str, redis_url: str, rounds: int, seconds: float) -> dict[str, Any]:
-    """64 clients (threads of 4 processes) of a policy with an autoregressive action head, batched and not."""
-    run = f"batch-{os.getpid()}"
-    topology = Topology(run)
-    app = create_app(topology, broker_url, redis_url)
-    rates: dict[str, list[float]] = {"decide": [], "decide_batched": []}
-    with served("warren", broker_url, redis_url, run):
-        for _ in range(rounds):
-            for name in rates:
-                command = [sys.executable, "-m", "benchmarks.call_parts", broker_url, redis_url, run, f"actor.{name}"]
-                clients = [
-                    subprocess.Popen([*command, str(CLIENTS // PROCESSES), str(seconds)], stdout=subprocess.PIPE)
-                    for _ in range(PROCESSES)
-                ]
-                rates[name].append(sum(json.loads(client.communicate()[0]) for client in clients))
-        (status,) = app.control.inspect(timeout=5.0)._request("services").values()
-    counts = status["services"]["actor.decide_batched"]
-    ratios = [one / other for one, other in zip(rates["decide_batched"], rates["decide"], strict=True)]
-    report = {
-        "batched_vs_unbatched": round(statistics.median(ratios), 3),
-        "batched_per_s": round(statistics.median(rates["decide_batched"])),
-        "unbatched_per_s": round(statistics.median(rates["decide"])),
-        "mean_batch": round(counts["calls"] / counts["batches"], 1),
-    }
-    print(f"64 clients: {report}", flush=True)
-    return report
-
-
-def client_threads(broker_url: str, redis_url: str, run: str, name: str, threads: int, seconds: float) -> float:
-    """Calls/s of `threads` callers in this process."""
-    topology = Topology(run)
-    solver = Solver(create_app(topology, broker_url, redis_url), topology)
-    counts, barrier, stop = [0] * threads, threading.Barrier(threads + 1), threading.Event()
-
-    def call(index: int) -> None:
-        solver.call(name, OBSERVATION)
-        barrier.wait()
-        while not stop.is_set():
-            solver.call(name, OBSERVATION)
-            counts[index] += 1
-
-    started = [threading.Thread(target=call, args=(index,)) for index in range(threads)]
-    for thread in started:
-        thread.start()
-    barrier.wait()
-    time.sleep(seconds / 4)  # until the other processes call too
-    before, at = sum(counts), time.perf_counter()
-    time.sleep(seconds)
-    rate = (sum(counts) - before) / (time.perf_counter() - at)
-    stop.set()
-    for thread in started:
-        thread.join()
-    solver.close()
-    return rate
 
 
 def fanout(broker_url: str, redis_url: str, rounds: int) -> dict[str, Any]:
@@ -171,7 +110,3 @@ def profile(broker_url: str, redis_url: str, number: int) -> dict[str, Any]:
     for name, value in table.items():
         print(f"{name:32} {value:7.1f} us")
     return {"profile_us": table}
-
-
-if __name__ == "__main__":
-    print(client_threads(*sys.argv[1:5], int(sys.argv[5]), float(sys.argv[6])))

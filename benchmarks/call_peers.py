@@ -30,7 +30,7 @@ from tasks.topology import Topology
 WEIGHTS = np.random.default_rng(1).standard_normal((4, 64)).astype("f4")
 OBSERVATION = np.random.default_rng(2).standard_normal((32, 4)).astype("f4")
 IN_FLIGHT = 16
-SUB_ACTIONS, HIDDEN = 16, 32
+SUB_ACTIONS, CHOICES, HIDDEN = 16, 8, 32
 
 
 class Actor(Worker):
@@ -42,8 +42,10 @@ class Actor(Worker):
 
         torch.set_num_threads(1)
         torch.manual_seed(0)
-        self.cell = torch.nn.GRUCell(4 + 8, HIDDEN)
-        self.head = torch.nn.Linear(HIDDEN, 8)
+        self.torso = torch.nn.Linear(OBSERVATION.size, HIDDEN)
+        self.cell = torch.nn.GRUCell(CHOICES, HIDDEN)
+        self.head = torch.nn.Linear(HIDDEN, CHOICES)
+        self.one_hot = torch.eye(CHOICES)
 
     @service
     def infer(self, observation: np.ndarray) -> np.ndarray:
@@ -55,28 +57,26 @@ class Actor(Worker):
 
     @service
     def decide(self, observation: np.ndarray) -> np.ndarray:
-        """32 x 4 float32 -> 32 int64."""
-        return self._decide(observation)
+        """One state of 32 x 4 float32 (32 units, 4 features each) -> one action of 16 int64 parts."""
+        return self._decide(np.stack([observation]))[0]  # what came off the wire is read-only
 
     @service(batch=64)
     def decide_batched(self, observations: list[np.ndarray]) -> list[np.ndarray]:
         """`decide` for many callers in one forward pass."""
-        return np.split(self._decide(np.concatenate(observations)), len(observations))
+        return list(self._decide(np.stack(observations)))
 
-    def _decide(self, observation: np.ndarray) -> np.ndarray:
-        """An autoregressive action head: each of SUB_ACTIONS parts of an action is chosen given those before it."""
+    def _decide(self, states: np.ndarray) -> np.ndarray:
+        """[N, 32, 4] -> [N, 16]. An autoregressive head: each part of an action is chosen given those before it."""
         import torch
 
         with torch.inference_mode():
-            inputs = torch.from_numpy(np.array(observation))
-            state = torch.zeros(len(inputs), HIDDEN)
-            chosen, action = torch.zeros(len(inputs), 8), torch.zeros(len(inputs), dtype=torch.int64)
+            hidden = torch.tanh(self.torso(torch.from_numpy(states).flatten(1)))
+            chosen, parts = torch.zeros(len(hidden), CHOICES), []
             for _ in range(SUB_ACTIONS):
-                state = self.cell(torch.cat((inputs, chosen), 1), state)
-                part = self.head(state).argmax(1)
-                chosen = torch.nn.functional.one_hot(part, 8).float()
-                action = action * 8 + part
-            return action.numpy()
+                hidden = self.cell(chosen, hidden)
+                parts.append(self.head(hidden).argmax(1))
+                chosen = self.one_hot[parts[-1]]
+            return torch.stack(parts, 1).numpy()
 
 
 def stock_celery(broker_url: str, redis_url: str, run: str) -> Celery:

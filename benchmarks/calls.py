@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import call_parts
+from benchmarks import call_batching, call_parts
 from benchmarks.call_peers import Peer, all_peers
 from workers import servers
 
@@ -45,6 +45,9 @@ def main() -> int:
     parser.add_argument("--ray", default=os.environ.get("WARREN_RAY_PYTHON"), metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=PARTS, action="append")
+    parser.add_argument(
+        "--client-processes", type=int, default=call_batching.PROCESSES, help="that the 64 clients of `batched` share"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the calls")
     parser.add_argument("--servers", default="private", choices=servers.MODES)
     options = parser.parse_args()
@@ -61,7 +64,7 @@ def main() -> int:
         if "peers" in parts:
             report |= peers(*urls, options.ray, options.rounds, scale)
         if "batched" in parts:
-            report |= call_parts.batched(*urls, options.rounds, seconds=4.0 / scale)
+            report |= call_batching.batched(*urls, options.rounds, 0.3 / scale, options.client_processes)
         if "fanout" in parts:
             report |= call_parts.fanout(*urls, options.rounds)
         if "stall" in parts:

@@ -251,8 +251,10 @@ class Receiver:
         """Run what is ready, in the order in which it came."""
         while self._order:
             lane = self._order.popleft()
+            if not lane.waiting:
+                continue  # its calls went with an earlier batch
             missing = lane.spec.batch - len(lane.waiting)
-            if missing > 0 and lane.waiting and lane.spec.batch > 1:
+            if missing > 0 and lane.spec.batch > 1:
                 # Is there really nothing more? A look at the socket costs little beside a call.
                 if more := link.drain(0.0):
                     self._order.appendleft(lane)
