@@ -1,32 +1,57 @@
-"""The league measured: `python -m benchmarks.league speed`. The last line is JSON."""
+"""The league measured: `python -m benchmarks.league speed`, or `strength`. The last line is JSON."""
 
 from __future__ import annotations
 
 import argparse
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks import league_speed
+from benchmarks import league_speed, league_strength
 from benchmarks.report import finish
 from workers import servers
 
 
-def main() -> None:
-    """Start a private Redis, measure, print."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").partition("\n")[0])
-    parts = parser.add_subparsers(dest="part", required=True)
-    speed = parts.add_parser("speed", help="matches, results, models and memory, beside what else could be done")
-    speed.add_argument("--players", type=int, default=league_speed.PLAYERS)
-    speed.add_argument("--seconds", type=float, default=2.0, help="of each side of each round")
-    given = parser.parse_args()
+def speed(given: argparse.Namespace) -> dict[str, Any]:
+    """Start a private Redis, measure."""
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers.acquire("private", folder=Path(folder)) as found,
     ):
-        figures = league_speed.measure(found.redis_url, given.players, given.seconds)
+        return league_speed.measure(found.redis_url, given.players, given.seconds)
+
+
+def strength(given: argparse.Namespace) -> dict[str, Any]:
+    """Train all sides, draw their curves."""
+    figures = league_strength.measure(given.games, given.seeds, given.seconds, given.curves, given.peers)
+    if given.pictures is not None:
+        for game in given.games:
+            lines = league_strength.read(league_strength.curves_of(given.curves, game))
+            league_strength.draw(given.pictures / f"league_{game}.png", game, lines, league_strength.GOALS.get(game))
+    return figures
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").partition("\n")[0])
+    parts = parser.add_subparsers(dest="part", required=True)
+    part = parts.add_parser("speed", help="matches, results, models and memory, beside what else could be done")
+    part.add_argument("--players", type=int, default=league_speed.PLAYERS)
+    part.add_argument("--seconds", type=float, default=2.0, help="of each side of each round")
+    part.set_defaults(measure=speed)
+    part = parts.add_parser("strength", help="exploitability, beside plain self-play and OpenSpiel's learners")
+    part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))
+    part.add_argument("--seeds", type=int, default=3)
+    part.add_argument("--seconds", type=float, help="of training, each side and seed; default: by game")
+    part.add_argument("--peers", nargs="*", choices=league_strength.PEERS, default=["nfsp", "psro"], help="on Leduc")
+    part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
+    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
+    part.set_defaults(measure=strength)
+    given = parser.parse_args()
+    figures = given.measure(given)
     for name, value in figures.items():
         print(f"{name:28} {value}")
-    finish("league speed", figures)
+    finish(f"league {given.part}", figures)
 
 
 if __name__ == "__main__":

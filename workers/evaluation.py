@@ -56,7 +56,7 @@ def play(
             rows = np.flatnonzero(turn.to_move == seat)
             if rows.size:
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
-                action[rows] = policy.act(observation, generator, action_mask=mask)[0]
+                action[rows] = policy.choose(observation, generator, mask)
         turn = games.step(action)
         if turn.done.any():
             finished = games.pop_finished()

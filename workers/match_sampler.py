@@ -138,7 +138,7 @@ class MatchSampler:
             theirs = np.flatnonzero(~mine)
             for policy, rows in self._by_model(theirs):
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
-                action[rows] = policy.act(observation, self._generator, action_mask=mask)[0]
+                action[rows] = policy.choose(observation, self._generator, mask)
         self._turn = self.games.step(action)
         self._fresh = False
         self._lanes.earn(self._turn.reward.ravel() * self._reward_scale)

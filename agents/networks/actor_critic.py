@@ -23,11 +23,14 @@ class MLPConfig:
 
     hidden_sizes: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
+    policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform
 
     def __post_init__(self) -> None:
         problems = []
         if any(size < 1 for size in self.hidden_sizes):
             problems.append(f"hidden_sizes={list(self.hidden_sizes)} of network 'mlp' must all be at least 1")
+        if self.policy_gain < 0:
+            problems.append(f"policy_gain={self.policy_gain} of network 'mlp' must be at least 0")
         if self.activation not in ACTIVATIONS:
             problems.append(unknown_name("activation", self.activation, ACTIVATIONS))
         if problems:
@@ -39,8 +42,9 @@ class MLPActorCritic(Network):
 
     def __init__(self, inputs: int, outputs: int, config: MLPConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.policy_trunk = MLP([inputs, *config.hidden_sizes, outputs], config.activation, 0.01, generator)
-        self.value_trunk = MLP([inputs, *config.hidden_sizes, 1], config.activation, 1.0, generator)
+        sizes = [inputs, *config.hidden_sizes]
+        self.policy_trunk = MLP([*sizes, outputs], config.activation, config.policy_gain, generator)
+        self.value_trunk = MLP([*sizes, 1], config.activation, 1.0, generator)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         flat = observation.flatten(1)
@@ -49,6 +53,10 @@ class MLPActorCritic(Network):
     def value(self, observation: Tensor) -> Tensor:
         value: Tensor = self.value_trunk(observation.flatten(1))
         return value.squeeze(-1)
+
+    def output(self, observation: Tensor) -> Tensor:
+        output: Tensor = self.policy_trunk(observation.flatten(1))
+        return output
 
 
 @NETWORKS.register("mlp")

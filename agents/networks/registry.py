@@ -23,6 +23,11 @@ class Network(nn.Module):
         _, value = self.forward(observation)
         return value
 
+    def output(self, observation: Tensor) -> Tensor:
+        """Only the policy output, float32 [N, outputs]; networks with a separate value trunk save that."""
+        output, _ = self.forward(observation)
+        return output
+
 
 # (settings without the name, observation space, number of outputs, generator of the initial weights) -> network
 Builder = Callable[[Mapping[str, Any], gymnasium.Space[Any], int, torch.Generator], Network]

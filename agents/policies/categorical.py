@@ -35,7 +35,7 @@ class CategoricalPolicy(Policy):
     def probabilities(self, observation: np.ndarray, action_mask: np.ndarray | None = None) -> np.ndarray:
         """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False."""
         with torch.inference_mode():
-            output, _ = self.network(self._tensor(observation))
+            output = self.network.output(self._tensor(observation))
             if action_mask is not None:
                 output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
             return torch.softmax(output, -1).cpu().numpy()

@@ -56,6 +56,16 @@ class Policy(nn.Module):
                 action, log_prob = self._sample(output, generator or self.generator)
             return action.cpu().numpy(), log_prob.cpu().numpy(), value.cpu().numpy()
 
+    def choose(
+        self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The action of `act` alone, from the same draws: for players that do not learn from it."""
+        with torch.inference_mode():
+            output = self.network.output(self._tensor(observation))
+            if action_mask is not None:
+                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
+            return self._sample(output, generator)[0].cpu().numpy()
+
     def value(self, observation: np.ndarray) -> np.ndarray:
         """observation [N, ...] -> V float32 [N]."""
         with torch.inference_mode():

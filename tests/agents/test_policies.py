@@ -47,6 +47,13 @@ def test_act_returns_arrays_of_the_stated_types(policy):
         assert (array.dtype, array.shape) == (np.float32, (5,))
 
 
+def test_what_choose_takes_act_takes_from_the_same_draws(policy):
+    x = observations(50)
+    one, other = (torch.Generator().manual_seed(4) for _ in range(2))
+    np.testing.assert_array_equal(policy.choose(x, one), policy.act(x, other)[0])
+    assert torch.equal(one.get_state(), other.get_state())
+
+
 @pytest.mark.parametrize("greedy", [False, True])
 def test_what_act_says_evaluate_confirms(policy, greedy):
     x = observations(50)

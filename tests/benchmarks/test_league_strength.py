@@ -1,0 +1,104 @@
+import io
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import league_strength as strength
+from benchmarks.league_curve import follow, settings
+from workers.league_local import LocalLeague
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def curve(side, seed, values, game="rps", name="nash_mixture", **more):
+    return [
+        {"game": game, "side": side, "seed": seed, "seconds": float(second), name: value, **more}
+        for second, value in enumerate(values)
+    ]
+
+
+def test_a_league_is_worth_what_it_ends_with_and_self_play_its_median_over_the_second_half():
+    lines = [
+        *curve("league", 1, [0.9, 0.5, 0.04], main_agent=0.3),
+        *curve("league", 2, [0.9, 0.5, 0.01], main_agent=0.1),
+        *curve("league", 3, [0.9, 0.5, 0.02], main_agent=0.2),
+        *curve("selfplay", 1, [0.1, 0.7, 0.9, 0.5, 0.8], name="main_agent"),
+    ]
+    found = strength.summary("rps", lines)
+    assert found["rps_league"] == 0.02 and found["rps_league_by_seed"] == [0.04, 0.01, 0.02]
+    assert found["rps_main_agent"] == 0.2
+    assert found["rps_selfplay"] == 0.8  # of 0.9, 0.5, 0.8
+    assert found["rps_selfplay_at_start"] == 0.1
+
+
+def test_poker_has_the_names_of_its_sides():
+    lines = [
+        *curve("league", 1, [2.0, 0.2], "leduc", main_agent=0.4),
+        *curve("nfsp", 1, [3.0, 2.0], "leduc", name="exploitability"),
+        *curve("psro", 1, [4.0, 0.5], "leduc", name="exploitability"),
+    ]
+    found = strength.summary("leduc", lines)
+    values = {name: found[f"leduc_{name}"] for name in ("nash_mixture", "main_agent", "nfsp", "psro")}
+    assert values == {"nash_mixture": 0.2, "main_agent": 0.4, "nfsp": 2.0, "psro": 0.5}
+    assert not any("psro_nash" in name or "selfplay" in name for name in found)
+
+
+def test_every_side_has_the_same_time_and_seed(tmp_path):
+    for game, sides in strength.SIDES.items():
+        for side in sides:
+            command = strength.command(game, side, 7, 12.0, tmp_path / "out.jsonl")
+            options = dict(pairwise(command))
+            assert (options["--seconds"], options["--seed"]) == ("12.0", "7")
+            assert ("--self-play" in command) == (side == "selfplay")
+    psro = strength.command("leduc", "psro_nash", 1, 1.0, tmp_path / "out.jsonl")
+    assert psro[3] == "psro" and psro[-2:] == ["--meta-strategy", "nash"]
+
+
+def test_a_curve_starts_at_once_ends_in_time_and_can_be_read_and_drawn(tmp_path):
+    out = io.StringIO()
+    for side in ("league", "self_play"):
+        league = LocalLeague(settings("rps", 1, side, ["games=64", "lanes=64"]))
+        name = {"self_play": "selfplay"}.get(side, side)
+        follow(league, 0.5, 0.05, out, game="rps", side=name, seed=1)
+    path = tmp_path / "rps.jsonl"
+    path.write_text(out.getvalue())
+    runs = strength.by_run(strength.read(path))
+    assert set(runs) == {("league", 1), ("selfplay", 1)}
+    for found in runs.values():
+        seconds = [line["seconds"] for line in found]
+        assert seconds[0] == 0.0 and seconds == sorted(seconds) and seconds[-1] < 0.5 and len(seconds) > 2
+        assert found[-1]["steps"] > found[0]["steps"] == 0
+        assert found[0]["main_agent"] > 0.2  # it begins with a favourite
+    strength.draw(tmp_path / "rps.png", "rps", strength.read(path), goal=0.05)
+    assert (tmp_path / "rps.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
+    league, alone = settings("kuhn", 3, "league"), settings("kuhn", 3, "self_play")
+    assert alone.algorithm == league.algorithm and alone.network == league.network and alone.seed == 3
+    assert {name: player.kind for name, player in alone.players.items()} == {"main": "self_play"}
+    assert settings("kuhn", 3, "league", ["algorithm.epochs=1"]).algorithm["epochs"] == 1
+
+
+def test_a_run_adds_its_lines_under_the_name_of_its_side(tmp_path, monkeypatch):
+    out = tmp_path / "leduc.jsonl"
+    out.write_text(json.dumps({"side": "league", "seed": 1}) + "\n")
+
+    def peer(command, **_):
+        line = {"peer": "psro", "seed": 1, "seconds": 1.0, "exploitability": 2.0}
+        Path(command[command.index("--out") + 1]).write_text(json.dumps(line) + "\n")
+
+    monkeypatch.setattr(strength.subprocess, "run", peer)
+    strength.run("leduc", "psro_nash", 1, 1.0, out)
+    assert [line["side"] for line in strength.read(out)] == ["league", "psro_nash"]
+    assert strength.exploitability(strength.read(out)[1]) == 2.0
+    assert list(tmp_path.iterdir()) == [out]
