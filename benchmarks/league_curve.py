@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -70,16 +71,23 @@ class Meter:
         return exploitability.tabulate(self._form, policy.probabilities)
 
 
-def follow(league: LocalLeague, seconds: float, every: float, out: TextIO, **labels: Any) -> None:
+def follow(
+    league: LocalLeague,
+    seconds: float,
+    every: float,
+    out: TextIO,
+    clock: Callable[[], float] = time.perf_counter,
+    **labels: Any,
+) -> None:
     """Let `league` learn for `seconds` of wall time, with a line about every `every` seconds, none after the end."""
     meter, spent, due = Meter(league), 0.0, 0.0
     while spent < seconds:
         if spent >= due:
             print(json.dumps({**labels, "seconds": round(spent, 2), **meter.read()}), file=out, flush=True)
             due = spent + every
-        started = time.perf_counter()
+        started = clock()
         league.round()
-        spent += time.perf_counter() - started
+        spent += clock() - started
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -19,24 +19,20 @@ REFRESH = 100  # batches until the mixture that cells are refined for is solved 
 
 
 class Player(Protocol):
-    """Who can be played: a Policy, or anything that acts like one."""
+    """Who can be played: a Policy, or anything that chooses like one."""
 
-    def act(
-        self, observation: np.ndarray, generator: torch.Generator, *, action_mask: np.ndarray
-    ) -> tuple[np.ndarray, Any, Any]:
-        """observation [N, ...], legal actions bool [N, A] -> (action int64 [N], and what is not used here)."""
+    def choose(self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray) -> np.ndarray:
+        """observation [N, ...], legal actions bool [N, A] -> action int64 [N]."""
 
 
 class Uniform:
     """Plays every legal action equally often: the reference that needs no training."""
 
-    def act(
-        self, observation: np.ndarray, generator: torch.Generator, *, action_mask: np.ndarray
-    ) -> tuple[np.ndarray, None, None]:
+    def choose(self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray) -> np.ndarray:
         """A legal action each, int64 [N]."""
         chance = torch.rand(action_mask.shape, generator=generator).numpy()
         action: np.ndarray = np.where(action_mask, chance, -1.0).argmax(axis=1)
-        return action, None, None
+        return action
 
 
 def play(

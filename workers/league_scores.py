@@ -16,7 +16,7 @@ from agents.policies import CategoricalPolicy, Policy
 from envs import exploitability
 from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
-from workers.evaluation import Uniform, play
+from workers.evaluation import Player, Uniform, play
 from workers.league_config import LeagueConfig
 from workers.progress import drop_half_line
 
@@ -68,7 +68,7 @@ class Scores:
 
     def against(self, policy: Policy, reference: Policy | None) -> float:
         """Mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""
-        other: Any = reference or Uniform()
+        other: Player = reference or Uniform()
         first = play(self._games, policy, other, 1, self._generator).mean()
         second = -play(self._games, other, policy, 1, self._generator).mean()
         return float(first + second) / 2.0

@@ -1,6 +1,6 @@
 import io
 import json
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -68,14 +68,14 @@ def test_a_curve_starts_at_once_ends_in_time_and_can_be_read_and_drawn(tmp_path)
     for side in ("league", "self_play"):
         league = LocalLeague(settings("rps", 1, side, ["games=64", "lanes=64"]))
         name = {"self_play": "selfplay"}.get(side, side)
-        follow(league, 0.5, 0.05, out, game="rps", side=name, seed=1)
+        follow(league, 3.0, 0.5, out, clock=count(0.0, 0.25).__next__, game="rps", side=name, seed=1)
     path = tmp_path / "rps.jsonl"
     path.write_text(out.getvalue())
     runs = strength.by_run(strength.read(path))
     assert set(runs) == {("league", 1), ("selfplay", 1)}
     for found in runs.values():
         seconds = [line["seconds"] for line in found]
-        assert seconds[0] == 0.0 and seconds == sorted(seconds) and seconds[-1] < 0.5 and len(seconds) > 2
+        assert seconds == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5]  # a round takes a quarter of a second of this clock
         assert found[-1]["steps"] > found[0]["steps"] == 0
         assert found[0]["main_agent"] > 0.2  # it begins with a favourite
     strength.draw(tmp_path / "rps.png", "rps", strength.read(path), goal=0.05)
