@@ -45,6 +45,7 @@ class PPOConfig:
     clip_range: float = 0.2
     clip_range_value: float | None = None  # in units of the reward, hence off
     entropy_coefficient: float = 0.0
+    entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
     value_coefficient: float = 0.5
     normalize_advantage: bool = True
     target_kl: float | None = None  # an update ends when a minibatch's KL exceeds 1.5 times this
@@ -62,6 +63,10 @@ class PPOConfig:
             "clip_range": ("above 0", self.clip_range > 0),
             "clip_range_value": ("above 0 or null", self.clip_range_value is None or self.clip_range_value > 0),
             "entropy_coefficient": ("at least 0", self.entropy_coefficient >= 0),
+            "entropy_decay_steps": (
+                "at least 1 or null",
+                self.entropy_decay_steps is None or self.entropy_decay_steps >= 1,
+            ),
             "value_coefficient": ("at least 0", self.value_coefficient >= 0),
             "target_kl": ("above 0 or null", self.target_kl is None or self.target_kl > 0),
         }
@@ -128,6 +133,12 @@ class PPO:
         metrics["learning_rate"] = learning_rate
         return metrics
 
+    @property
+    def entropy_coefficient(self) -> float:
+        """As it is by now. In self-play, entropy that falls so leads to equilibria (Sokota et al. 2023, MMD)."""
+        decay = self.config.entropy_decay_steps
+        return self.config.entropy_coefficient / (1.0 if decay is None else (1.0 + self.steps / decay) ** 0.5)
+
     def adjust(self, changes: Mapping[str, Any]) -> None:
         """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""
         if changes:
@@ -153,7 +164,7 @@ class PPO:
             policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
             value_term = value_loss(value, target, old_value, config.clip_range_value)
             entropy_term = entropy.mean()
-            loss = policy_term + config.value_coefficient * value_term - config.entropy_coefficient * entropy_term
+            loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
 
             with torch.no_grad():
                 kl = approximate_kl(log_ratio, ratio)

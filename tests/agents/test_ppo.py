@@ -152,6 +152,19 @@ def test_the_learning_rate_falls_linearly_to_its_fraction_and_stays_there():
     assert rates == pytest.approx([1.0, 0.8125, 0.625, 0.4375, 0.25, 0.25])
 
 
+def test_the_entropy_coefficient_falls_with_the_root_of_the_steps():
+    policy = make_policy()
+    algorithm = PPO(policy, PPOConfig(entropy_coefficient=0.1, entropy_decay_steps=64, epochs=1), seed=1)
+    seen = []
+    for _ in range(4):  # 64 steps each
+        seen.append(algorithm.entropy_coefficient)
+        algorithm.update([random_segment(policy)])
+    assert seen == pytest.approx([0.1, 0.1 / 2**0.5, 0.1 / 3**0.5, 0.05])
+    assert PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).entropy_coefficient == 0.1
+    with pytest.raises(ConfigurationError, match="entropy_decay_steps=0 of ppo must be at least 1 or null"):
+        PPOConfig(entropy_decay_steps=0)
+
+
 def test_training_goes_on_exactly_from_its_state():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(minibatch_size=16, anneal_steps=1000), seed=1)
