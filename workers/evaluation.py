@@ -80,11 +80,13 @@ class Evaluator:
         least: int = 1000,
         most: int = 100_000,
         error: float = 0.02,
+        temperature: float = 0.25,
     ) -> None:
         self.games, self.returns = games, returns
         self._policy_of = policy_of
         self._generator = torch.Generator().manual_seed(seed)
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
+        self._temperature = temperature
         self._batches = 0
         self._aimed: tuple[int, int, np.ndarray] | None = None
 
@@ -92,15 +94,16 @@ class Evaluator:
         """The equilibrium mixture of the players at `slots` on mean returns as they are known: (2, n), a row a seat.
 
         The first of `slots` up to whom all cells are known are in it; before any is, the first alone. Quantal response
-        at a quarter of the cells' mean standard error; Nash's once that is below `error` / 100, as it is at once where
-        games are not left to chance.
+        at `temperature` times the cells' mean standard error; Nash's once that is below `error` / 100, as it is at once
+        where games are not left to chance.
         """
         newest = _newest_of(self.returns.games(slots) < self._least)
         known = slots[: max(1, int(newest.min(initial=len(slots))))]
         mixture = np.zeros((2, len(slots)))
         mixture[:, 0] = 1.0
         if len(known) > 1:
-            matrix, temperature = self.returns.matrix(known), float(self.returns.errors(known).mean()) / 4.0
+            matrix = self.returns.matrix(known)
+            temperature = self._temperature * float(self.returns.errors(known).mean())
             if temperature <= self._error / 100.0:
                 found = solve_zero_sum(matrix)[0], solve_zero_sum(-matrix.T)[0]
             else:

@@ -63,7 +63,7 @@ class EvaluatorRole:
         games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
         self.evaluator = Evaluator(
             games, self.returns, self._policy_at, seed, league.evaluation_rounds,
-            league.cell_least, league.cell_most, league.cell_error,
+            league.cell_least, league.cell_most, league.cell_error, league.mixture_temperature,
         )  # fmt: skip
         self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
         self._score_at = 0.0

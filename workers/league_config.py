@@ -53,6 +53,7 @@ class LeagueConfig:
     cell_least: int = 2048  # games of every pair
     cell_most: int = 200_000
     cell_error: float = 0.01  # standard error of a mean return at which a cell is known well enough
+    mixture_temperature: float = 0.25  # of the mixture (league.quantal), in mean standard errors of the cells
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over
@@ -81,6 +82,8 @@ class LeagueConfig:
         for name in ("lease", "snapshot_every", "evaluation_every"):
             if not getattr(self, name) > 0:
                 problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds")
+        if not self.mixture_temperature > 0:
+            problems.append(f"mixture_temperature={self.mixture_temperature} of the league must be above 0")
         if not self.players:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():

@@ -65,7 +65,7 @@ class LocalLeague:
         self._spaces = games.single_observation_space, games.single_action_space
         self.evaluator = Evaluator(
             games, self.returns, self.policy_of, self._seed("evaluator actions"), config.evaluation_rounds,
-            config.cell_least, config.cell_most, config.cell_error,
+            config.cell_least, config.cell_most, config.cell_error, config.mixture_temperature,
         )  # fmt: skip
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None

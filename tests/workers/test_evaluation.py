@@ -79,6 +79,17 @@ def test_cells_that_matter_get_more_games_until_their_error_is_small():
     assert evaluator.mixture(slots)[:, 0].min() > 0.99
 
 
+def test_the_hotter_the_mixture_the_nearer_to_uniform():
+    games = envs.make_two_player("matrix:rps", 64, 3)
+    players, spread = policies(games, 4, spread=3.0), []
+    for temperature in (0.25, 1.0, 100.0):
+        evaluator, _ = evaluator_of(players, games, rounds=1, least=64, most=64, temperature=temperature)
+        while evaluator.step(np.arange(4)):
+            pass
+        spread.append(evaluator.mixture(np.arange(4)).std())
+    assert spread[0] > spread[1] > spread[2] and spread[2] < 0.05
+
+
 def test_no_cell_gets_more_games_than_the_bound():
     games = envs.make_two_player("matrix:rps", 64, 3)
     evaluator, returns = evaluator_of(policies(games, 2), games, rounds=1, least=64, most=500, error=1e-6)
