@@ -19,8 +19,7 @@ from kombu import Connection, Exchange, Producer, Queue
 
 from benchmarks.call_peers import started
 from tasks.app import create_app
-from tasks.broadcast import Broadcaster
-from tasks.listening import Listener
+from tasks.events import EventDispatcher, Subscription
 from tasks.topology import Topology
 
 WEIGHTS = np.random.default_rng(0).standard_normal(1_600_000).astype("f4")  # 6.4 MB
@@ -87,7 +86,7 @@ def subscribers(kind: str, broker_url: str, redis_url: str, run: str, count: int
                 assert payload["data"].nbytes == WEIGHTS.nbytes
                 tally.add(index)
 
-            Listener(app, topology, {"weights": receive}, subscriber=f"s{index}").start()
+            Subscription(app, topology, {"weights": receive}, subscriber=f"s{index}").start()
     print("ready", flush=True)
     threading.Event().wait()
 
@@ -118,7 +117,7 @@ def sender(kind: str, broker_url: str, redis_url: str, run: str, stack: contextl
     """A function that sends one set of weights to all."""
     if kind == "warren":
         topology = Topology(run)
-        events = Broadcaster(create_app(topology, broker_url, redis_url), topology)
+        events = EventDispatcher(create_app(topology, broker_url, redis_url), topology)
         return lambda: events.fire("weights", {"version": 1, "data": WEIGHTS})
     connection = stack.enter_context(Connection(broker_url))
     producer = Producer(connection.channel(), exchange_of(run))

@@ -41,6 +41,11 @@ _TAG = struct.Struct(">Q?")
 GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
 
 
+def speaks_amqp(app: Any) -> bool:
+    """Whether the broker of `app` does; a Redis broker does not."""
+    return bool(app.connection_for_write().transport.driver_type == "amqp")
+
+
 class LinkLost(ConnectionError):
     """The connection is gone, or of no use any more; what was under way on it may or may not have arrived."""
 
@@ -53,7 +58,7 @@ class Link:
 
     def __init__(self, app: Any, heartbeat: float = 30.0) -> None:
         self._kombu = app.connection_for_write(heartbeat=heartbeat)
-        self._kombu.connect()
+        self._kombu.ensure_connection(max_retries=1, interval_start=0)  # who calls has a patience of its own
         self.connection = self._kombu.connection
         self.channel = self.connection.channel()
         self.channel_id: int = self.channel.channel_id
@@ -128,6 +133,11 @@ class Link:
         if deliveries is self._slow:
             self._slow = []
         return deliveries
+
+    @property
+    def midway(self) -> bool:
+        """Whether the beginning of a message has come, and not yet its end."""
+        return self._position < len(self._data)
 
     def close(self) -> None:
         """Close the connection; unacknowledged messages go back to their queues. Safe to call again."""

@@ -20,11 +20,12 @@ from celery.worker import state as worker_state
 
 from tasks import codec, frames
 from tasks.batching import Failed, failed, replay
-from tasks.broadcast import PARTS_KEPT, Assembler
 from tasks.directory import Directory
 from tasks.envelope import DIRECT_REPLY, EXPIRES_BYTES, FAILED, LOST, NO_LINKS, Replies
+from tasks.fanout import waiting_messages
 from tasks.frames import Delivery, Properties
 from tasks.link import GONE, Link
+from tasks.parts import WINDOW, Assembler
 from tasks.sampling import EventSampler
 from tasks.service import Spec, Subscribed, Worker, handlers_of, role_of, services_of
 from tasks.topology import Topology
@@ -63,7 +64,7 @@ class Heard:
 
     def __init__(self, method: Any, subscribed: Subscribed) -> None:
         self.method, self.subscribed = method, subscribed
-        self.assembler = Assembler()
+        self.assembler = Assembler(subscribed)
 
 
 class Receiver:
@@ -156,10 +157,10 @@ class Receiver:
         self._now = _now()
         for tag, heard in self._heard.items():
             on = heard.subscribed
-            length = PARTS_KEPT if on.latest else max(on.bound, PARTS_KEPT)
-            queue = self._topology.event_queue(on.event, tag.partition(":")[2], length)(link.channel)
+            queue = self._topology.event_queue(on.event, tag.partition(":")[2], waiting_messages(on))(link.channel)
             queue.declare()
-            link.consume(queue.name, tag, prefetch=PARTS_KEPT)
+            link.consume(queue.name, tag, prefetch=WINDOW)
+            heard.assembler = Assembler(on)
         for name, lane in self._lanes.items():
             lane.waiting.clear()
             queue = self._topology.service_queue(name, lane.spec.response)(link.channel)
@@ -203,9 +204,12 @@ class Receiver:
             if lane is not None:
                 self._accept(lane, delivery)
                 continue
-            self._acks.append(delivery.tag)
+            self._held[delivery.tag] = None
             heard = self._heard[delivery.consumer]
             body = heard.assembler.add(delivery)
+            for tag in heard.assembler.used():
+                del self._held[tag]
+                self._acks.append(tag)
             if body is not None and heard.subscribed.latest:
                 newest[heard] = body
             elif body is not None:
@@ -339,12 +343,7 @@ class Receiver:
     def _flush(self) -> None:
         """Write the replies, and acknowledge in as few words as possible what has been used."""
         if self._acks:
-            self._acks.sort()
-            channel, floor = self._link.channel_id, next(iter(self._held), self._acks[-1] + 1)
-            below = [tag for tag in self._acks if tag < floor]
-            if below:  # every lower tag has been acknowledged or refused: nothing that is held lies below
-                self._out.append(frames.ack(channel, below[-1], multiple=len(below) > 1))
-            self._out += [frames.ack(channel, tag) for tag in self._acks[len(below) :]]
+            self._out += frames.acks(self._link.channel_id, self._acks, self._held)
             self._acks.clear()
         if self._out:
             self._link.send(b"".join(self._out))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,13 +22,16 @@ from celery.worker.control import inspect_command
 from tasks.batching import BatchTask
 from tasks.directory import Directory
 from tasks.events import Subscription
+from tasks.link import speaks_amqp
 from tasks.pool import OneThreadPool
 from tasks.receive import Receiver
-from tasks.service import Spec, Worker, handlers_of, role_of, services_of
+from tasks.service import Spec, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
+
+LOOK_EVERY = 0.2  # s between looks whether the worker has ended under an event that waits for its pool
 
 
 class ServiceTask(BatchTask):
@@ -123,8 +127,9 @@ class Serving:
         self.app, self.topology, self.workers = app, topology, list(workers)
         self.specs = [spec for worker in self.workers for spec in services_of(worker)]
         self.tasks = register(app, self.workers)
-        self._fast = app.connection_for_write().transport.driver_type == "amqp"
+        self._fast = speaks_amqp(app)
         self._subscriptions: list[Subscription] = []
+        self._ended = threading.Event()
         # Celery warns root about pickle, which this app accepts nowhere.
         warnings.filterwarnings("ignore", category=SecurityWarning)
         own = list(queues)
@@ -172,6 +177,7 @@ class Serving:
         finally:
             signals.worker_ready.disconnect(ready)
             signals.worker_shutting_down.disconnect(stopping)
+            self._ended.set()
             for subscription in self._subscriptions:
                 subscription.stop()
         return int(self.worker.exitcode or 0)
@@ -186,19 +192,27 @@ class Serving:
         """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""
         for worker in self.workers:
             for method, on in handlers_of(worker).items():
-                handler = getattr(worker, method)
-
-                def hand_over(payload: Any, handler: Any = handler) -> None:
-                    self.worker.pool.apply_async(_guarded, (handler, payload))
-
+                mark = event_handler(on.event, latest=on.latest, bound=on.bound)
+                handlers = {on.event: mark(self._in_pool(getattr(worker, method)))}
                 subscriber = f"{role_of(worker)}.{method}"
-                self._subscriptions.append(
-                    Subscription(self.app, self.topology, {on.event: hand_over}, subscriber).start()
-                )
+                self._subscriptions.append(Subscription(self.app, self.topology, handlers, subscriber).start())
+
+    def _in_pool(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
+        """`handler`, called in the pool and waited for: what comes meanwhile waits where its bound counts."""
+
+        def hand_over(payload: Any) -> None:
+            done = threading.Event()
+            self.worker.pool.apply_async(_guarded, (handler, payload, done))
+            while not done.wait(LOOK_EVERY) and not self._ended.is_set():
+                pass
+
+        return hand_over
 
 
-def _guarded(handler: Callable[[Any], None], payload: Any) -> None:
+def _guarded(handler: Callable[[Any], None], payload: Any, done: threading.Event) -> None:
     try:
         handler(payload)
     except Exception:
         logger.exception("an event handler failed")
+    finally:
+        done.set()

@@ -30,6 +30,7 @@ from tasks.client import Client, unserved
 from tasks.directory import Directory
 from tasks.gather import gather
 from tasks.handle import Handle
+from tasks.link import speaks_amqp
 from tasks.service import Spec, Worker, defined, role_of
 from tasks.stock import StockClient
 from tasks.topology import Topology
@@ -64,7 +65,7 @@ class Solver:
         self._specs: dict[str, Spec] = {}
         self._local = threading.local()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._fast = app.connection_for_write().transport.driver_type == "amqp"
+        self._fast = speaks_amqp(app)
         _solvers.add(self)
 
     def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:

@@ -5,7 +5,7 @@
 | .actor      | direct | .actor.POLICY          | rollout tasks            | chords -> actors           | time to live
 | .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
 | .service    | direct | .service.ROLE.METHOD   | calls of services        | anyone -> their workers    | by the message
-| .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | the newest
+| .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | drops old
 | .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
 | .control    | fanout | Celery's own           | remote control           | anyone -> workers          |
 | .events     | topic  | Celery's own           | worker and task events   | workers -> Flower, anyone  |
@@ -28,7 +28,7 @@ from warren.errors import ConfigurationError
 
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
-EVENT_LENGTH = 1  # only the newest event waits for a slow subscriber
+EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
 CAST_LENGTH = 10_000  # calls without an answer that may wait, a service, before the broker refuses more
 ROLES = ("actor", "learner")  # who consumes tasks; the first word of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
@@ -127,7 +127,7 @@ class Topology:
         )
 
     def event_queue(self, name: str, subscriber: str, length: int = EVENT_LENGTH) -> Queue:
-        """A subscriber's own queue: gone with its connection, and never more than the newest `length` events in it."""
+        """A subscriber's own queue: gone with its connection; never more than the newest `length` messages in it."""
         return Queue(
             f"{self.prefix}.event.{name}.{subscriber}.{uuid.uuid4().hex[:6]}",
             self.event(name),

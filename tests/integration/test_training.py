@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from integration.training_run import TrainingRun
 
+from tasks.topology import EVENT_LENGTH
 from workers.servers import Servers
 
 
@@ -123,7 +124,7 @@ def test_the_servers_show_the_topology_while_a_run_lasts(
     assert len(weights) == 2
     for name in weights:
         assert "drop-head" in queues[name]
-        assert '{"x-max-length",1}' in queues[name]
+        assert f'{{"x-max-length",{EVENT_LENGTH}}}' in queues[name]
         assert [f"{prefix}.event.weights", name] in bindings
     for source, destination in (("actor", "actor.main"), ("learner", "learner.main"), ("dead", "dead.learner")):
         assert [f"{prefix}.{source}", f"{prefix}.{destination}"] in bindings

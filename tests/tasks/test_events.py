@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
@@ -13,13 +12,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 import redis
 from obedient import close_connections, until
 
+from tasks import codec, current
 from tasks.app import create_app
-from tasks.events import EventDispatcher, Subscription
-from tasks.topology import Topology
+from tasks.events import EventDispatcher, Subscription, event_handler
+from tasks.parts import PART_BYTES
+from tasks.topology import EVENT_LENGTH, Topology
 from warren.errors import BrokerError
 from workers.servers import Servers
 
@@ -62,6 +64,7 @@ class Run:
     def close(self) -> None:
         for subscription in self._subscriptions:
             subscription.stop()
+        self.dispatcher.close()
 
 
 @pytest.fixture
@@ -107,11 +110,12 @@ def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
         subscription = run.subscribe({"weights": heard.append}, f"subscriber-{turn}")
         run.dispatcher.fire("weights", turn)
         until(lambda heard=heard: heard, f"event {turn}", timeout=10)
-        subscription.should_stop = True
+        subscription.stop()
 
 
-def test_the_fanout_queue_never_holds_more_than_one_message_per_subscriber(
-    server: Servers, run: Run, request: pytest.FixtureRequest
+@pytest.mark.parametrize("size", [200_000, 3 * PART_BYTES], ids=["in_one_message", "in_parts"])
+def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_newest(
+    server: Servers, run: Run, request: pytest.FixtureRequest, size: int
 ) -> None:
     client = redis.Redis.from_url(server.redis_url)
     key = f"heard:{run.topology.run}"
@@ -123,40 +127,117 @@ def test_the_fanout_queue_never_holds_more_than_one_message_per_subscriber(
     try:
         until(heard, "the subscription")
         listener.send_signal(signal.SIGSTOP)
-        for number in range(30):
-            run.dispatcher.fire("weights", {"number": number, "data": os.urandom(200_000)})
-            if server.kind == "rabbitmq" and number % 10 == 9:
+        for number in range(60):
+            run.dispatcher.fire("weights", {"number": number, "data": bytes(size)})
+            if server.kind == "rabbitmq" and number in (39, 59):
                 rabbitmqctl: Callable[..., list[str]] = request.getfixturevalue("rabbitmqctl")
                 rows = [line.split("\t") for line in rabbitmqctl("list_queues", "name", "messages_ready", "messages")]
                 waiting = [row for row in rows if row[0].startswith(f"{run.topology.prefix}.event.weights.listener")]
-                # One waits; one more is on its way to the subscriber, or in its socket.
-                assert [int(ready) for _, ready, _ in waiting] == [1]
-                assert [int(total) for _, _, total in waiting] == [2]
+                # Of messages, which hold at least the newest event whole; as many are on their way, or in its socket.
+                assert [int(ready) for _, ready, _ in waiting] == [EVENT_LENGTH]
+                assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
         listener.send_signal(signal.SIGCONT)
-        until(lambda: heard()[-1] == 29, "the newest event")
+        until(lambda: heard()[-1] == 59, "the newest event")
         assert len(heard()) <= 4, "a backlog was worked through"
     finally:
         listener.kill()
         listener.wait()
 
 
+class Busy:
+    """A handler that is busy with its first event until all others have been fired."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self._begun, self._go_on = threading.Event(), threading.Event()
+
+    def __call__(self, number: int) -> None:
+        self.heard.append(number)
+        self._begun.set()
+        assert self._go_on.wait(30)
+
+    def is_fired_at(self, run: Run, name: str, last: int) -> None:
+        """Fire 0, and while it is busy with that, 1 to `last`; returns once it has heard `last`."""
+        run.dispatcher.fire(name, 0)
+        assert self._begun.wait(30)
+        for number in range(1, last + 1):
+            run.dispatcher.fire(name, number)
+        self._go_on.set()
+        until(lambda: self.heard[-1] == last, "the newest event")
+
+
 def test_a_slow_handler_continues_with_the_newest(run: Run) -> None:
-    heard: list[int] = []
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(number: int) -> None:
-        heard.append(number)
-        begun.set()
-        go_on.wait(30)
-
+    slow = Busy()
     run.subscribe({"weights": slow})
-    run.dispatcher.fire("weights", 0)
-    assert begun.wait(30)
-    for number in range(1, 21):
-        run.dispatcher.fire("weights", number)
-    go_on.set()
-    until(lambda: heard[-1] == 20, "the newest event")
-    assert len(heard) <= 4
+    slow.is_fired_at(run, "weights", 20)
+    assert len(slow.heard) <= 4
+
+
+@pytest.mark.parametrize("size", [0, 1000, PART_BYTES, 3 * PART_BYTES + 17])
+def test_an_event_of_any_length_arrives_as_it_was_fired(run: Run, size: int) -> None:
+    heard: list[np.ndarray[Any, Any]] = []
+    run.subscribe({"weights": lambda payload: heard.append(np.array(payload["data"]))})
+    data = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+    run.dispatcher.fire("weights", {"data": data})
+    until(lambda: heard, "the event")
+    assert np.array_equal(heard[0], data)
+
+
+def test_a_handler_of_all_events_hears_all_that_were_fired_while_it_was_busy(run: Run) -> None:
+    count = event_handler("counted", latest=False, bound=500)(Busy())
+    run.subscribe({"counted": count})
+    count.is_fired_at(run, "counted", 300)
+    assert count.heard == list(range(301))
+
+
+def test_beyond_its_bound_a_handler_of_all_events_loses_the_oldest_and_that_is_logged(
+    on_rabbitmq: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = event_handler("counted", bound=20)(Busy())
+    on_rabbitmq.subscribe({"counted": count})
+    count.is_fired_at(on_rabbitmq, "counted", 100)
+    heard = count.heard
+    assert heard == sorted(heard)
+    assert heard[-20:] == list(range(81, 101)), "the newest that fit its bound"
+    assert 20 < len(heard) <= 1 + EVENT_LENGTH + 20, "what was under way already, and what its queue held"
+    assert f"event 'counted': {101 - len(heard)} were dropped" in caplog.text
+
+
+def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(current, "_run", current.Run(run.app, run.topology))
+    heard: list[str] = []
+    subscription = Subscription(None, None, {"weights": heard.append}, "me").start()
+    dispatcher = EventDispatcher()
+    dispatcher.fire("weights", "here")
+    until(lambda: heard == ["here"], "the event")
+    subscription.stop()
+    dispatcher.close()
+
+
+def test_the_wire_format_on_rabbitmq_is_one_that_kombu_reads(on_rabbitmq: Run) -> None:
+    with on_rabbitmq.app.connection_for_read() as connection, connection.channel() as channel:
+        queue = on_rabbitmq.topology.event_queue("small", "kombu")(channel)
+        queue.declare()
+        on_rabbitmq.dispatcher.fire("small", {"a": 1})
+        message = queue.get(accept=[codec.NAME])
+    assert message is not None, "it is there when `fire` returns"
+    assert message.decode() == {"a": 1}
+
+
+def test_a_dispatcher_goes_on_after_its_connection_was_closed_and_after_its_exchange_was_deleted(
+    on_rabbitmq: Run,
+) -> None:
+    heard: list[str] = []
+    connected: list[int] = []
+    on_rabbitmq.subscribe({"weights": heard.append}, on_connected=lambda: connected.append(1))
+    on_rabbitmq.dispatcher.fire("weights", "first")
+    close_connections(on_rabbitmq.servers)
+    until(lambda: len(connected) == 2, "a new subscription")
+    on_rabbitmq.dispatcher.fire("weights", "second")
+    until(lambda: heard[-1:] == ["second"], "the event")
+    with on_rabbitmq.app.connection_for_write() as connection:
+        on_rabbitmq.topology.event("weights")(connection.default_channel).delete()
+    on_rabbitmq.dispatcher.fire("weights", "to nobody")
 
 
 def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:

@@ -69,10 +69,10 @@ def test_every_queue_is_bounded_by_length_or_by_the_time_to_live_of_its_messages
     assert (cast.max_length, cast.queue_arguments["x-overflow"]) == (table.CAST_LENGTH, "reject-publish")
 
 
-def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_alone() -> None:
+def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -> None:
     first, second = (Topology("r").event_queue("weights", "actor-0") for _ in range(2))
     assert first.exchange.type == "fanout"
-    assert (first.max_length, first.queue_arguments) == (1, {"x-overflow": "drop-head"})
+    assert (first.max_length, first.queue_arguments) == (table.EVENT_LENGTH, {"x-overflow": "drop-head"})
     assert first.exclusive
     assert first.auto_delete
     assert not first.durable
