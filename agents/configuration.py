@@ -46,6 +46,10 @@ def _convert(value: Any, hint: Any) -> Any:
         if not isinstance(value, list | tuple):
             raise TypeError(f"a list of {item.__name__}")
         return tuple(_convert(part, item) for part in value)
+    if isinstance(origin := typing.get_origin(hint), type):  # Mapping[str, Any] and the like
+        if not isinstance(value, origin):
+            raise TypeError("a table" if issubclass(origin, Mapping) else "a list")
+        return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):

@@ -21,7 +21,7 @@ from agents.policies import Policy
 from league.state import Match
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, Subscription, of_player
-from warren.errors import BrokerError, LeagueError, PlayerWaits, WarrenError
+from warren.errors import BrokerError, LeagueError, MatchmakingError, PlayerWaits, WarrenError
 from workers.config import Config
 from workers.connect import connect
 from workers.frozen_policies import FrozenPolicies
@@ -94,7 +94,10 @@ class LeagueActorRole:
                 learning.matches.restart()
         self._extend_leases()
         self.first_step_at = self.first_step_at or time.time()
-        segment = self._matches(home).collect(self.lanes)
+        try:
+            segment = self._matches(home).collect(self.lanes)
+        except (MatchmakingError, PlayerWaits) as error:  # paused, or the first of a league: nothing has failed
+            return {"round": round_id, "waits": str(error)}
         return {
             "round": round_id,
             "number": None,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from agents.configuration import parse
 from league.kinds import kind_of
 from league.mutation import Hyperparameters
 from league.settings import Settings
-from warren.errors import ConfigurationError, unknown_name
+from warren.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class LeagueConfig:
     lease: float = 60.0  # s; a match or a learning period of which nothing is heard for so long is free again
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
-    references: Sequence[str] = ("uniform",)  # fixed opponents of the main agent: "uniform", or frozen players by name
+    references: tuple[str, ...] = (
+        "uniform",
+    )  # fixed opponents of the main agent: "uniform", or frozen players by name
     reference_games: int = 1024
     evaluation_every: float = 15.0  # s between looks at exploitability, where the game is small enough for it
 
@@ -104,19 +107,25 @@ class LeagueConfig:
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
         """From a YAML file's contents. Raises ConfigurationError for names that do not exist."""
-        wrong = [unknown_name("league setting", name, _names(cls)) for name in given if name not in _names(cls)]
+        if missing := [name for name in ("env", "players") if not given.get(name)]:
+            raise ConfigurationError(
+                f"{' and '.join(missing)} not given; choose a league to begin with, as in league=kuhn"
+            )
+        if not isinstance(given["players"], Mapping):
+            raise ConfigurationError(f"players={given['players']!r} of the league must be a table of players by name")
+        wrong: list[str] = []
         players = {}
-        for name, player in given.get("players", {}).items():
-            known = _names(PlayerConfig)
-            wrong += [unknown_name(f"setting of player {name!r}", key, known) for key in player if key not in known]
-            if "kind" not in player:
-                wrong.append(f"player {name!r} has no kind; give one, as in kind: main_agent")
-            elif not wrong:
-                players[name] = PlayerConfig(**player)
+        for name, player in given["players"].items():
+            try:
+                if not isinstance(player, Mapping) or "kind" not in player:
+                    raise ConfigurationError(f"player {name!r} has no kind; give one, as in kind: main_agent")
+                players[name] = parse(PlayerConfig, f"player {name!r}", player)
+            except ConfigurationError as error:
+                wrong += error.problems
+        try:
+            known = parse(cls, "the league", {**given, "players": players})
+        except ConfigurationError as error:
+            raise ConfigurationError([*wrong, *error.problems]) from None
         if wrong:
             raise ConfigurationError(wrong)
-        return cls(**{**given, "players": players})
-
-
-def _names(of: type) -> list[str]:
-    return [field.name for field in fields(of)]
+        return known

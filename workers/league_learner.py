@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -18,6 +20,8 @@ from workers.session import Session, log_to_stderr, stop_worker
 
 logger = logging.getLogger(__name__)
 
+AGAIN_AFTER = 1.0  # s until the next round of a player that nobody can play, or that is paused
+
 
 class LeagueLearnerRole(LearnerRole):
     """A learner whose rounds wait while its player is paused, and which ends when a person has frozen the player."""
@@ -26,6 +30,20 @@ class LeagueLearnerRole(LearnerRole):
 
     def __init__(self, config: Config, session: Session, trainer: LeagueTrainer) -> None:
         super().__init__(config, session, trainer, config.player)
+
+    def learn(self, calls: Sequence[Any]) -> list[Any]:
+        """The learn task: an update, or another round soon when the player could not be played."""
+        (shipments,) = calls
+        waits = next((shipment["waits"] for shipment in shipments if "waits" in shipment), None)
+        if waits is None:
+            return super().learn(calls)
+        assert self.rounds is not None
+        if self.rounds.returned(shipments[0]["round"]):
+            logger.info("player %s: waiting: %s", self.trainer.player, waits)
+            again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
+            again.daemon = True
+            again.start()
+        return [None]
 
     def figures(self) -> str:
         """How far it is, in words."""
@@ -60,7 +78,7 @@ def run_league(config: Config) -> int:
     stopping = threading.Event()
     # The name stays the same over restarts, so that a learner that was killed takes its own period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)
-    trainer = LeagueTrainer(session, league_of(config), client, on_finished=stop_worker)
+    trainer = LeagueTrainer(session, league_of(config), client, stopping, on_finished=stop_worker)
     learner = LeagueLearnerRole(config, session, trainer)
 
     def on_stopping() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from agents.policies import Policy
 from league.periods import LearningPeriod
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import PlayerError, PlayerWaits
+from warren.errors import LeagueError, PlayerError, PlayerWaits
 from workers.league_client import LeagueClient
 from workers.league_config import LeagueConfig
 from workers.league_names import begins_frozen, player_folder
@@ -36,9 +36,14 @@ class LeagueTrainer(Trainer):
     """
 
     def __init__(
-        self, session: Session, league: LeagueConfig, client: LeagueClient, on_finished: Callable[[], None]
+        self,
+        session: Session,
+        league: LeagueConfig,
+        client: LeagueClient,
+        stopping: threading.Event,
+        on_finished: Callable[[], None],
     ) -> None:
-        self.league, self.client = league, client
+        self.league, self.client, self._stopping = league, client, stopping
         self.player = session.config.player
         self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
         self.generation = 0
@@ -104,18 +109,19 @@ class LeagueTrainer(Trainer):
     def begin(self) -> None:
         """Take up the learning period that the league has for the player; waits while the player is paused.
 
-        Raises PlayerError when the player does not exist or learns no more.
+        Raises PlayerError when the player does not exist or learns no more, LeagueError when it is to stop meanwhile.
         """
         said = False
         while True:
             try:
                 self._take_up()
-                break
+                return
             except PlayerWaits as error:
                 if not said:
-                    logger.warning("waiting: %s", error)
+                    logger.info("player %s: waiting: %s", self.player, error)
                     said = True
-                time.sleep(OPEN_AGAIN)
+            if self._stopping.wait(OPEN_AGAIN):
+                raise LeagueError(f"player {self.player!r} was to wait, and this learner to stop")
 
     def keep(self) -> str:
         """Tell the league how far the player is, and keep its period: "on", "paused", or why learning ends."""
@@ -163,7 +169,7 @@ class LeagueTrainer(Trainer):
                 logger.info("%s", error)
                 return
             # Paused, or taken over while this learner was away: wait, and go on from what the league says.
-            logger.warning("%s", error)
+            logger.info("%s", error)
             self.begin()
 
     def _publish_frozen(self) -> None:

@@ -20,8 +20,10 @@ from workers.config import CONF, Config, from_hydra
 from workers.servers.checks import redact
 from workers.verify import verify
 
-REFUSALS = (HydraException, OmegaConfBaseException, ValueError)  # the last for a number as a group's option
-OPEN = ("env.kwargs", "league", "league.players")  # tables that take any name
+# The last two for a number as a group's option, and for a setting of a league where there is none.
+REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
+OPEN = ("env.kwargs",)  # tables that take any name
+of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
 
@@ -34,6 +36,13 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         def job(composed: DictConfig) -> None:
             status.append(guarded(lambda: run(from_hydra(composed))))
 
+        # A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
+        of_league = [f"++{given}" for given in sys.argv[1:] if given.startswith("league.")]
+        others = [given for given in sys.argv[1:] if not given.startswith("league.")]
+        if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
+            of_resumed_league[:] = of_league
+            of_league = []
+        sys.argv[1:] = others + of_league
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
             sys.exit(code)
@@ -91,10 +100,12 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
 
 
 def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
-    known = _keys(hydra.compose(name))
+    chosen = [override for override in overrides if _chooses_group(override) and _composes(name, [override])]
+    known = _keys(hydra.compose(name, chosen))
     for override in overrides:
         try:
-            hydra.compose(name, [override])
+            # With what was chosen: a setting may be one of a group's option alone.
+            hydra.compose(name, [override] if override in chosen else [*chosen, override])
         except REFUSALS as error:
             key, _, value = override.partition("=")
             key = key.lstrip("+~")
@@ -103,12 +114,26 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
             elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
                 yield override, redact(f"{override}: is no setting; write them as name=value")
+            elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
+                yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
             elif key not in known and key.rpartition(".")[0] in OPEN:
                 yield override, f"{key}: is not set yet; to add it, write +{redact(override)}"
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
                 yield override, redact(f"{override}: {_first_line(error)}")
+
+
+def _chooses_group(override: str) -> bool:
+    return (CONF / override.partition("=")[0]).is_dir()
+
+
+def _composes(name: str, overrides: list[str]) -> bool:
+    try:
+        hydra.compose(name, overrides)
+    except REFUSALS:
+        return False
+    return True
 
 
 def _keys(config: DictConfig, prefix: str = "") -> list[str]:

@@ -28,7 +28,7 @@ from tasks.housekeeping import Depths, remove_run
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
-from workers.main import REFUSALS, role
+from workers.main import REFUSALS, of_resumed_league, role
 from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
@@ -203,7 +203,7 @@ def resumed(config: Config) -> Config:
         )
         raise ConfigurationError(f"resume: {config.resume} is no run folder (it has no config.yaml); {hint}")
     overrides, problems = [], []
-    for override in HydraConfig.get().overrides.task:
+    for override in [*HydraConfig.get().overrides.task, *of_resumed_league]:
         key, _, value = override.lstrip("+~").partition("=")
         if key in ("resume", "folder"):
             continue

@@ -221,8 +221,8 @@ def test_every_league_of_the_configuration_plays(path):
 def test_settings_that_are_wrong_are_all_named():
     with pytest.raises(ConfigurationError) as error:
         LeagueConfig.from_dict({"env": "matrix:rps", "tabels": 3, "players": {"main": {"kid": "main_agent"}}})
-    assert len(error.value.problems) == 3
-    for part in ("'tabels' does not exist; did you mean tables", "setting of player 'main' 'kid'", "kind: main_agent"):
+    assert len(error.value.problems) == 2
+    for part in ("'tabels' does not exist; did you mean tables", "kind: main_agent"):
         assert part in str(error.value)
     players = {"main": {"kind": "main_agnt"}, "other": {"kind": "pfsp", "config": {"weighting": "cubed"}}}
     with pytest.raises(ConfigurationError) as error:

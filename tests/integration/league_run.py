@@ -1,0 +1,88 @@
+"""A league's run as a person starts it, watched from outside; and what has to be true of its books at any moment."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import psutil
+import redis
+from integration.training_run import TrainingRun
+
+from league.replay import fold
+from league.store import Store
+from workers.league_scores import read_scores
+
+# Rock, paper, scissors with little of everything: many periods and matches in a few seconds.
+SMALL = (
+    "experiment=rps",
+    "league.games=64",
+    "league.tables=2",
+    "league.lanes=64",
+    "league.match_games=32",
+    "league.period_steps=1000",
+    "league.algorithm.minibatch_size=128",
+    "league.players.main.config={checkpoint_min_steps: 1000, checkpoint_max_steps: 2000}",
+    "league.players.main_exploiter.config={checkpoint_min_steps: 1000, checkpoint_max_steps: 2000}",
+    "league.cell_least=256",
+    "league.cell_error=0.05",
+    "league.evaluation_games=128",
+    "league.reference_games=128",
+    "league.evaluation_every=2",
+    "league.snapshot_every=2",
+)
+
+
+class LeagueOfRun(TrainingRun):
+    """`python -m workers.train experiment=rps`, small."""
+
+    def __init__(self, folder: Any, *overrides: str, **given: Any) -> None:
+        resumes = any(override.startswith("resume=") for override in overrides)
+        super().__init__(folder, *(() if resumes else SMALL), *overrides, **given)
+
+    def store(self, redis_url: str) -> Store:
+        """The league's state."""
+        return Store(redis.Redis.from_url(redis_url), f"warren.{self.name}:league:")
+
+    def processes(self, *roles: str) -> list[psutil.Process]:
+        """The processes of these roles (not their guards)."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                line = process.cmdline()
+            except psutil.Error:
+                continue
+            if "guard.py" not in " ".join(line) and any(f"workers.{role}" in line for role in roles):
+                found.append(process)
+        return found
+
+    def kill_one(self, rng: random.Random, *roles: str) -> str:
+        """Kill -9 one process of these roles; its role."""
+        role = rng.choice(roles)
+        for process in rng.sample(found := self.processes(role), len(found))[:1]:
+            process.kill()
+        return role
+
+    def scores(self) -> list[dict[str, Any]]:
+        """What the evaluator found so far."""
+        return read_scores(self.folder)
+
+
+def check_books(store: Store) -> dict[str, int]:
+    """Every match issued ended once at most, and the live league is what its stream says; the counters."""
+    state = store.load()
+    events = list(store.events(until=state.last_event))
+    assert fold(events).differences(state) == []
+    issued = [event["match"] for _, event in events if event["event"] == "issued"]
+    ended = [event["match"] for _, event in events if event["event"] == "ended"]
+    assert len(issued) == len(set(issued)), "a match was issued twice"
+    assert len(ended) == len(set(ended)), "a match ended twice"
+    assert set(issued) - set(ended) == set(state.matches)
+    assert set(ended) <= set(issued)
+    counters = state.counters
+    endings = [counters[how] for how in ("counted", "expired", "aborted")]
+    assert counters["issued"] == sum(endings) + len(state.matches)
+    counted = [event["outcomes"] for _, event in events if event["event"] == "ended" and event["as"] == "counted"]
+    assert counters["counted"] == len(counted)
+    assert counters["games"] == sum(map(len, counted))
+    return dict(counters)

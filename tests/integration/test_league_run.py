@@ -1,0 +1,83 @@
+"""A whole league through real queues: it plays, learns, freezes, scores; stops cleanly; goes on from its folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis
+from integration.league_run import LeagueOfRun, check_books
+
+from league.replay import fold, read_file
+from workers.servers import Servers
+
+
+@pytest.mark.slow
+def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
+    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with LeagueOfRun(tmp_path, **urls) as run:
+        store = run.store(servers.redis_url)
+        run.until(lambda: len(store.view().roster.snapshots_of("main")) >= 3)
+        run.until(lambda: any(score["mixture"] is not None and score["frozen"] >= 3 for score in run.scores()))
+        assert check_books(store)["counted"] > 20
+        opponents = {event["away"] for _, event in store.events() if event["event"] == "issued"}
+        assert "main@0" in opponents, "nobody has played the first snapshot"
+        prefix = f"warren.{run.name}"
+        assert f"{prefix}.learner.main_exploiter" in rabbitmqctl("list_queues", "name")
+
+        # A person meddles.
+        store.pause("main_exploiter")
+        log = run.folder / "logs" / "learner-main_exploiter.log"
+        run.until(lambda: re.search("player main_exploiter: (paused|waiting)", log.read_text()))
+        store.add_player("late", "pfsp")
+        run.until(lambda: "player late was added" in run.output)
+        run.until(lambda: len(store.view().roster.snapshots_of("late")) >= 1)
+        paused_at = store.load().progress["main_exploiter"].steps
+        store.resume("main_exploiter")
+        run.until(lambda: store.load().progress["main_exploiter"].steps > paused_at)
+        roster = store.view().roster
+        model = roster.by_slot[int(roster.snapshots_of("late")[-1])].model
+        assert model is not None
+        store.freeze("late", model)
+        run.until(lambda: "learner-late has done its work" in run.output)
+        check_books(store)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    assert run.output.strip().splitlines()[-1].startswith("stopped; go on with")
+    assert "Traceback" not in run.output
+    assert "ended with status" not in run.output
+    assert not [line for line in rabbitmqctl("list_queues", "name") if line.startswith(prefix)]
+    assert not [line for line in rabbitmqctl("list_exchanges", "name") if line.startswith(prefix)]
+    assert not list(redis.Redis.from_url(servers.redis_url).scan_iter(f"{prefix}:*"))
+
+    # It goes on in an empty Redis; any league of this game is at such a goal at once, so the run ends.
+    before = fold(read_file(run.folder / "league" / "league.jsonl"))
+    with LeagueOfRun(tmp_path, f"resume={run.folder}", "league.goal=2.0", trial="again", **urls) as again:
+        assert again.wait() == 0, again.output
+    lines = again.output.strip().splitlines()
+    assert lines[-1].startswith("solved: ")
+    assert "exploitability: Nash mixture" in lines[-2]
+    assert json.loads((run.folder / "outcome.json").read_text())["state"] == "solved"
+    after = fold(read_file(run.folder / "league" / "league.jsonl"))
+    assert list(after.players)[: len(before.players)] == list(before.players), "players keep their slots"
+    for name in ("main", "league_exploiter_0"):
+        assert after.progress[name].steps >= before.progress[name].steps > 0
+    assert after.counters["counted"] >= before.counters["counted"]
+    assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").glob("learner*.log")).lower()
+
+
+@pytest.mark.slow
+def test_a_league_runs_without_rabbitmq(tmp_path: Path, embedded_url: str) -> None:
+    with LeagueOfRun(tmp_path, broker_url=embedded_url, redis_url=embedded_url) as run:
+        store = run.store(embedded_url)
+        run.until(lambda: len(store.view().roster.snapshots_of("main")) >= 2)
+        check_books(store)
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    assert "ended with status" not in run.output
