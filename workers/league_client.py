@@ -30,7 +30,7 @@ logger = get_logger(__name__)
 
 DEADLINE = 10.0  # s for one answer
 AGAIN_AFTER = 0.5  # s between tries
-TRANSIENT = ("redis.", "kombu.", "amqp.", "builtins.ConnectionError", "ConnectionError", "TimeoutError")
+TRANSIENT = ("redis.", "kombu.", "amqp.", "ConnectionError", "TimeoutError", "OperationalError")
 
 
 class LeagueClient:
@@ -102,7 +102,8 @@ class LeagueClient:
 def refused(error: RemoteFailure) -> WarrenError | None:
     """The error of Warren's own that the service raised, None for any other."""
     module, _, name = error.kind.rpartition(".")
-    kind = getattr(errors, name, None) if module == "warren.errors" else None
+    # Through Celery's result backend only the name of the class comes.
+    kind = getattr(errors, name, None) if module in ("warren.errors", "") else None
     if not isinstance(kind, type) or not issubclass(kind, (LeagueError, errors.ConfigurationError)):
         return None
     made: WarrenError = kind(error.remote_message)
