@@ -96,6 +96,7 @@ class Scores:
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:
-    """All scores of a run folder, oldest first."""
+    """All scores of a run folder, oldest first; a last line that is being written is left out."""
     path = folder / FILE
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -1,0 +1,363 @@
+"""The pictures of a league, a function each: a Figure of a league's history or its scores, None with nothing to draw.
+
+Colours are those of Okabe and Ito, and orange to blue where a win rate is meant: nearly everybody tells them apart, in
+print too. Places are given in inches and nothing is measured first, so a picture of 100 players takes about a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from league.history import History
+from league.payoff import games_of
+from league.returns import Returns
+from league.view import Player
+
+DPI = 120
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+OTHERS, UNMET = "#9a9a9a", "#c8c8c8"
+BETTER = LinearSegmentedColormap.from_list("better", ["#b3500a", "#e8a066", "#f7f7f7", "#6ba6d6", "#0b4f8a"])
+LONGEST = 24  # characters of a label
+LABELLED = 100  # players that all have a label; of more, those that learn and a few others
+WRITTEN = 20  # players up to whom the payoff's cells hold their numbers
+ARROWS = 300  # of the lineage: the newest ones
+WINDOWS = 120  # over which ratings are averaged: with each game they go up or down
+HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
+
+
+def payoff(history: History) -> Figure | None:
+    """Win rates of all players against each other, the strongest by Elo first."""
+    state = history.state
+    players = sorted(state.roster.present, key=lambda player: -state.ratings[player.slot])
+    if not players:
+        return None
+    slots = np.array([player.slot for player in players], dtype=np.intp)
+    rates = np.where(games_of(state.payoff.cells[np.ix_(slots, slots)]) > 0.0, state.matrix(slots), np.nan)
+    figure = _heat_map(players, rates, (0.0, 1.0), "win rate of the row", "{:.0%}".format)
+    figure.text(*_foot(figure), "strongest first by Elo; grey: never met; bold: learning", fontsize=7)
+    return _titled(figure, f"Payoff of {len(players)} players")
+
+
+def returns(history: History, known: Returns) -> Figure | None:
+    """Mean returns of the frozen players against each other over both seats, the best on average first."""
+    roster = history.state.roster
+    slots = roster.historical
+    first, games = known.matrix(slots), known.games(slots)
+    mean = np.where((games > 0.0) & (games.T > 0.0), (first - first.T) / 2.0, np.nan)
+    met = ~np.isnan(mean)
+    if not met.any():
+        return None
+    average = np.where(met, mean, 0.0).sum(axis=1) / np.maximum(met.sum(axis=1), 1)
+    order = np.argsort(-average, kind="stable")
+    largest = float(np.nanmax(np.abs(mean))) or 1.0
+    players = [roster.by_slot[int(slot)] for slot in slots[order]]
+    figure = _heat_map(
+        players, mean[np.ix_(order, order)], (-largest, largest), "mean return of the row", "{:.2g}".format
+    )
+    figure.text(*_foot(figure), "over both seats, the best on average first; grey: not yet played", fontsize=7)
+    return _titled(figure, f"Returns between {len(players)} frozen players")
+
+
+def ratings(history: History) -> Figure | None:
+    """Elo over time: learning players as lines, snapshots as points at the moment they were taken, as they are now."""
+    state = history.state
+    if not history.ratings:
+        return None
+    colours = player_colours(history)
+    span = history.now - history.began
+    window = max(span / WINDOWS, 1e-3)
+    unit, in_unit = time_unit(window)
+    figure, axes, seconds = _timeline(span, f"Elo, mean over {window / in_unit:.2g} {unit}")
+    for name, series in sorted(history.ratings.items(), key=lambda item: item[0] in colours):
+        times, values = means(*series.points(), window)
+        xs = (times - history.began) / seconds
+        if name in colours:
+            axes.plot(xs, values, color=colours[name], linewidth=1.4, label=shortened(name), alpha=0.9)
+        else:
+            axes.plot(xs, values, color=OTHERS, linewidth=0.6, alpha=0.4)
+    present = [taken for taken in history.snapshots if not state.players[taken.name].removed]
+    if present:
+        xs = (np.array([taken.time for taken in present]) - history.began) / seconds
+        elo = np.array([state.ratings[state.players[taken.name].slot] for taken in present])
+        fill = [colours.get(taken.parent, OTHERS) for taken in present]
+        size = 28 if len(present) <= 100 else 12
+        axes.scatter(xs, elo, s=size, c=fill, edgecolors="white", linewidths=0.5, zorder=3)
+        best = int(elo.argmax())
+        axes.annotate(
+            shortened(present[best].name), (xs[best], elo[best]), xytext=(0, 6), textcoords="offset points",
+            ha="right" if xs[best] > axes.get_xlim()[1] / 2 else "left", fontsize=8, zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.8},
+        )  # fmt: skip
+        axes.scatter([], [], s=28, c=OTHERS, label="a snapshot, when taken, with its Elo now")
+    others = len(history.ratings) - len(colours)
+    if others:
+        axes.plot([], [], color=OTHERS, linewidth=0.6, label=f"{others} others that learn")
+    return _with_legend(figure, axes, "Ratings")
+
+
+def lineage(history: History) -> Figure | None:
+    """Who descends from whom: a lane for each player that joined, its snapshots, its resets, and whom it copied."""
+    state = history.state
+    lanes = [player.name for player in state.players.values() if player.parent is None]
+    if not lanes:
+        return None
+    place = {name: number for number, name in enumerate(lanes)}
+    unit, seconds = time_unit(history.now - history.began)
+
+    def moment(time: float) -> float:
+        return (time - history.began) / seconds
+
+    size = 8.0 if len(lanes) <= 40 else 5.5
+    margin = 0.3 + max(len(shortened(name)) for name in lanes) * size / 72 * 0.6
+    tall = max(0.8, len(lanes) * (0.42 if len(lanes) <= 12 else 0.22 if len(lanes) <= 40 else 0.12))
+    figure = _figure(margin + 6.4 + 1.6, tall + 1.15)
+    axes = _axes(figure, margin, 0.7, 6.4, tall)
+    ends = [moment(history.ended.get(name, history.now)) for name in lanes]
+    starts = [moment(history.joined[name]) for name in lanes]
+    axes.hlines(range(len(lanes)), starts, ends, color="#d0d0d0", linewidth=2.0 if len(lanes) <= 40 else 0.8, zorder=1)
+
+    copies = [restart for restart in history.restarts if restart.source][-ARROWS:]
+    segments = [
+        [(moment(copy.time), place[_lane(history, copy.source)]), (moment(copy.time), place[copy.player])]
+        for copy in copies
+    ]
+    axes.add_collection(LineCollection(segments, colors="#777777", linewidths=0.8, zorder=2))
+    for down, marker in ((True, "v"), (False, "^")):
+        tips = [segment[1] for segment in segments if (segment[1][1] > segment[0][1]) == down]
+        axes.scatter(*_columns(tips), s=18, marker=marker, c="#444444", linewidths=0, zorder=4)
+    resets = [(moment(restart.time), place[restart.player]) for restart in history.restarts if not restart.source]
+    axes.scatter(
+        *_columns(resets),
+        s=170 if len(lanes) <= 12 else 60 if len(lanes) <= 40 else 14,
+        marker="|",
+        c="#D55E00",
+        linewidths=1.4,
+        zorder=3,
+    )
+
+    taken = [snapshot for snapshot in history.snapshots if not state.players[snapshot.name].removed]
+    if taken:
+        elo = [state.ratings[state.players[snapshot.name].slot] for snapshot in taken]
+        points = axes.scatter(
+            [moment(snapshot.time) for snapshot in taken], [place[snapshot.parent] for snapshot in taken],
+            s=30 if len(lanes) <= 40 else 8, c=elo, cmap="viridis", edgecolors="black", linewidths=0.3, zorder=5,
+        )  # fmt: skip
+        tall_bar = min(tall, 3.0)
+        colours = figure.add_axes(_place(figure, margin + 6.4 + 0.75, 0.7 + tall - tall_bar, 0.13, tall_bar))
+        figure.colorbar(points, cax=colours).set_label("Elo now", fontsize=8)
+        colours.tick_params(labelsize=7)
+        colours.yaxis.set_major_locator(MaxNLocator(4))
+    counts = [sum(snapshot.parent == name for snapshot in taken) for name in lanes]
+    for number, count in enumerate(counts):
+        axes.annotate(
+            f"{count}" if count else "", (1.0, number), xycoords=("axes fraction", "data"), xytext=(4, 0),
+            textcoords="offset points", va="center", fontsize=size,
+        )  # fmt: skip
+    axes.set_yticks(range(len(lanes)), [shortened(name) for name in lanes], fontsize=size)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.set_xlim(-0.01 * moment(history.now) - 1e-9, moment(history.now) * 1.01 + 1e-9)
+    axes.set_xlabel(f"time, {unit}", fontsize=9)
+    axes.tick_params(axis="y", length=0)
+    words = "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
+    figure.text(*_foot(figure), words, fontsize=7)
+    return _titled(figure, "Lineage")
+
+
+def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = None) -> Figure | None:
+    """Exploitability of the main agent and of the Nash mixture over time; `uniform` that of the uniform policy."""
+    lines = {"main agent": "main_agent", "Nash mixture of all frozen players": "mixture"}
+    known = [score for score in scores if any(score[key] is not None for key in lines.values())]
+    if not known:
+        return None
+    figure, axes, seconds = _timeline(known[-1]["seconds"], "exploitability, points a game")
+    lowest = np.inf
+    for (label, key), colour in zip(lines.items(), COLOURS, strict=False):
+        points = [(score["seconds"] / seconds, score[key]) for score in known if score[key] is not None]
+        if points:
+            xs, ys = _columns(points)
+            lowest = min(lowest, float(np.min(ys)))
+            axes.plot(xs, ys, color=colour, label=f"{label}: {ys[-1]:.3g}", **_mark(xs))
+    if uniform is not None:
+        axes.axhline(uniform, color="#555555", linestyle="--", linewidth=1.0, label=f"uniform policy: {uniform:.3g}")
+    if min(lowest, np.inf if uniform is None else uniform) > 0.0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else ""))
+        axes.tick_params(which="minor", labelsize=7)
+        axes.grid(which="minor", alpha=0.12)
+    else:
+        axes.set_ylim(bottom=0.0)
+    return _with_legend(figure, axes, "Exploitability")
+
+
+def references(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
+    """Mean return of the newest main agent against fixed references over time."""
+    names = list(dict.fromkeys(name for score in scores for name in score["references"]))
+    if not names:
+        return None
+    figure, axes, seconds = _timeline(scores[-1]["seconds"], "mean return of the main agent")
+    for number, name in enumerate(names):
+        points = [(s["seconds"] / seconds, s["references"][name]) for s in scores if name in s["references"]]
+        xs, ys = _columns(points)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.plot(xs, ys, color=colour, label=f"against {shortened(name)}: {ys[-1]:+.3g}", **_mark(xs))
+    axes.axhline(0.0, color="#555555", linewidth=0.8)
+    return _with_legend(figure, axes, "Main agent against references")
+
+
+def _heat_map(
+    players: Sequence[Player],
+    values: NDArray[np.float64],
+    limits: tuple[float, float],
+    meaning: str,
+    written: Callable[[float], str],
+) -> Figure:
+    """`values` (n, n) of each player (row) against each (column), NaN where there is none, blue towards the higher."""
+    n, labels = len(players), [shortened(player.name) for player in players]
+    size = 8.0 if n <= 30 else 7.0 if n <= 60 else 5.5
+    side = max(1.6, n * min(0.5, 6.5 / n if n > LABELLED else max(0.09, 6.5 / n)))
+    margin = 0.35 + max(map(len, labels)) * size / 72 * 0.6
+    figure = _figure(margin + side + 1.1, margin + side + 0.75)
+    axes = _axes(figure, margin, 0.3, side, side)
+    axes.spines[:].set_visible(False)
+    axes.set_facecolor(UNMET)
+    image = axes.imshow(
+        np.ma.masked_invalid(values), cmap=BETTER, vmin=limits[0], vmax=limits[1], interpolation="nearest"
+    )
+    places, mixed = _labelled(players), any(player.frozen for player in players)
+    axes.set_yticks(places, [labels[place] for place in places], fontsize=size)
+    axes.set_xticks(places, [labels[place] for place in places], fontsize=size, rotation=90)
+    axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
+    for axis in (axes.get_xticklabels(), axes.get_yticklabels()):
+        for label, place in zip(axis, places, strict=True):
+            label.set_fontweight("bold" if mixed and not players[place].frozen else "normal")
+    if n <= WRITTEN:
+        middle, reach = sum(limits) / 2.0, (limits[1] - limits[0]) / 2.0
+        for row, column in np.argwhere(~np.isnan(values)):
+            colour = "white" if abs(values[row, column] - middle) > 0.6 * reach else "black"
+            text = written(values[row, column])
+            axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=colour)
+    tall = min(side, 3.0)
+    bar = figure.add_axes(_place(figure, margin + side + 0.15, 0.3 + side - tall, 0.15, tall))
+    figure.colorbar(image, cax=bar).set_label(meaning, fontsize=8)
+    bar.tick_params(labelsize=7)
+    return figure
+
+
+def player_colours(history: History) -> dict[str, str]:
+    """A colour for each player that joined to learn, or for the strongest of them now where there are too many."""
+    state, names = history.state, list(history.ratings)
+    if len(names) > len(COLOURS):
+        names.sort(key=lambda name: -state.ratings[state.players[name].slot])
+    return dict(zip(names, COLOURS, strict=False))
+
+
+def time_unit(span: float) -> tuple[str, float]:
+    """(a unit in which `span` s are some tens, s in it)."""
+    for unit, seconds in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
+        if span < 150.0 * seconds:
+            return unit, seconds
+    return "days", 86400.0
+
+
+def means(
+    times: NDArray[np.float64], values: NDArray[np.float64], window: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A series averaged over windows of so many s; NaN, which ends one part and begins the next, stays where it is."""
+    gap = np.isnan(values)
+    group = 2 * np.cumsum(gap) - gap  # of a part an even number, of a gap an odd one
+    edges = np.flatnonzero((np.diff(np.floor(times / window)) != 0) | (np.diff(group) != 0)) + 1
+    starts = np.concatenate([[0], edges])
+    counts = np.diff(np.append(starts, len(times)))
+    return np.add.reduceat(times, starts) / counts, np.add.reduceat(values, starts) / counts
+
+
+def shortened(name: str) -> str:
+    """A name as a label: the middle of a long one is left out, its end says which of several it is."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2 - 1]}…{name[-LONGEST // 2 :]}"
+
+
+def _lane(history: History, name: str) -> str:
+    """The lane that a player is in: its own, or for a snapshot its parent's."""
+    return history.state.players[name].parent or name
+
+
+def _labelled(players: Sequence[Player]) -> list[int]:
+    """Places of the players whose names are written."""
+    if len(players) <= LABELLED:
+        return list(range(len(players)))
+    apart = len(players) // 50 + 1
+    learning = [place for place, player in enumerate(players) if not player.frozen]
+    if len(learning) > 25:
+        return list(range(0, len(players), apart))
+    free = [place for place in range(0, len(players), apart) if all(abs(place - other) >= apart for other in learning)]
+    return sorted(learning + free)
+
+
+def _figure(width: float, height: float) -> Figure:
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _place(
+    figure: Figure, left: float, bottom: float, width: float, height: float
+) -> tuple[float, float, float, float]:
+    across, up = map(float, figure.get_size_inches())
+    return left / across, bottom / up, width / across, height / up
+
+
+def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches."""
+    axes: Axes = figure.add_axes(_place(figure, left, bottom, width, height))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+    return axes
+
+
+def _timeline(span: float, ylabel: str) -> tuple[Figure, Axes, float]:
+    """(figure, axes, s in its unit of time) of a curve over `span` s."""
+    unit, seconds = time_unit(span)
+    figure = _figure(WIDTH, HEIGHT)
+    axes = _axes(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05)
+    axes.set_ylabel(ylabel, fontsize=9)
+    axes.set_xlabel(f"time, {unit}", fontsize=9)
+    axes.grid(alpha=0.25)
+    axes.set_xlim(-0.01 * max(span, 1.0) / seconds, max(span, 1.0) / seconds * 1.01)
+    return figure, axes, seconds
+
+
+def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
+    rows = -(-len(axes.get_legend_handles_labels()[1]) // 3)
+    axes.set_position(_place(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05 - 0.18 * rows))
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=3, fontsize=8, frameon=False, borderaxespad=0.2)
+    return _titled(figure, title)
+
+
+def _foot(figure: Figure) -> tuple[float, float]:
+    return 0.1 / figure.get_figwidth(), 0.08 / figure.get_figheight()
+
+
+def _titled(figure: Figure, title: str) -> Figure:
+    figure.text(0.1 / figure.get_figwidth(), 1.0 - 0.24 / figure.get_figheight(), title, fontsize=11, fontweight="bold")
+    return figure
+
+
+def _columns(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    xs, ys = np.array(points, dtype=np.float64).reshape(-1, 2).T
+    return xs, ys
+
+
+def _mark(xs: NDArray[np.float64]) -> dict[str, Any]:
+    """A line of few points shows them."""
+    return {"linewidth": 1.5, "marker": "o" if len(xs) < 30 else "", "markersize": 3.5}
