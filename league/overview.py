@@ -58,7 +58,7 @@ def standings(state: LeagueState) -> list[Row]:
                 "generation": player.generation,
                 "steps": progress.steps,
                 "period": progress.period,
-                "period_open": progress.is_open,
+                "period_open": progress.is_open and standing_of(player) in ("learning", "paused"),
                 "parent": player.parent,
                 "model": None if player.model is None else str(player.model),
             }
@@ -113,7 +113,10 @@ def open_matches(state: LeagueState, now: int) -> list[Row]:
 
 
 def open_periods(state: LeagueState, now: int) -> list[Row]:
-    """Who trains which player; where `lease_left` (s) is negative, the next learner that asks takes the period over."""
+    """Who trains which player; where `lease_left` (s) is negative, the next learner that asks takes the period over.
+
+    The period of a player that was frozen or removed meanwhile is nobody's any more.
+    """
     return [
         {
             "player": name,
@@ -123,7 +126,7 @@ def open_periods(state: LeagueState, now: int) -> list[Row]:
             "lease_left": (progress.deadline - now) / 1000.0,
         }
         for name, progress in state.progress.items()
-        if progress.is_open
+        if progress.is_open and not state.players[name].frozen and not state.players[name].removed
     ]
 
 

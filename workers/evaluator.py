@@ -21,6 +21,7 @@ import torch
 import envs
 from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
+from league.history import History
 from league.live import progress_from
 from league.matchmaking import names_of
 from league.payoff import Slots
@@ -36,6 +37,7 @@ from workers.evaluation import Evaluator
 from workers.frozen_policies import FrozenPolicies
 from workers.league_config import LeagueConfig
 from workers.league_names import league_of, policy_builder, store_of
+from workers.league_pictures import Board, draw_all
 from workers.league_scores import UNIFORM, Score, Scores
 from workers.main import role
 from workers.session import Session, log_to_stderr, source_name
@@ -46,6 +48,7 @@ logger = logging.getLogger(__name__)
 IDLE = 0.5  # s between looks when every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
 PICTURES_EVERY = 60.0  # s
+PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
 
 
 class EvaluatorRole:
@@ -67,13 +70,17 @@ class EvaluatorRole:
         )  # fmt: skip
         self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
         self._score_at = 0.0
-        self._pictures_at = 0.0
+        self._pictures_at = time.monotonic() + PICTURES_EVERY
+        self._history = History()
+        self._board: Board | None = None
 
     def run(self, stopping: threading.Event) -> None:
         """Work until `stopping` is set; the last act is a score, so that the run ends with one of its last state."""
         share = self.league.evaluation_share
         while not stopping.is_set():
             try:
+                if self.scores is not None and time.monotonic() >= self._pictures_at:
+                    self.draw()
                 started = time.monotonic()
                 worked = self.step()
                 busy = time.monotonic() - started
@@ -94,9 +101,6 @@ class EvaluatorRole:
         if self.scores is not None and time.monotonic() >= self._score_at:
             self.score()
             self._score_at = time.monotonic() + self.league.evaluation_every
-            if time.monotonic() >= self._pictures_at:
-                self.draw()
-                self._pictures_at = time.monotonic() + PICTURES_EVERY
         return self.league.evaluation_share > 0.0 and self.evaluator.step(slots)
 
     def score(self) -> Score:
@@ -130,7 +134,17 @@ class EvaluatorRole:
         return score
 
     def draw(self) -> None:
-        """The league's pictures, in the run folder."""
+        """The league's pictures, in the run folder and in TensorBoard."""
+        assert self.scores is not None
+        folder, started = run_folder(self.config), time.monotonic()
+        self._history.follow(self.store)
+        self._board = self._board or Board(folder)
+        try:
+            draw_all(folder, self._history, returns=self.returns, uniform=self.scores.uniform, board=self._board)
+        except OSError as error:  # a full disk, say: playing on is worth more than a picture
+            logger.warning("no pictures: %s", error)
+        now = time.monotonic()
+        self._pictures_at = now + max(PICTURES_EVERY, PICTURES_REST * (now - started))
 
     # The league as this process sees it.
 

@@ -54,18 +54,20 @@ def returns(history: History, known: Returns) -> Figure | None:
     slots = roster.historical
     first, games = known.matrix(slots), known.games(slots)
     mean = np.where((games > 0.0) & (games.T > 0.0), (first - first.T) / 2.0, np.nan)
-    met = ~np.isnan(mean)
-    if not met.any():
+    # The newest have not been played yet: one's own cell says nothing.
+    played = np.flatnonzero((~np.isnan(mean)).sum(axis=1) > ~np.isnan(mean.diagonal()))
+    if not len(played):
         return None
-    average = np.where(met, mean, 0.0).sum(axis=1) / np.maximum(met.sum(axis=1), 1)
-    order = np.argsort(-average, kind="stable")
+    slots, mean = slots[played], mean[np.ix_(played, played)]
+    order = np.argsort(-np.nanmean(mean, axis=1), kind="stable")
     largest = float(np.nanmax(np.abs(mean))) or 1.0
     players = [roster.by_slot[int(slot)] for slot in slots[order]]
     figure = _heat_map(
         players, mean[np.ix_(order, order)], (-largest, largest), "mean return of the row", "{:.2g}".format
     )
     figure.text(*_foot(figure), "over both seats, the best on average first; grey: not yet played", fontsize=7)
-    return _titled(figure, f"Returns between {len(players)} frozen players")
+    left = len(roster.historical) - len(players)
+    return _titled(figure, f"Returns between {len(players)} frozen players" + f", {left} not yet played" * (left > 0))
 
 
 def ratings(history: History) -> Figure | None:

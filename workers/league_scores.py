@@ -52,6 +52,8 @@ class Scores:
             self._form: SequenceForm | None = exploitability.load(league.env, **league.env_kwargs)
         except ConfigurationError:  # of another source, or too large to be written out
             self._form = None
+        form = self._form
+        self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
         self._games = envs.make_two_player(league.env, league.reference_games, seed, **league.env_kwargs)
         self._generator = torch.Generator().manual_seed(seed)
 

@@ -192,6 +192,12 @@ def test_watching_a_large_league_leaves_redis_to_others_nine_tenths_of_the_time(
     assert slept == pytest.approx([2.0, 9.0])
 
 
+def test_the_period_of_a_player_that_was_frozen_meanwhile_is_nobodys(played: Store, pool: Pool) -> None:
+    played.freeze("main", ModelRef("main", 3))
+    found = overview(played, pool, 10)
+    assert found["periods"] == [] and not any(row["period_open"] for row in found["players"])
+
+
 def test_an_empty_league_is_shown_and_a_run_without_one_is_not(
     store: Store, pool: Pool, command, run_name: str
 ) -> None:  # type: ignore[no-untyped-def]

@@ -84,6 +84,8 @@ def test_leagues_of_any_size_are_drawn(tmp_path: Path, snapshots: int, learners:
     write_scores(tmp_path, score(1.0), score(60.0))
     paths = draw_all(tmp_path, played.history, returns=known_returns(played.history), uniform=0.9)
     names = ["payoff", "returns", "ratings", "lineage", "exploitability", "references"]
+    if snapshots == 1:
+        names.remove("returns")  # there is nobody to have a return against
     assert paths == [tmp_path / "pictures" / f"{name}.png" for name in names]
     assert sorted((tmp_path / "pictures").iterdir()) == sorted(paths)  # nothing half drawn is left
     for path in paths:
@@ -141,7 +143,7 @@ def test_returns_are_those_over_both_seats() -> None:
     assert league_plots.returns(history, returns) is None  # one seat says nothing about who is better
     returns.record(other, one, [1.0])
     figure = league_plots.returns(history, returns)
-    assert figure is not None
+    assert figure is not None and figure.texts[-1].get_text() == "Returns between 2 frozen players, 1 not yet played"
     values = figure.axes[0].get_images()[0].get_array()
     assert sorted(values.compressed()) == [-1.0, 1.0]
     best = history.state.roster.by_slot[one].name
