@@ -13,6 +13,7 @@ from celery.utils.log import get_logger
 
 from tasks import codec, current, fanout, pubsub
 from tasks.link import GONE, speaks_amqp
+from tasks.retained import Retained
 from tasks.service import Subscribed
 from tasks.service import event_handler as event_handler
 from tasks.topology import Topology
@@ -48,12 +49,14 @@ class EventDispatcher:
             app, topology = current.current()
         self.app, self.topology = app, topology
         self._sender = (fanout if speaks_amqp(app) else pubsub).Sender(app, topology)
+        self._retained = Retained(app, topology)
 
     def fire(self, name: str, payload: Any = None) -> None:
         """Send `payload` to every present subscriber of `name`; returns when the broker has it.
 
         Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for some seconds.
         """
+        self._retained.keep(name, payload)
         try:
             self._sender.send(name, payload)
         except GONE as error:

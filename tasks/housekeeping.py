@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.directory import Directory
 from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
+from tasks.retained import Retained
 from tasks.topology import Topology
 from warren.errors import BrokerError
 
@@ -82,12 +83,15 @@ def _remove_from_broker(app: Any, topology: Topology) -> None:
 
 def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
     services: list[str] = []
+    users: list[str] = []
     with contextlib.suppress(redis.RedisError):  # the directory is away: the queues go by themselves in the end
         services = list(Directory(app, topology).known())
-    for queue in [*topology.declared(), *map(topology.service_queue, services)]:
+        users = Retained(app, topology).names()
+    dead = {topology.dead_queue(service.partition(".")[0]) for service in services}
+    for queue in [*topology.declared(), *map(topology.service_queue, services), *dead]:
         _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
     exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
-    events = [topology.event(name) for name in event_names(topology)]
+    events = [topology.event(name) for name in {*event_names(topology), *users}]
     mailbox = app.control.mailbox
     control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
     for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:

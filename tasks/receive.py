@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import xxhash
 from celery.app.trace import build_tracer
 from celery.utils.log import get_logger
 from celery.worker import state as worker_state
@@ -26,6 +27,7 @@ from tasks.fanout import waiting_messages
 from tasks.frames import Delivery, Properties
 from tasks.link import GONE, Link
 from tasks.parts import WINDOW, Assembler
+from tasks.retained import Retained
 from tasks.sampling import EventSampler
 from tasks.service import Spec, Subscribed, Worker, handlers_of, role_of, services_of
 from tasks.topology import Topology
@@ -65,6 +67,7 @@ class Heard:
     def __init__(self, method: Any, subscribed: Subscribed) -> None:
         self.method, self.subscribed = method, subscribed
         self.assembler = Assembler(subscribed)
+        self.last: int | None = None  # digest of the newest payload heard
 
 
 class Receiver:
@@ -78,6 +81,7 @@ class Receiver:
     ) -> None:
         self._app, self._topology, self._workers = app, topology, workers
         self._directory = Directory(app, topology)
+        self._retained = Retained(app, topology)
         self._tasks, self._event_rate = tasks, event_rate
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
@@ -161,9 +165,10 @@ class Receiver:
             queue.declare()
             link.consume(queue.name, tag, prefetch=WINDOW)
             heard.assembler = Assembler(on)
+        self._catch_up()
         for name, lane in self._lanes.items():
             lane.waiting.clear()
-            queue = self._topology.service_queue(name, lane.spec.response)(link.channel)
+            queue = self._topology.service_queue(name, lane.spec.response, lane.spec.bound)(link.channel)
             queue.declare()
             link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * lane.spec.batch))
         self._enter()
@@ -173,6 +178,15 @@ class Receiver:
     def _enter(self) -> None:
         self._directory.enter(lane.spec for lane in self._lanes.values())
         self._entered_at = time.monotonic()
+
+    def _catch_up(self) -> None:
+        """Hear what was fired before the queues above were bound, but not again what came before a lost connection."""
+        wanted = [heard for heard in self._heard.values() if heard.subscribed.retained]
+        self._retained.hear(heard.subscribed.event for heard in wanted)
+        for heard in wanted:
+            body = self._retained.newest(heard.subscribed.event)
+            if body is not None and xxhash.xxh3_64_intdigest(body) != heard.last:
+                self._hear(heard, body)
 
     def _serve(self, link: Link) -> None:
         self._link = link
@@ -219,6 +233,8 @@ class Receiver:
 
     def _hear(self, heard: Heard, body: bytes) -> None:
         started = time.monotonic()
+        if heard.subscribed.retained:
+            heard.last = xxhash.xxh3_64_intdigest(body)
         try:
             heard.method(codec.decode(body))
         except Exception:

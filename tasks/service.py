@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar, overload
 
-from tasks.topology import ROLE_TASKS
+from tasks.topology import CAST_LENGTH, ROLE_TASKS
 from warren.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -32,7 +32,8 @@ class Spec:
 
     `minimum`: calls that a batch waits for, for at most `wait` s (None: for as long as it takes). `retries`: how often
     a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
-    as a whole, each is run again alone, so that only those fail that are at fault.
+    as a whole, each is run again alone, so that only those fail that are at fault. `bound`: calls without an answer
+    that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Spec:
     wait: float | None = None
     retries: int = RETRIES
     isolate: bool = True
+    bound: int = CAST_LENGTH
 
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
@@ -50,11 +52,15 @@ class Spec:
 
 @dataclass(frozen=True)
 class Subscribed:
-    """What a method hears. `latest`: only the newest event; otherwise all, `bound` of which may wait."""
+    """What a method hears. `latest`: only the newest event; otherwise all, `bound` of which may wait.
+
+    `retained`: first of all the newest that was fired before it subscribed.
+    """
 
     event: str
     latest: bool = False
     bound: int = 1000
+    retained: bool = True
 
 
 @overload
@@ -68,6 +74,7 @@ def service(
     gather: str | int = "greedy",
     retries: int = RETRIES,
     isolate: bool | None = None,
+    bound: int | None = None,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -79,6 +86,7 @@ def service(
     gather: str | int = "greedy",
     retries: int = RETRIES,
     isolate: bool | None = None,
+    bound: int | None = None,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -89,7 +97,8 @@ def service(
 
     `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
     "exactly" waits for `batch` calls; a number waits for that many. `wait`: s after which a batch leaves with fewer.
-    `isolate` (default: where there is a response): see Spec. Raises ConfigurationError for values that make no sense.
+    `isolate` (default: where there is a response), `bound` (only without a response): see Spec. Raises
+    ConfigurationError for values that make no sense.
     """
     problems = []
     if batch < 1:
@@ -103,13 +112,15 @@ def service(
         problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
     if retries < 0:
         problems.append(f"retries={retries}: use 0 for a method that must never run twice for one call")
+    if bound is not None and (bound < 1 or response):
+        problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
     if problems:
         raise ConfigurationError([f"@service: {problem}" for problem in problems])
 
     def mark(function: Any) -> Any:
-        function.__service__ = Spec(
-            function.__name__, response, batch, minimum, wait, retries, response if isolate is None else isolate
-        )
+        alone = response if isolate is None else isolate
+        held = CAST_LENGTH if bound is None else bound
+        function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held)
         return function
 
     return mark if method is None else mark(method)
@@ -118,17 +129,18 @@ def service(
 register = service  # the seeds' other name for it
 
 
-def event_handler(event: str, *, latest: bool = False, bound: int = 1000) -> Callable[[F], F]:
+def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retained: bool = True) -> Callable[[F], F]:
     """Make a method of a Worker hear event `event`: it is called with each payload, in the order of firing.
 
     `latest=True`: a worker that was busy hears only the newest. Otherwise up to `bound` events wait for it, and the
-    oldest go when there are more.
+    oldest go when there are more. A worker that starts later, or again, first hears the newest that was fired before;
+    `retained=False`: it does not.
     """
     if bound < 1:
         raise ConfigurationError(f"@event_handler({event!r}): bound={bound}: at least one event has to fit")
 
     def mark(function: Any) -> Any:
-        function.__subscribed__ = Subscribed(event, latest, bound)
+        function.__subscribed__ = Subscribed(event, latest, bound, retained)
         return function
 
     return mark

@@ -25,8 +25,10 @@ from tasks.events import Subscription
 from tasks.link import speaks_amqp
 from tasks.pool import OneThreadPool
 from tasks.receive import Receiver
-from tasks.service import Spec, Worker, event_handler, handlers_of, role_of, services_of
+from tasks.retained import Retained
+from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
+from tasks.unpacking import unpack
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
@@ -136,7 +138,7 @@ class Serving:
         if self._fast:
             app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, event_rate)
         else:
-            own += [topology.service_queue(spec.name, spec.response) for spec in self.specs]
+            own += [topology.service_queue(spec.name, spec.response, spec.bound) for spec in self.specs]
         app.steps["worker"].add(ServiceStep)
         for queue in own:
             app.amqp.queues.add(queue)
@@ -190,12 +192,24 @@ class Serving:
 
     def _hear(self) -> None:
         """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""
+        retained = Retained(self.app, self.topology)
         for worker in self.workers:
             for method, on in handlers_of(worker).items():
                 mark = event_handler(on.event, latest=on.latest, bound=on.bound)
-                handlers = {on.event: mark(self._in_pool(getattr(worker, method)))}
+                handler = self._in_pool(getattr(worker, method))
+                handlers = {on.event: mark(handler)}
                 subscriber = f"{role_of(worker)}.{method}"
-                self._subscriptions.append(Subscription(self.app, self.topology, handlers, subscriber).start())
+
+                def catch_up(on: Subscribed = on, handler: Callable[[Any], None] = handler) -> None:
+                    retained.hear([on.event])
+                    body = retained.newest(on.event)
+                    if body is not None:
+                        handler(unpack(body))
+
+                found = Subscription(
+                    self.app, self.topology, handlers, subscriber, on_connected=catch_up if on.retained else None
+                )
+                self._subscriptions.append(found.start())
 
     def _in_pool(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """`handler`, called in the pool and waited for: what comes meanwhile waits where its bound counts."""

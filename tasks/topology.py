@@ -105,13 +105,13 @@ class Topology:
         """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
         return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
-    def service_queue(self, name: str, response: bool = True) -> Queue:
+    def service_queue(self, name: str, response: bool = True, bound: int = CAST_LENGTH) -> Queue:
         """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
         Who waits for an answer hears of every failure and sets a time to live, so those queues need neither a bound
-        nor a dead-letter exchange. Calls without an answer are bounded: over CAST_LENGTH the broker refuses more.
+        nor a dead-letter exchange. Calls without an answer are bounded: over `bound` the broker refuses more.
         """
-        bounds: dict[str, Any] = {} if response else {"max_length": CAST_LENGTH, "overflow": "reject-publish"}
+        bounds: dict[str, Any] = {} if response else {"max_length": bound, "overflow": "reject-publish"}
         return self._queue(self.service, name, dead_letters=not response, label=f"service.{name}", **bounds)
 
     def dead_queue(self, role: str) -> Queue:

@@ -18,7 +18,6 @@ from omegaconf.errors import OmegaConfBaseException
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from workers.config import CONF, Config, from_hydra
 from workers.servers.checks import redact
-from workers.verify import verify
 
 # The last two for a number as a group's option, and for a setting of a league where there is none.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
@@ -89,6 +88,8 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
             problems = list(wrong.values()) or [_first_line(error)]
             # What is left may be wrong in other ways, and one look should tell all.
             if wrong:
+                from workers.verify import verify  # and with it torch, which not every command line needs
+
                 left = hydra.compose(name, [override for override in overrides if override not in wrong])
                 try:
                     verify(from_hydra(left), role_name)

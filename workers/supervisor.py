@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +34,10 @@ class Managed:
     needed: bool = False
     may_end: bool = False
     last: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
     child: Child | None = None
-    deaths: int = 0
+    deaths: int = 0  # lately
+    restarts: int = 0  # ever
     started_at: float = 0.0
     done: bool = False
     retry_at: float = field(default=0.0)
@@ -59,10 +61,14 @@ class Supervisor:
             *HYDRA_QUIET,
             *overrides,
         ]
-        managed = Managed(name, command, self._folder / "logs" / f"{name}.log", needed, may_end, last)
+        self.launch(Managed(name, command, self._folder / "logs" / f"{name}.log", needed, may_end, last))
+
+    def launch(self, managed: Managed) -> Managed:
+        """Start a process that is no role of Warren's own, and look after it in the same way."""
         managed.log.parent.mkdir(exist_ok=True)
         self.children.append(managed)
         self._start(managed)
+        return managed
 
     def poll(self) -> bool:
         """Look after every child: restart who died. True when the one that is needed has finished its work.
@@ -86,6 +92,7 @@ class Supervisor:
                 if managed.child.status != 0 or time.monotonic() - managed.ended_at > FAREWELL:
                     self._report(managed)
             elif time.monotonic() >= managed.retry_at:
+                managed.restarts += 1
                 self._start(managed)
         return False
 
@@ -107,7 +114,8 @@ class Supervisor:
                 child.stop()
 
     def _start(self, managed: Managed) -> None:
-        managed.child = Child(managed.name, managed.command, managed.log, {**os.environ, **self._environment}, GRACE)
+        environment = {**os.environ, **self._environment, **managed.environment}
+        managed.child = Child(managed.name, managed.command, managed.log, environment, GRACE)
         managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0
 
     def _report(self, managed: Managed) -> None:

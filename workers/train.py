@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,8 @@ from tasks.housekeeping import Depths, remove_run
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
+from workers.interrupts import KILLED, Interrupts
 from workers.main import REFUSALS, of_resumed_league, role
-from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
 from workers.verify import name_run, run_folder, verify
@@ -41,31 +39,6 @@ FIXED_ON_RESUME = re.compile(
     r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name|league|restore"
     r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
 )
-KILLED = 130  # exit status after Ctrl-C, as shells have it
-
-
-class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second kills every child and ends the process."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._children: list[Callable[[], Iterable[Child]]] = []
-
-    def install(self, *children: Callable[[], Iterable[Child]]) -> None:
-        """Take over both signals; `children` tell what is to be killed at the second."""
-        self._children += children
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
-
-    def _note(self, *_: Any) -> None:
-        if not self.asked:
-            self.asked = True
-            return
-        for child in [child for children in self._children for child in children()]:
-            child.kill()
-        # Whatever this process was waiting for is gone; nothing of it is worth an orderly end.
-        os.write(sys.stdout.fileno(), b"\nkilled\n")
-        os._exit(KILLED)
 
 
 def run(config: Config) -> int:

@@ -1,0 +1,75 @@
+"""Retained events: of each event that services hear, the newest payload stays in Redis for who subscribes later.
+
+A fanout exchange forgets. An actor that starts after the learner's first weights, or is restarted between two, would
+play without any; and a learner that waits for experience of it would wait for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+from celery.utils.log import get_logger
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tasks.packing import pack
+from tasks.topology import Topology
+
+logger = get_logger(__name__)
+
+LIVES = 24 * 3600  # s that a retained payload outlives its last firing
+FRESH = 1.0  # s for which a look at what is heard is believed
+ANSWER_WITHIN = 2.0  # s
+LONGEST = 512 << 20  # bytes; Redis keeps no longer value
+HEARD, FIRED = b"heard", b"fired"
+
+
+class Retained:
+    """The events of one run. Safe to use from any thread. Redis away is no reason not to fire: it is logged."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        # One try: who fires must not wait for a Redis that is away.
+        self._redis = redis.Redis.from_url(
+            app.conf.result_backend, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_WITHIN
+        )
+        self._names, self._newest = f"{topology.key_prefix}events", f"{topology.key_prefix}event:"
+        self._known: dict[bytes, bytes] = {}
+        self._looked_at = float("-inf")
+
+    def hear(self, names: Iterable[str]) -> None:
+        """From now on the newest of these events is retained. Raises redis.RedisError."""
+        entries: Any = dict.fromkeys(names, HEARD)
+        if entries:
+            self._redis.hset(self._names, mapping=entries)
+            self._redis.expire(self._names, LIVES)
+
+    def keep(self, name: str, payload: Any) -> None:
+        """Retain `payload` where services hear `name`; to be called before it is fired, so that nobody misses both."""
+        try:
+            known = self._look().get(name.encode())
+            if known is None:
+                self._redis.hsetnx(self._names, name, FIRED)
+                self._looked_at = float("-inf")
+            elif known == HEARD and len(body := pack(payload)) <= LONGEST:
+                self._redis.set(f"{self._newest}{name}", body, ex=LIVES)
+        except redis.RedisError as error:
+            logger.warning("event %r is fired, but not retained for those who come later: %s", name, error)
+
+    def newest(self, name: str) -> bytes | None:
+        """The packed payload of the newest event of that name. Raises redis.RedisError."""
+        found: Any = self._redis.get(f"{self._newest}{name}")
+        return None if found is None else bytes(found)
+
+    def names(self) -> list[str]:
+        """Every event of the run that was fired or heard. Raises redis.RedisError."""
+        found: Any = self._redis.hkeys(self._names)
+        return sorted(name.decode() for name in found)
+
+    def _look(self) -> dict[bytes, bytes]:
+        if time.monotonic() - self._looked_at > FRESH:
+            self._known = dict(self._redis.hgetall(self._names))  # type: ignore[arg-type]
+            self._looked_at = time.monotonic()
+        return self._known

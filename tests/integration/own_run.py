@@ -1,0 +1,171 @@
+"""`python -m workers.run` as a person starts it, on the session's servers, watched from outside."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+SERVICES = """
+import os
+from tasks.events import EventDispatcher
+from tasks.service import Worker, event_handler, service
+
+class Adder(Worker):
+    def __init__(self, plus=0, **kwargs):
+        super().__init__()
+        self.plus, self.rank, self.weights = plus, kwargs["rank"], None
+
+    @service
+    def add(self, a, b):
+        return None if self.weights is None else (a + b + self.plus, self.rank)
+
+    @event_handler("policy_update")
+    def update(self, weights):
+        self.weights = weights
+
+class Learner(Worker):
+    def __init__(self):
+        super().__init__()
+        self.ed = EventDispatcher()
+        self.ed.fire("policy_update", payload={"w": 1})
+        self.seen = 0
+
+    @service(response=False, batch=5)
+    def store(self, experiences):
+        self.seen += len(experiences)
+        return [None] * len(experiences)
+
+    @service
+    def count(self):
+        return self.seen
+"""
+
+# Ends when the file `go` is there: a test does to the run what it wants to before.
+PLAY = """
+import os, time
+from pathlib import Path
+from tasks.solver import remote
+
+@remote
+def add(): pass
+@remote
+def store(): pass
+@remote
+def count(): pass
+
+go, ranks, n = Path(__file__).with_name("go"), set(), 0
+while not (go.exists() and n >= 20):
+    answer = add(n, 1)
+    if answer is None:
+        time.sleep(0.05)
+        continue
+    assert answer[0] == n + 11, answer
+    ranks.add(answer[1])
+    store([n, answer])
+    n += 1
+    if n in (1, 20):
+        print("played", n, flush=True)
+    time.sleep(0.01)
+while count() < n:
+    time.sleep(0.05)
+print("env", os.environ["WARREN_RANK"], "of", os.environ["WARREN_NUM"], "answered by", sorted(ranks))
+"""
+
+FILE = """
+services:
+  - {name: Adder, path: services.py, num: 2, kwargs: {plus: 10}}
+  - {name: Learner, path: services.py}
+envs:
+  - {name: play, path: play.py}
+"""
+
+
+def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
+    """The small run's files."""
+    (folder / "services.py").write_text(SERVICES)
+    (folder / "play.py").write_text(PLAY)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+class OwnRun:
+    """One launcher. Its output is `output`; its processes are found by the names of their logs."""
+
+    def __init__(self, file: Path, servers: Any, *words: str, label: str = "out") -> None:
+        self.folder, self.log = file.parent / f"runs-{label}", file.parent / f"{label}.log"
+        given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "workers.run", str(file), f"folder={self.folder}", *words],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**kept, **given},
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> OwnRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+    @property
+    def output(self) -> str:
+        """What the launcher has printed."""
+        return self.log.read_text()
+
+    def logged(self, process: str) -> str:
+        """What one of its processes has printed."""
+        return "".join(path.read_text() for path in self.folder.glob(f"*/*/logs/{process}.log"))
+
+    def until(self, condition: Callable[[], Any], seconds: float = 90.0) -> Any:
+        """What `condition()` returns once it is true; fails when the launcher ends or time passes first."""
+        limit = time.monotonic() + seconds
+        while True:
+            ended = self.process.poll()
+            if found := condition():
+                return found
+            assert ended is None, f"ended with {ended}:\n{self.output}"
+            assert time.monotonic() < limit, f"not within {seconds:g} s:\n{self.output}"
+            time.sleep(0.05)
+
+    def processes(self, module: str = "workers.s") -> list[psutil.Process]:
+        """The living processes of its services and environments, guards left out."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                line = process.cmdline()
+            except psutil.Error:
+                continue
+            if len(line) > 2 and line[1] == "-m" and line[2].startswith(module):
+                found.append(process)
+        return found
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """The exit status."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {seconds:g} s:\n{self.output}") from None
+
+    @property
+    def name(self) -> str:
+        """The run's name on the servers."""
+        found: Any = self.until(lambda: re.search(r"run name +(\S+)", self.output))
+        return str(found[1])

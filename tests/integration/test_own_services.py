@@ -1,0 +1,83 @@
+"""Services and environments of a user's own from one file: to the end, through a kill, with Ctrl-C, on two hosts."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import redis
+from own_run import FILE, OwnRun, write
+
+from workers.servers import Servers
+
+HOSTS = (
+    FILE.replace("num: 2, ", "")
+    + """
+hosts:
+  master: {Learner: 1}
+  box-2: {Adder: 2, play: 1}
+"""
+)
+
+
+def keys(run: str, servers: Servers) -> list[str]:
+    """What is left of a run in Redis, which holds the names of all that it made."""
+    return [key.decode() for key in redis.Redis.from_url(servers.redis_url).scan_iter(match=f"warren.{run}:*")]
+
+
+def test_a_run_plays_through_a_killed_service_to_its_end_and_leaves_nothing(servers, rabbitmqctl, tmp_path: Path):
+    with OwnRun(write(tmp_path), servers) as run:
+        run.until(lambda: "played 1" in run.logged("play-0"))
+        (learner,) = [one for one in run.processes("workers.serve") if "Learner-0" in one.cmdline()]
+        for adder in run.processes("workers.serve"):
+            if adder != learner:
+                adder.kill()  # both: who is restarted has to hear weights that were fired before its time
+        run.until(lambda: "restarting Adder-0 (1 of 5)" in run.output and "restarting Adder-1 (1 of 5)" in run.output)
+        (tmp_path / "go").touch()
+        assert run.wait() == 0, run.output
+        name = run.name
+    assert "env 0 of 1 answered by" in run.logged("play-0")
+    assert "all environments are done" in run.output
+    assert keys(name, servers) == []
+    for kind in ("list_queues", "list_exchanges"):
+        assert [left for left in rabbitmqctl(kind, "name") if left.startswith(f"warren.{name}")] == []
+
+
+def test_ctrl_c_stops_everything_within_its_grace_and_leaves_nothing(servers, tmp_path: Path):
+    with OwnRun(write(tmp_path), servers, "Adder.num=1", "run=stopped") as run:
+        run.until(lambda: "played 20" in run.logged("play-0"))
+        processes = run.processes()
+        started = time.monotonic()
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait() == 130, run.output
+        assert time.monotonic() - started < 12
+    assert len(processes) == 3 and not any(process.is_running() for process in processes)
+    assert keys("stopped", servers) == []
+
+
+def test_two_hosts_start_their_shares_of_one_file_and_end_together(servers, tmp_path: Path, run_name: str):
+    file = write(tmp_path, HOSTS)
+    (tmp_path / "go").touch()
+    with OwnRun(file, servers, f"run={run_name}", "--host", "box-2", label="box-2") as box:
+        box.until(lambda: f"waiting for run {run_name}, which master has to start" in box.output)
+        with OwnRun(file, servers, f"run={run_name}", "--host", "master", label="master") as master:
+            assert master.wait() == 0, master.output + box.output
+            assert box.wait() == 0, box.output
+    assert "env 0 of 1 answered by" in box.logged("play-0")
+    assert master.logged("Learner-0") and not master.logged("Adder-0") and box.logged("Adder-1")
+    assert keys(run_name, servers) == []
+
+
+def test_a_host_that_gives_up_ends_the_run_everywhere(servers, tmp_path: Path, run_name: str):
+    file = write(tmp_path, HOSTS)
+    (tmp_path / "play.py").write_text("raise RuntimeError('the game has crashed')")
+    words = (f"run={run_name}", "restarts=0", "--host")
+    with (
+        OwnRun(file, servers, *words, "master", label="master") as master,
+        OwnRun(file, servers, *words, "box-2", label="box-2") as box,
+    ):
+        assert master.wait() == 1 and box.wait() == 1, master.output + box.output
+    assert "host box-2 gave up: play-0 ended with status 1" in master.output
+    assert "the game has crashed" in master.output
+    assert keys(run_name, servers) == []

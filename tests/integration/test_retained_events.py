@@ -1,0 +1,62 @@
+"""Who subscribes later hears the newest event of before; what no service hears is not kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from calling import Calling, until
+
+from tasks.app import create_app
+from tasks.events import EventDispatcher
+from tasks.retained import Retained
+from tasks.topology import Topology
+from tasks.unpacking import unpack
+from workers.servers.child import free_port
+
+
+@pytest.fixture(params=["servers", "embedded"])
+def calling(request: pytest.FixtureRequest, run_name: str, tmp_path: Path):
+    found = request.getfixturevalue(request.param)
+    run = Calling(found.broker_url, found.redis_url, run_name, tmp_path)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def test_a_worker_that_starts_later_first_hears_the_newest_event_of_before(calling):
+    (first,) = calling.start(1)
+    dispatcher = EventDispatcher(calling.app, calling.topology)
+    for number in (1, 2, 3):
+        dispatcher.fire("counted", number)
+    until(lambda: calling.solver.call("actor.events_heard") == ([1, 2, 3], []))
+    first.kill()
+    first.wait()
+    calling.start(1)
+    until(lambda: calling.solver.call("actor.events_heard") == ([3], []))
+    dispatcher.fire("counted", 4)
+    until(lambda: calling.solver.call("actor.events_heard") == ([3, 4], []))
+
+
+def test_only_the_newest_of_what_services_hear_is_kept(servers, run_name: str):
+    topology = Topology(run_name)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    dispatcher, retained = EventDispatcher(app, topology), Retained(app, topology)
+    retained.hear(["weights_of_mine"])
+    for number in (1, 2):
+        dispatcher.fire("weights_of_mine", number)
+        dispatcher.fire("heard_by_nobody", number)
+    assert unpack(retained.newest("weights_of_mine") or b"") == 2
+    assert retained.newest("heard_by_nobody") is None
+    assert retained.names() == ["heard_by_nobody", "weights_of_mine"]  # so that both exchanges can be removed
+
+
+def test_a_redis_that_is_away_keeps_nobody_from_firing(servers, run_name: str, caplog: pytest.LogCaptureFixture):
+    topology = Topology(run_name)
+    app = create_app(topology, servers.broker_url, f"redis://127.0.0.1:{free_port()}/0")
+    started = time.monotonic()
+    EventDispatcher(app, topology).fire("weights_of_mine", 1)
+    assert time.monotonic() - started < 5
+    assert "not retained" in caplog.text

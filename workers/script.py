@@ -1,0 +1,58 @@
+"""`python -m workers.script FILE.py`: one environment of the user's own: a script, or a function (FILE.py:FUNCTION).
+
+It finds its run in WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN, so `@remote` stubs, `Solver()` and
+`EventDispatcher()` work in it. WARREN_RANK says which one of its kind it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import runpy
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from warren.errors import ConfigurationError
+from workers.main import guarded
+from workers.user_code import Place, find, load
+
+
+def run(place: Place, kwargs: dict[str, Any]) -> int:
+    """Run it to its end."""
+    signal.signal(signal.SIGTERM, _stop)
+    sys.argv = [place.where]
+    if place.attribute is not None:
+        getattr(load(place), place.attribute)(**kwargs)
+    elif place.is_file:
+        sys.path.insert(0, str(Path(place.where).parent))
+        runpy.run_path(place.where, run_name="__main__")
+    else:
+        runpy.run_module(place.where, run_name="__main__", alter_sys=True)
+    return 0
+
+
+def _stop(*_: Any) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m workers.script", description=__doc__)
+    parser.add_argument("place", metavar="FILE.py[:FUNCTION]", help="or module[:FUNCTION]")
+    parser.add_argument("--kwargs", default="{}", help="the function's arguments, as JSON")
+    options = parser.parse_args()
+    place, problem = find(options.place, Path.cwd())
+    if problem:
+        return guarded(lambda: _refuse(problem))
+    return run(place, json.loads(options.kwargs))
+
+
+def _refuse(problem: str) -> int:
+    raise ConfigurationError(problem)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

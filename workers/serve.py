@@ -1,0 +1,80 @@
+"""`python -m workers.serve FILE.py:CLASS`: one process that serves a class of the user's own.
+
+The run comes from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN; `python -m workers.run` starts these, and by hand
+one more can be added to any run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from celery.exceptions import CPendingDeprecationWarning
+
+from tasks import current
+from tasks.serving import Serving
+from warren.errors import ConfigurationError
+from workers.main import guarded
+from workers.meeting import Meeting
+from workers.servers import check
+from workers.user_code import arguments, find, find_class
+
+logger = logging.getLogger(__name__)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the object and serve it until told to stop."""
+    log_to_stderr(options.log_level)
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # Celery's, at each lost connection
+    place, problem = find(options.place, Path.cwd())
+    if problem:
+        raise ConfigurationError(problem)
+    app, topology = current.current()
+    check(app.conf.broker_url, app.conf.result_backend)
+    made = find_class(place, options.name or place.attribute or "")
+    name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"
+    # What it fires and calls while it is being made goes to the run, too.
+    worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
+    serving = Serving(app, topology, [worker], name, log_level=options.log_level)
+    meeting = Meeting(app.conf.result_backend, topology)
+
+    def ready() -> None:
+        logger.info("%s serves %s", name, ", ".join(spec.name for spec in serving.specs))
+        meeting.serves(name)
+
+    status = serving.run(on_ready=ready)
+    # The last garbage collections would visit all that torch imported, when many processes have few seconds to end.
+    gc.disable()
+    gc.freeze()
+    return status
+
+
+def log_to_stderr(level: str) -> None:
+    """One line a record; the launcher sends it to the process's log file."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
+    )
+    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu.mixins"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m workers.serve", description=__doc__)
+    parser.add_argument("place", metavar="FILE.py:CLASS", help="or module:CLASS; the class may be left out")
+    parser.add_argument("--name", help="the class to serve, where the place names none")
+    parser.add_argument("--process", help="name of this process; one of its own in the run")
+    parser.add_argument("--rank", type=int, default=0, help="given to a constructor that takes a rank")
+    parser.add_argument("--kwargs", default="{}", help="the constructor's other arguments, as JSON")
+    parser.add_argument("--log-level", default="INFO")
+    return guarded(lambda: run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
