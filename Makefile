@@ -12,7 +12,7 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train test check lint format servers compose clean
+.PHONY: help setup train league test check lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ setup: $(VENV)/.ready-run ## build .venv with everything that training needs
 
 train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
 	@$(PYTHON) -m workers.train $(ARGS)
+
+league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.01
+	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest $(ARGS)
@@ -54,6 +57,10 @@ $(VENV)/.ready-run: pyproject.toml constraints.txt
 	@$(make-venv)
 	$(PYTHON) -m pip install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --constraint constraints.txt torch
 	$(PYTHON) -m pip install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.ready-games: $(VENV)/.ready-run
+	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[games]'
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run

@@ -7,18 +7,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import league_speed, league_strength
+from benchmarks import league_speed, league_strength, league_tasks
 from benchmarks.report import finish
 from workers import servers
 
 
 def speed(given: argparse.Namespace) -> dict[str, Any]:
-    """Start a private Redis, measure."""
+    """Start private servers, measure."""
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
         servers.acquire("private", folder=Path(folder)) as found,
     ):
-        return league_speed.measure(found.redis_url, given.players, given.seconds)
+        figures = league_speed.measure(found.redis_url, given.players, given.seconds) if not given.tasks else {}
+        return figures | league_tasks.measure(found.broker_url, found.redis_url, given.players, given.seconds)
 
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def main() -> None:
     part = parts.add_parser("speed", help="matches, results, models and memory, beside what else could be done")
     part.add_argument("--players", type=int, default=league_speed.PLAYERS)
     part.add_argument("--seconds", type=float, default=2.0, help="of each side of each round")
+    part.add_argument("--tasks", action="store_true", help="only what goes through tasks")
     part.set_defaults(measure=speed)
     part = parts.add_parser("strength", help="exploitability, beside plain self-play and OpenSpiel's learners")
     part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))

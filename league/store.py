@@ -27,7 +27,7 @@ from league.scripts import Scripts, texts
 from league.settings import Settings
 from league.state import LeagueState, Match
 from league.texts import NAME, milliseconds, pairs, text, to_field, to_json
-from league.view import ModelRef, Player
+from league.view import ModelRef, Player, Roster
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError, PlayerWaits
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
@@ -150,6 +150,11 @@ class Store:
     def player(self, name: str) -> Player:
         """One player as it is now. Raises PlayerError, which lists near names."""
         return self.view().roster[name]
+
+    @property
+    def last_roster(self) -> Roster:
+        """The roster as this process saw it last; costs nothing."""
+        return self._rosters.at(None)
 
     # Matches.
 

@@ -21,6 +21,7 @@ from league.periods import LearningPeriod, Periods
 from league.pool import Pool
 from league.settings import Settings
 from league.snapshots import STREAM, Snapshots
+from league.state import Match
 from league.store import Store, check_outcomes
 from league.view import ModelRef
 from tasks.service import Worker, service
@@ -63,8 +64,7 @@ class LeagueService(Worker):
                     answers[index] = match
         except LeagueError:  # of one of them: each by itself, under the ids that they have
             answers = [self._request(*call) for call in calls]
-        view = self.store.view()
-        return [answer if isinstance(answer, Exception) else self._invite(view, answer) for answer in answers]
+        return [answer if isinstance(answer, Exception) else self._invite(answer) for answer in answers]
 
     def _request(self, player: str, holder: str, lease: float, match: str) -> Any:
         try:
@@ -72,10 +72,13 @@ class LeagueService(Worker):
         except LeagueError as error:
             return error
 
-    @staticmethod
-    def _invite(view: Any, match: Any) -> dict[str, Any]:
-        away = view.roster[match.away]
-        return invitation_to_wire(Invitation(match, away.model if away.frozen else None))
+    def _invite(self, match: Match) -> dict[str, Any]:
+        if not match.away_frozen:
+            return invitation_to_wire(Invitation(match, None))
+        roster = self.store.last_roster
+        if match.away not in roster or not roster[match.away].frozen:  # since then: a request that was repeated, say
+            roster = self.store.view().roster
+        return invitation_to_wire(Invitation(match, roster[match.away].model))
 
     @service(batch=256)
     def report(self, calls: Sequence[tuple[str, str, str]]) -> list[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,24 @@ from integration.league_run import LeagueOfRun, check_books
 
 from league.replay import fold, read_file
 from workers.servers import Servers
+from workers.servers.child import free_port
+
+
+@pytest.fixture
+def another_redis(servers: Servers, tmp_path: Path) -> Iterator[str]:
+    """URL of a Redis on a port of its own, empty."""
+    port, binary = free_port(), shutil.which("redis-server")
+    assert binary is not None
+    command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(tmp_path)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    yield f"redis://127.0.0.1:{port}/0"
+    server.kill()
+    server.wait()
 
 
 @pytest.mark.slow
 def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
-    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
+    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]], another_redis: str
 ) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with LeagueOfRun(tmp_path, **urls) as run:
@@ -56,19 +71,21 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
     assert not [line for line in rabbitmqctl("list_exchanges", "name") if line.startswith(prefix)]
     assert not list(redis.Redis.from_url(servers.redis_url).scan_iter(f"{prefix}:*"))
 
-    # It goes on in an empty Redis; any league of this game is at such a goal at once, so the run ends.
+    # It goes on from its folder, on another Redis that knows nothing of it.
     before = fold(read_file(run.folder / "league" / "league.jsonl"))
-    with LeagueOfRun(tmp_path, f"resume={run.folder}", "league.goal=2.0", trial="again", **urls) as again:
+    more = f"total_steps={sum(progress.steps for progress in before.progress.values()) + 4000}"
+    urls = {"broker_url": servers.broker_url, "redis_url": another_redis}
+    with LeagueOfRun(tmp_path, f"resume={run.folder}", more, trial="again", **urls) as again:
         assert again.wait() == 0, again.output
     lines = again.output.strip().splitlines()
-    assert lines[-1].startswith("solved: ")
+    assert lines[-1].startswith("finished: ")
     assert "exploitability: Nash mixture" in lines[-2]
-    assert json.loads((run.folder / "outcome.json").read_text())["state"] == "solved"
+    assert json.loads((run.folder / "outcome.json").read_text())["state"] == "finished"
     after = fold(read_file(run.folder / "league" / "league.jsonl"))
     assert list(after.players)[: len(before.players)] == list(before.players), "players keep their slots"
     for name in ("main", "league_exploiter_0"):
-        assert after.progress[name].steps >= before.progress[name].steps > 0
-    assert after.counters["counted"] >= before.counters["counted"]
+        assert after.progress[name].steps > before.progress[name].steps > 0
+    assert after.counters["counted"] > before.counters["counted"]
     assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").glob("learner*.log")).lower()
 
 
