@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from celery.exceptions import Reject
 
 import envs
 from agents.checkpoints import load_weights
@@ -86,6 +87,14 @@ class LeagueActorRole:
 
     def rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
         """The rollout task: lanes of `player`'s decisions, made with its weights of `version` or newer."""
+        try:
+            return self._rollout(round_id, version, player)
+        except WarrenError as error:
+            if self.stopping.is_set():  # it gave up waiting for somebody, and has nothing to answer: others have time
+                raise Reject(str(error), requeue=True) from None
+            raise
+
+    def _rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
         home = self._known(player)
         if not home.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights {player}@{version} did not arrive; this actor has {home.weights.version}")
