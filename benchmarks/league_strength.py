@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-SECONDS = {"rps": 20.0, "spinning_top": 30.0, "kuhn": 240.0, "leduc": 240.0}  # of training, each side and seed
+SECONDS = {"rps": 20.0, "spinning_top": 45.0, "kuhn": 240.0, "leduc": 240.0}  # of training, each side and seed
 TITLES = {
     "rps": "Rock, paper, scissors",
     "spinning_top": "Spinning top",
@@ -157,6 +157,7 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
     """Every seed's curve over the seconds of training, a colour a side, as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(7.5, 4.4), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)
@@ -182,6 +183,9 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
         ylabel="exploitability, points a game",
         yscale="log",
     )
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3, which="both")
     path.parent.mkdir(parents=True, exist_ok=True)
