@@ -12,6 +12,7 @@ from redis.retry import Retry
 from tasks import claims, codec
 from tasks.consumer import Task
 from tasks.control import RunControl
+from tasks.deliveries import Deliveries
 from tasks.topology import Topology
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
@@ -97,11 +98,18 @@ def create_app(
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
+    app.warren_topology = topology
+    app.warren_deliveries = Deliveries(redis_url, topology)
     app.finalize()
     return app
 
 
 def _transport_options(broker_url: str, topology: Topology) -> dict[str, Any]:
     if broker_url.startswith("redis"):
-        return {"global_keyprefix": topology.key_prefix, "visibility_timeout": REDELIVER_AFTER}
+        # Throttle 1: kombu looks for what a dead worker held every 10 s, and not every 100.
+        return {
+            "global_keyprefix": topology.key_prefix,
+            "visibility_timeout": REDELIVER_AFTER,
+            "unacked_restore_throttle": 1,
+        }
     return {"confirm_publish": True}  # a publish returns when the broker has the message

@@ -24,7 +24,7 @@ from celery.worker.request import create_request_cls
 from celery.worker.state import task_reserved
 
 from tasks.consumer import Task
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -214,7 +214,13 @@ def run_batch(task: Any, requests: Sequence[Any]) -> list[ExceptionInfo | None]:
         except Exception as error:  # a body that cannot be decoded fails its own call
             failures[request.id] = ExceptionInfo((type(error), error, error.__traceback__))
             task.backend.mark_as_failure(request.id, error, store_result=request.store_errors)
-    outcomes = task.run_calls([call for _, call in readable]) if readable else []
+    calls = [call for _, call in readable]
+    if any(request.redelivered for request, _ in readable):
+        ids = [request.id if request.redelivered else None for request, _ in readable]
+        results = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids)
+        outcomes = [failed(result) if isinstance(result, DeliveriesExceeded) else result for result in results]
+    else:
+        outcomes = task.run_calls(calls) if calls else []
     for (request, call), outcome in zip(readable, outcomes, strict=True):
         context = {**request.request_dict, **(request._payload[2] or {})}
         failures[request.id] = replay(task, task.__trace__, outcome, request.id, call, context)

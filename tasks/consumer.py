@@ -6,6 +6,7 @@ where a person can look at it; when only Redis was away (the body is behind a cl
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import celery
@@ -14,7 +15,8 @@ from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
 from tasks import claims
-from warren.errors import BrokerError
+from tasks.deliveries import DELIVERIES, Deliveries, exceeded, put_aside, was_redelivered
+from warren.errors import BrokerError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -36,14 +38,68 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
 
 
 class Task(celery.Task):  # type: ignore[misc]
-    """Base of every task of the app."""
+    """Base of every task of the app. `deliveries`: of one message, before it is given up (see deliveries.py)."""
 
     abstract = True
     Request = "tasks.consumer:Request"
+    deliveries = DELIVERIES
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it; in a worker, if its message may be delivered so often."""
+        request = self.request
+        if request.called_directly:
+            return super().__call__(*args, **kwargs)
+        if not was_redelivered(request.delivery_info, request.headers):
+            return self.run(*args, **kwargs)
+        counts: Deliveries = self.app.warren_deliveries
+        (number,) = counts.numbers([request.id])
+        if number > self.deliveries:
+            raise exceeded(self.name, request.id, self.deliveries)
+        counts.begin([request.id])
+        try:
+            return self.run(*args, **kwargs)
+        finally:
+            counts.end([request.id])
 
 
 class Request(CeleryRequest):  # type: ignore[misc]
-    """Celery's request, which forgets the claim behind its message once that is acknowledged."""
+    """Celery's request, which forgets the claim behind its message once that is acknowledged.
+
+    A message that was delivered too often goes to the dead letters with the reason.
+    """
+
+    reason = ""  # why it is given up
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the broker delivered it before."""
+        return was_redelivered(self.message.delivery_info, self.message.headers)
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Celery's; what has been delivered too often is put aside instead of rejected."""
+        error = exc_info.exception
+        error = getattr(error, "exc", error)  # billiard wraps it together with its traceback
+        if isinstance(error, DeliveriesExceeded):
+            self.reason = str(error)
+            logger.error("%s", self.reason)
+        return super().on_failure(exc_info, send_failed_event, return_ok)
+
+    def reject(self, requeue: bool = False) -> None:
+        """Refuse the message: back to its queue, or to the dead letters."""
+        if self.reason and not requeue and not self.acknowledged:
+            message = self.message
+            letter = SimpleNamespace(
+                body=message.body,
+                headers=message.headers,
+                content_type=message.content_type,
+                content_encoding=message.content_encoding,
+                correlation_id=self.correlation_id,
+                key=message.delivery_info["routing_key"],
+            )
+            if put_aside(self._app, letter, self.reason):
+                super().acknowledge()  # not our own: the copy needs the claim
+                return
+        super().reject(requeue)
 
     def acknowledge(self) -> None:
         """Tell the broker that the task is done."""

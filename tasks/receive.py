@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import xxhash
@@ -21,6 +22,7 @@ from celery.worker import state as worker_state
 
 from tasks import codec, frames
 from tasks.batching import Failed, failed, replay
+from tasks.deliveries import Deliveries, put_aside
 from tasks.directory import Directory
 from tasks.envelope import DIRECT_REPLY, EXPIRES_BYTES, FAILED, LOST, NO_LINKS, Replies
 from tasks.fanout import waiting_messages
@@ -31,6 +33,7 @@ from tasks.retained import Retained
 from tasks.sampling import EventSampler
 from tasks.service import Spec, Subscribed, Worker, handlers_of, role_of, services_of
 from tasks.topology import Topology
+from warren.errors import DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -170,6 +173,8 @@ class Receiver:
             lane.waiting.clear()
             queue = self._topology.service_queue(name, lane.spec.response, lane.spec.bound)(link.channel)
             queue.declare()
+            if not lane.spec.response:  # its dead letters have no other place than one of their own
+                self._topology.dead_queue(name.partition(".")[0])(link.channel).declare()
             link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * lane.spec.batch))
         self._enter()
         self.ready.set()
@@ -310,7 +315,11 @@ class Receiver:
         if not calls:
             return
         started = time.monotonic()
-        outcomes = lane.task.run_calls([(call.args, call.kwargs) for call in calls])
+        arguments = [(call.args, call.kwargs) for call in calls]
+        if any(call.delivery.redelivered for call in calls):
+            outcomes = self._run_suspects(lane, calls, arguments)
+        else:
+            outcomes = lane.task.run_calls(arguments)
         taken = time.monotonic() - started
         self.busy += taken
         lane.counts["batches"] += 1
@@ -324,6 +333,14 @@ class Receiver:
         if taken > FLUSH_AFTER:
             self._flush()
             self._now = _now()
+
+    def _run_suspects(self, lane: Lane, calls: list[Call], arguments: list[Any]) -> list[Any]:
+        """Run calls of which some have been with a worker that died, and give up what has been with enough of them."""
+        ids = [call.properties.headers.get("id") if call.delivery.redelivered else None for call in calls]
+        limit = 1 + lane.spec.retries
+        counts: Deliveries = self._app.warren_deliveries
+        results = counts.run(lane.spec.name, limit, lane.task.run_calls, arguments, ids)
+        return [failed(result) if isinstance(result, DeliveriesExceeded) else result for result in results]
 
     def _answer(self, lane: Lane, call: Call, outcome: Any) -> None:
         """The outcome to whoever waits for it: over the channel it came from, or by Celery's own ways."""
@@ -341,7 +358,13 @@ class Receiver:
             lane.counts["failed"] += failure is not None
         elif isinstance(outcome, Failed):
             lane.counts["failed"] += 1
-            logger.error("%s failed and nobody waits for its result:\n%s", lane.spec.name, outcome.traceback)
+            if isinstance(outcome.error, DeliveriesExceeded):
+                logger.error("%s", outcome.error)
+                if put_aside(self._app, _letter(lane, call), str(outcome.error)):
+                    self._acks.append(tag)
+                    return
+            else:
+                logger.error("%s failed and nobody waits for its result:\n%s", lane.spec.name, outcome.traceback)
             self._out.append(frames.reject(self._link.channel_id, tag, requeue=False))
             return
         self._acks.append(tag)
@@ -388,6 +411,19 @@ class Receiver:
     def _take_rest(self, link: Link) -> None:
         while deliveries := link.drain(0.0):
             self._take(deliveries)
+
+
+def _letter(lane: Lane, call: Call) -> SimpleNamespace:
+    """The message of a call as `deliveries.put_aside` takes it."""
+    properties = call.properties
+    return SimpleNamespace(
+        body=call.delivery.body,
+        headers=properties.headers,
+        content_type=properties.content_type,
+        content_encoding="binary",
+        correlation_id=properties.correlation_id,
+        key=lane.spec.name,
+    )
 
 
 def _now() -> str:

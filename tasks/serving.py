@@ -73,6 +73,7 @@ def _task(app: Any, worker: Worker, spec: Spec) -> Any:
         wait=spec.wait,
         isolate=spec.isolate,
         ignore_result=not spec.response,
+        deliveries=1 + spec.retries,
         typing=False,
     )
 

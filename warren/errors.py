@@ -74,6 +74,13 @@ class WorkerLost(CallError):
     """Raised when the worker that held the call died, or its connection did: it may have run, or not, or in part."""
 
 
+class DeliveriesExceeded(CallError):
+    """Raised for a message whose workers died while they ran it, as often as it may be delivered."""
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # Celery wraps what cannot be copied
+        return type(self), (self.service, str(self))
+
+
 class CallCancelled(CallError):
     """Raised by the result of a call that its caller cancelled."""
 

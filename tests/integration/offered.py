@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 
@@ -97,6 +98,23 @@ class Actor(Worker):
     @service(response=False)
     def push(self, key: str) -> None:
         self.store.incr(f"{self.prefix}ran:{key}")
+
+    @service(response=False)
+    def push_deadly(self, key: str) -> None:
+        self.store.incr(f"{self.prefix}ran:{key}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @service(response=False, batch=16)
+    def push_some(self, keys: list[str]) -> list[None]:
+        for key in keys:
+            self.store.incr(f"{self.prefix}ran:{key}")
+        if "deadly" in keys:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [None] * len(keys)
+
+    @service(response=False, retries=0)
+    def push_deadly_once(self, key: str) -> None:
+        self.push_deadly(key)
 
     @service(response=False)
     def push_badly(self, words: str) -> None:

@@ -1,0 +1,140 @@
+"""How often a message may be delivered again: what kills each worker that runs it goes to the dead letters, not on.
+
+A broker hands on what a dead worker held, marked as redelivered, and neither a classic queue nor Redis counts how
+often. Here each run of a redelivered message is counted in Redis when it begins, under the message's id, and forgotten
+when it ends: what is left is the number of workers that did not come back from it. A message that is delivered once,
+as nearly all are, costs nothing; one that was merely held by a worker that died for another reason counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from celery.utils.log import get_logger
+
+from tasks.topology import Topology
+from warren.errors import DeliveriesExceeded
+
+logger = get_logger(__name__)
+
+DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
+REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
+REASON = "x-warren-reason"  # header of a dead letter, in words
+
+
+class Deliveries:
+    """The counts of one run. Without Redis nothing is counted, and a message is delivered once more."""
+
+    def __init__(self, url: str, topology: Topology) -> None:
+        self._redis = redis.Redis.from_url(url, socket_connect_timeout=2.0, socket_timeout=2.0)
+        self._prefix = f"{topology.key_prefix}begun:"
+
+    def numbers(self, ids: Sequence[str]) -> list[int]:
+        """Which delivery this is of each message, of those that were begun: 2 for one that is begun again first."""
+        try:
+            begun: Any = self._redis.mget([self._prefix + one for one in ids])
+        except redis.RedisError as error:
+            logger.warning("cannot look how often messages were delivered: %s", error)
+            return [2] * len(ids)
+        return [2 + int(count or 0) for count in begun]
+
+    def begin(self, ids: Sequence[str]) -> None:
+        """The messages are about to be run."""
+        self._try(lambda pipe, key: (pipe.incr(key), pipe.expire(key, REMEMBERED)), ids)
+
+    def end(self, ids: Sequence[str]) -> None:
+        """They were run, with whatever outcome, and the worker lives."""
+        self._try(lambda pipe, key: pipe.delete(key), ids)
+
+    def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str]) -> None:
+        try:
+            with self._redis.pipeline(transaction=False) as pipe:
+                for one in ids:
+                    add(pipe, self._prefix + one)
+                pipe.execute()
+        except redis.RedisError as error:
+            logger.warning("cannot count how often messages were delivered: %s", error)
+
+    def run(
+        self,
+        name: str,
+        limit: int,
+        call_all: Callable[[list[Any]], list[Any]],
+        calls: Sequence[Any],
+        ids: Sequence[str | None],
+    ) -> list[Any]:
+        """One outcome a call of `name`. `call_all` runs any number of calls; `ids`: of those that were redelivered.
+
+        A message over `limit` is not run: its outcome is the DeliveriesExceeded. One on its last delivery is run
+        alone, so that of a batch that killed its workers only the message at fault is given up.
+        """
+        known = [one for one in ids if one]
+        numbers = dict(zip(known, self.numbers(known), strict=True))
+        outcomes: list[Any] = [None] * len(calls)
+        together = []
+        for index, one in enumerate(ids):
+            number = numbers[one] if one else 1
+            if one and number > limit:
+                outcomes[index] = exceeded(name, one, limit)
+            elif one and number == limit and len(calls) > 1:
+                outcomes[index] = self._counted([one], lambda index=index: call_all([calls[index]]))[0]  # type: ignore[misc]
+            else:
+                together.append(index)
+        if together:
+            suspects = [one for index in together if (one := ids[index])]
+            found = self._counted(suspects, lambda: call_all([calls[index] for index in together]))
+            for index, outcome in zip(together, found, strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    def _counted(self, ids: list[str], job: Callable[[], list[Any]]) -> list[Any]:
+        self.begin(ids)
+        try:
+            return job()
+        finally:
+            self.end(ids)
+
+
+def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
+    """The error for a message that has been delivered `limit` times."""
+    times = "once" if limit == 1 else f"{limit} times"
+    return DeliveriesExceeded(
+        name,
+        f"message {message_id} for {name} was delivered {times}, and no worker came back from it; "
+        "it goes to the dead letters: look at the workers' logs before it is sent again",
+    )
+
+
+def was_redelivered(info: Any, headers: Any = None) -> bool:
+    """Whether the broker delivered this before: RabbitMQ's flag, or the header that kombu's Redis transport sets."""
+    return bool((info or {}).get("redelivered") or (headers or {}).get("redelivered"))
+
+
+def put_aside(app: Any, message: Any, reason: str) -> bool:
+    """A copy of `message` into the dead letters, confirmed by the broker, with `reason` in its header REASON.
+
+    `message` has body, headers, content_type, content_encoding, correlation_id and key. False where it could not be
+    done (the broker is away, or is a Redis, which has no dead letters): the message is to be rejected then.
+    """
+    topology: Topology = app.warren_topology
+    try:
+        with app.producer_or_acquire() as producer:
+            if producer.connection.transport.driver_type != "amqp":
+                return False
+            producer.publish(
+                message.body,
+                exchange=topology.dead.name,
+                routing_key=message.key,
+                declare=[topology.dead_queue(message.key.partition(".")[0])],
+                headers={**message.headers, REASON: reason},
+                content_type=message.content_type,
+                content_encoding=message.content_encoding,
+                correlation_id=message.correlation_id,
+                delivery_mode=2,
+            )
+            return True
+    except Exception as error:
+        logger.warning("a dead letter goes without its reason (%s): %s", reason, error)
+        return False

@@ -1,0 +1,162 @@
+"""A message that kills whoever runs it kills three workers and then lies among the dead letters, with the reason."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calling import ROOT, Calling, until
+
+from tasks.deliveries import REASON
+from tasks.topology import address
+
+LEARNER = Path(__file__).with_name("deadly_learner.py")
+KILLED = -9
+
+
+@pytest.fixture
+def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
+    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def letters(calling: Calling, role: str) -> list[Any]:
+    """What lies in the dead-letter queue of `role`; it is taken out."""
+    found = []
+    with calling.app.connection_for_write() as connection:
+        queue = calling.topology.dead_queue(role)(connection.channel())
+        queue.declare()
+        while (message := queue.get(no_ack=True)) is not None:
+            found.append(message)
+    return found
+
+
+def lies(calling: Calling, role: str) -> bool:
+    """Whether a dead letter of `role` is there; it stays."""
+    with calling.app.connection_for_write() as connection:
+        return calling.topology.dead_queue(role)(connection.channel()).queue_declare().message_count > 0
+
+
+def start_until_one_lives(calling: Calling, done: Any, most: int = 6) -> int:
+    """Start a worker whenever the one before it was killed; how many were."""
+    for killed in range(most):
+        (worker,) = calling.start(1, may_end=True)
+        until(lambda worker=worker: worker.poll() is not None or done(), 30)
+        if worker.poll() is None:
+            return killed
+        assert worker.poll() == KILLED
+    raise AssertionError(f"{most} workers were killed")
+
+
+def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
+    (first,) = calling.start(1)
+    calling.solver.call("actor.push_deadly", "deadly")
+    calling.solver.call("actor.push", "after")
+    assert calling.solver.flush() == 0
+    first.wait(30)
+    killed = 1 + start_until_one_lives(calling, lambda: calling.ran("after") and lies(calling, "actor"))
+    assert calling.ran("deadly") == killed == 3
+    (letter,) = letters(calling, "actor")
+    assert letter.delivery_info["routing_key"] == "actor.push_deadly"
+    assert "was delivered 3 times" in letter.headers[REASON]
+    assert letter.decode()[0] == ("deadly",)
+    assert "goes to the dead letters" in (calling.folder / "actor-3.log").read_text()
+
+
+def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
+    (first,) = calling.start(1)
+    for key in ("one", "deadly", "two", "three"):
+        calling.solver.call("actor.push_some", key)
+    assert calling.solver.flush() == 0
+    first.wait(30)
+    killed = 1 + start_until_one_lives(calling, lambda: lies(calling, "actor"))
+    assert killed <= 3
+    assert [letter.decode()[0] for letter in letters(calling, "actor")] == [("deadly",)]
+    until(lambda: all(calling.ran(key) >= 1 for key in ("one", "two", "three")))
+
+
+def test_a_call_that_must_not_run_twice_kills_one_worker(calling):
+    (first,) = calling.start(1)
+    calling.solver.call("actor.push_deadly_once", "deadly")
+    assert calling.solver.flush() == 0
+    first.wait(30)
+    assert start_until_one_lives(calling, lambda: lies(calling, "actor")) == 0
+    assert calling.ran("deadly") == 1
+    (letter,) = letters(calling, "actor")
+    assert "was delivered once" in letter.headers[REASON]
+
+
+def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
+    calling.start(1)
+    for number in range(2):
+        calling.solver.call("actor.push_deadly", f"deadly-{number}")
+    for _ in range(40):
+        calling.solver.call("actor.push", "held")
+    assert calling.solver.flush() == 0
+    calling.processes[0].wait(30)
+    # Each of the two kills as many as it may.
+    start_until_one_lives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor"), most=12)
+    # Whether the first worker had begun with the second of them, nobody knows: it may count as its first delivery.
+    assert [calling.ran(f"deadly-{number}") for number in range(2)] in ([3, 3], [3, 2])
+    assert {letter.decode()[0][0] for letter in letters(calling, "actor")} == {f"deadly-{n}" for n in range(2)}
+
+
+def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
+    """Start a learner whenever the one before it was killed; how many were, when one is `done` and lives."""
+    for killed in range(most):
+        command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, calling.topology.run]
+        with (calling.folder / f"learner-{killed}.log").open("wb") as log:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        calling.processes.append(process)
+        until(lambda process=process: process.poll() is not None or done(), 60)
+        if process.poll() is None:
+            return killed
+        assert process.poll() == KILLED
+    raise AssertionError(f"{most} learners were killed")
+
+
+def send(calling: Calling, name: str, *words: str) -> None:
+    queue = calling.topology.learner_queue()
+    with calling.app.connection_for_write() as connection, connection.channel() as channel:
+        for declared in calling.topology.declared():
+            declared(channel).declare()
+    for word in words:
+        calling.app.send_task(name, args=(word,), ignore_result=True, **address(queue))
+
+
+def test_a_segment_that_crashes_its_learner_crashes_three_and_the_others_are_learned(calling):
+    send(calling, "learner.learn", "one", "deadly", "two")
+    others = ("one", "two")
+    killed = learners_until(calling, lambda: lies(calling, "learner") and all(map(calling.ran, others)))
+    assert calling.ran("deadly") == killed == 3
+    (letter,) = letters(calling, "learner")
+    assert letter.decode()[0] == ("deadly",)
+    assert "learner.learn was delivered 3 times" in letter.headers[REASON]
+
+
+def test_a_plain_task_that_crashes_its_worker_crashes_three(calling):
+    send(calling, "learner.round_failed", "deadly", "after")
+    killed = learners_until(calling, lambda: lies(calling, "learner") and calling.ran("after"))
+    assert calling.ran("deadly") == killed == 3
+    (letter,) = letters(calling, "learner")
+    assert "learner.round_failed was delivered 3 times" in letter.headers[REASON]
+
+
+@pytest.mark.slow
+def test_on_the_embedded_server_it_is_given_up_as_well(embedded, run_name, tmp_path):
+    calling = Calling(embedded.broker_url, embedded.redis_url, run_name, tmp_path)
+    try:
+        send(calling, "learner.learn", "one", "deadly", "two")
+        logs = calling.folder.glob
+        done = lambda: any("goes to the dead letters" in log.read_text() for log in logs("learner-*.log"))  # noqa: E731
+        assert learners_until(calling, lambda: done() and calling.ran("one") and calling.ran("two")) == 3
+        assert calling.ran("deadly") == 3
+    finally:
+        calling.close()
