@@ -25,6 +25,7 @@ from workers.league_config import LeagueConfig
 from workers.league_names import league_of, store_of
 from workers.league_scores import read_scores
 from workers.league_view import LeagueFigures, LeagueView, strength
+from workers.scaling import Scaling
 from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
@@ -55,6 +56,7 @@ class LeagueRun:
         self.waiting: dict[str, int] = {}
         self._depths = Depths(session.app, session.topology)
         self._subscriptions: list[Subscription] = []
+        self.scaling = Scaling(session, supervisor, view.say)
         self._look_at = 0.0
         self._started = time.monotonic()
 
@@ -62,14 +64,9 @@ class LeagueRun:
         """Start every role."""
         self._subscribe(EVALUATION, self.figures.score.update)
         supervisor, config = self.supervisor, self.config
-        for index in range(config.league_workers):
-            supervisor.add("league", f"league-{index}", f"league_id={index}", last=True)
+        self.scaling.start()
         for player in self.league.players:
             self._learn(player)
-        for index in range(config.actors):
-            supervisor.add("actor", f"actor-{index}", f"actor_id={index}")
-        for index in range(config.evaluators):
-            supervisor.add("evaluator", f"evaluator-{index}", f"evaluator_id={index}", last=True)
         if config.flower_port is not None:
             supervisor.add("flower", "flower")
             self.view.say(f"Flower at http://{config.flower_address}:{config.flower_port}")
@@ -77,6 +74,7 @@ class LeagueRun:
     def look(self) -> str | None:
         """Look after the children and the figures; how the run has ended, None while it goes on."""
         self.supervisor.poll()
+        self.scaling.look()
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LEAGUE_EVERY
             self._look_at_league()
@@ -86,6 +84,7 @@ class LeagueRun:
 
     def stop(self) -> None:
         """Stop every child: learners and actors first, which still call the league; then the rest."""
+        self.scaling.stop()
         self.supervisor.stop()
         for subscription in self._subscriptions:
             subscription.stop()

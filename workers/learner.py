@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import redis
@@ -21,6 +22,7 @@ from workers.connect import connect
 from workers.ending import Ending, verdict
 from workers.main import role
 from workers.rounds import Rounds
+from workers.scaling import actors_now
 from workers.session import Session, log_to_stderr, stop_worker
 from workers.training import Trainer
 from workers.verify import run_folder, verify
@@ -44,7 +46,8 @@ class LearnerRole:
         self.rounds: Rounds | None = None
         if config.sampling is Sampling.gathered:
             queue = None if player is None else session.topology.learner_queue(player)
-            self.rounds = Rounds(session.app, config.actors, config.round_timeout, self.give_up, player, queue)
+            actors = partial(actors_now, session)
+            self.rounds = Rounds(session.app, actors, config.round_timeout, self.give_up, player, queue)
         batch = 1 if self.rounds else config.segments_per_update
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)

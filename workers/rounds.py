@@ -20,14 +20,14 @@ FAILURES = 3  # rounds that may fail in a row before the run is given up
 class Rounds:
     """Keeps one round under way. A round that neither returned nor failed within `timeout` s is dispatched anew.
 
-    `player` learns from the rounds, at `queue`; None for the one player of a run without a league. While `held`, what
-    is dispatched waits for `release`.
+    `actors` tells how many rollouts a round has. `player` learns from the rounds, at `queue`; None for the one player
+    of a run without a league. While `held`, what is dispatched waits for `release`.
     """
 
     def __init__(
         self,
         app: Any,
-        actors: int,
+        actors: Callable[[], int],
         timeout: float,
         on_given_up: Callable[[str], None],
         player: str | None = None,
@@ -78,7 +78,7 @@ class Rounds:
             failed = self._app.signature(
                 "learner.round_failed", args=(self.current,), immutable=True, options=dict(self._address)
             )
-            gather(self._app, [rollout.clone() for _ in range(self._actors)], then=learn, on_error=failed)
+            gather(self._app, [rollout.clone() for _ in range(self._actors())], then=learn, on_error=failed)
 
     def hold(self) -> None:
         """Dispatch nothing until `release`; the round under way may come back."""

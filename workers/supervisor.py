@@ -35,6 +35,7 @@ class Managed:
     may_end: bool = False
     last: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    leaving: bool = False  # was told to, so it is not restarted
     child: Child | None = None
     deaths: int = 0  # lately
     restarts: int = 0  # ever
@@ -75,8 +76,11 @@ class Supervisor:
 
         Raises WarrenError when a child has died more often than allowed; its message holds the last lines.
         """
-        for managed in self.children:
+        for managed in list(self.children):
             assert managed.child is not None
+            if managed.leaving:
+                self._see_off(managed)
+                continue
             if managed.done or managed.child.alive:
                 continue
             if managed.retry_at == 0.0:
@@ -96,6 +100,13 @@ class Supervisor:
                 self._start(managed)
         return False
 
+    def remove(self, name: str) -> None:
+        """Tell a child to finish what it holds within GRACE s and leave; `poll` says when it has."""
+        (managed,) = (managed for managed in self.children if managed.name == name and not managed.leaving)
+        assert managed.child is not None
+        managed.leaving = True
+        managed.child.ask_to_stop()
+
     def alive(self) -> int:
         """How many children run."""
         return sum(managed.child is not None and managed.child.alive for managed in self.children)
@@ -112,6 +123,13 @@ class Supervisor:
                 child.ask_to_stop()
             for child in children:
                 child.stop()
+
+    def _see_off(self, managed: Managed) -> None:
+        assert managed.child is not None
+        if not managed.child.alive:
+            self.children.remove(managed)
+            late = managed.child.status != 0 and managed.retry_at == 0.0
+            self._say(f"{managed.name} has left{f' with status {managed.child.status}' if late else ''}")
 
     def _start(self, managed: Managed) -> None:
         environment = {**os.environ, **self._environment, **managed.environment}

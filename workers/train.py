@@ -28,6 +28,7 @@ from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml
 from workers.interrupts import KILLED, Interrupts
 from workers.main import REFUSALS, of_resumed_league, role
+from workers.scaling import Scaling
 from workers.session import Session
 from workers.supervisor import Supervisor
 from workers.verify import name_run, run_folder, verify
@@ -88,11 +89,11 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
     # One thread of linear algebra a process: they share this machine's cores.
     environment = {**found.environment(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     supervisor = Supervisor(folder, environment, config.restarts, view.say)
+    scaling = Scaling(session, supervisor, view.say)
     interrupts.install(supervisor.processes)
     try:
         supervisor.add("learner", "learner", needed=True)
-        for index in range(config.actors):
-            supervisor.add("actor", f"actor-{index}", f"actor_id={index}")
+        scaling.start()
         if config.flower_port is not None:
             supervisor.add("flower", "flower")
             view.say(f"Flower at http://{config.flower_address}:{config.flower_port}")
@@ -102,6 +103,7 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
                 return KILLED
             if words := found.dead():
                 raise WarrenError(words)
+            scaling.look()
             if time.monotonic() >= depths_at:
                 waiting, depths_at = depths.read(), time.monotonic() + DEPTHS_EVERY
             view.show(figures or None, waiting, f"{supervisor.alive()} of {len(supervisor.children)} alive")
@@ -111,6 +113,7 @@ def _train(config: Config, folder: Path, found: servers.Servers, view: View, int
         view.say(f"error: {error}")
         return 1
     finally:
+        scaling.stop()
         supervisor.stop()
         subscription.stop()
         if found.dead() is None:

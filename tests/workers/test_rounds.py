@@ -51,8 +51,10 @@ def chords(monkeypatch: pytest.MonkeyPatch) -> Chords:
 def make(chords: Chords) -> Iterator[Callable[..., Rounds]]:
     made: list[Rounds] = []
 
-    def build(timeout: float = 60.0, given_up: list[str] | None = None) -> Rounds:
-        made.append(Rounds(Celery("rounds"), 3, timeout, (given_up if given_up is not None else []).append))
+    def build(
+        timeout: float = 60.0, given_up: list[str] | None = None, actors: Callable[[], int] = lambda: 3
+    ) -> Rounds:
+        made.append(Rounds(Celery("rounds"), actors, timeout, (given_up if given_up is not None else []).append))
         return made[-1]
 
     yield build
@@ -183,11 +185,12 @@ class Trainer:
 def role(chords: Chords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LearnerRole]]:
     stopped = threading.Event()
     monkeypatch.setattr(learner_module, "stop_worker", stopped.set)
+    monkeypatch.setattr(learner_module, "actors_now", lambda session: session.actors)
     made: list[LearnerRole] = []
 
     def build(sampling: Sampling = Sampling.gathered) -> LearnerRole:
         config = Config(sampling=sampling, actors=3, env=EnvConfig(goal=None))
-        session: Any = SimpleNamespace(app=Celery("learner"))
+        session: Any = SimpleNamespace(app=Celery("learner"), actors=config.actors)
         made.append(LearnerRole(config, session, Trainer()))  # type: ignore[arg-type]
         return made[-1]
 
@@ -253,3 +256,15 @@ def test_the_last_update_starts_no_round(chords: Chords, role: Callable[..., Lea
     learner.trainer.outcome = {"state": "solved"}
     learner.learn(shipments(chords.last))
     assert len(chords.dispatched) == 1
+
+
+def test_a_round_has_as_many_rollouts_as_there_are_actors_now(
+    make: Callable[..., Rounds], chords: Chords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(rounds_module, "gather", lambda app, calls, **_: asked.append(len(calls)))
+    counts = iter((2, 5, 1))
+    rounds = make(actors=lambda: next(counts))
+    for version in range(3):
+        rounds.dispatch(version)
+    assert asked == [2, 5, 1]

@@ -170,3 +170,17 @@ def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(
     statuses = [child.status for child in it.supervisor.processes()]
     assert statuses == [128 + signal.SIGKILL] * 3 + [128 + signal.SIGTERM]
     it.supervisor.stop()
+
+
+def test_a_child_that_is_not_wanted_any_more_leaves_and_is_not_restarted(stage: Callable[..., Stage]) -> None:
+    it = stage()
+    it.add("actor-0", WORK)
+    it.add("actor-1", WORK)
+    it.poll_until(lambda: it.lives("actor-0") == it.lives("actor-1") == 1)
+    it.supervisor.remove("actor-1")
+    it.poll_until(lambda: len(it.supervisor.children) == 1)
+    assert [child.name for child in it.supervisor.children] == ["actor-0"]
+    assert it.said[-1].startswith("actor-1 has left")
+    assert it.lives("actor-1") == 1
+    with pytest.raises(ValueError, match="expected 1"):
+        it.supervisor.remove("actor-1")

@@ -61,6 +61,11 @@ def newest(runs: Path = RUNS) -> Path:
     return found[-1].parent.parent
 
 
+def folders(runs: Path = RUNS) -> list[Path]:
+    """The run folders below `runs` that hold a record."""
+    return [path.parent.parent for path in _records(runs)]
+
+
 def _records(runs: Path) -> Iterator[Path]:
     for depth in range(SEARCH_DEPTH + 1):
         yield from runs.glob("*/" * depth + f"{FOLDER}/{FILE}")

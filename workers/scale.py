@@ -1,0 +1,91 @@
+"""`python -m workers.scale`: more or fewer processes in a run that goes on.
+
+python -m workers.scale --run NAME actors=4      # four actors
+python -m workers.scale --run NAME actors=+1     # one more; actors=-1: one less, which finishes what it holds
+python -m workers.scale --run NAME               # how many there are
+
+A run's name is in the launcher's second line. A run whose servers are its own is found below runs/; for others the
+servers' URLs come from options or from WARREN_BROKER_URL and WARREN_REDIS_URL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import redis
+
+from tasks.app import create_app
+from tasks.topology import Topology
+from warren.errors import ConfigurationError
+from workers.config import from_yaml
+from workers.main import guarded
+from workers.scaling import request
+from workers.servers import check_broker, check_redis, record
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, print what was done; exit status 0."""
+    wanted = dict(_parse(options.counts))
+    own = own_servers(record.RUNS)
+    if options.run is None:
+        if len(own) != 1:
+            raise ConfigurationError(f"--run: give the run's name; {len(own)} runs below {record.RUNS} have launchers")
+        (options.run,) = own
+    broker_url, redis_url = options.broker_url, options.redis_url
+    if options.run in own and not (broker_url and redis_url):
+        broker_url, redis_url = own[options.run]
+    if not (broker_url and redis_url):
+        known = f"; below {record.RUNS} run {', '.join(sorted(own))}" if own else ""
+        raise ConfigurationError(
+            f"--broker-url and --redis-url: not given, and WARREN_BROKER_URL and WARREN_REDIS_URL are not set; "
+            f"a run with servers of its own is found below {record.RUNS}{known}"
+        )
+    check_broker(broker_url)
+    check_redis(redis_url)
+    topology = Topology(options.run)
+    client = redis.Redis.from_url(redis_url)
+    answer = request(create_app(topology, broker_url, redis_url), options.run, client, wanted)
+    for line in answer["done"]:
+        print(line)
+    print(", ".join(f"{setting}={number}" for setting, number in answer["counts"].items()))
+    return 0
+
+
+def own_servers(runs: Path) -> dict[str, tuple[str, str]]:
+    """Run name -> (broker URL, Redis URL) of the runs below `runs` whose launcher lives."""
+    found: dict[str, tuple[str, str]] = {}
+    for folder in record.folders(runs):
+        try:
+            servers, config = record.read(folder), from_yaml(folder / "config.yaml")
+        except (ConfigurationError, OSError):
+            continue
+        if config.run is not None and record.runs_on(servers):
+            found[config.run] = servers.broker_url, servers.redis_url
+    return found
+
+
+def _parse(counts: list[str]) -> list[tuple[str, str]]:
+    problems = [f"{count}: write it as actors=4, actors=+1 or actors=-1" for count in counts if "=" not in count]
+    if problems:
+        raise ConfigurationError(problems)
+    return [(name.strip(), change.strip()) for name, _, change in (count.partition("=") for count in counts)]
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
+    parser.add_argument("--broker-url", default=os.environ.get("WARREN_BROKER_URL"))
+    parser.add_argument("--redis-url", default=os.environ.get("WARREN_REDIS_URL"))
+    parser.add_argument("counts", nargs="*", metavar="actors=N", help="the new count, or +N or -N")
+    options = parser.parse_args()
+    return guarded(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
