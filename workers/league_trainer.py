@@ -136,6 +136,7 @@ class LeagueTrainer(Trainer):
     def _take_up(self) -> None:
         period, kind = self.client.open_period(self.player, self.league.lease)
         self.period = period
+        self.catch_up()  # only now is a league that was saved sure to be back
         every = self.league.period_steps
         self._period_end = (self.progress.steps // every + 1) * every
         unlearned = self.progress.version == 0 and self.progress.updates == 0

@@ -83,6 +83,10 @@ class Trainer:
             self.progress = Progress.from_meta(checkpoint.meta["progress"])
             self.read_stamp(checkpoint.meta)
             logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Take over weights of the pool that are newer than these: another learner's, or those of a saved league."""
         model = self.session.pool.newest(self.player, newer_than=self.progress.version)
         if model is not None:
             tensors, stamp = checkpoints.weights_from_bytes(model.data)
