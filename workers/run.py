@@ -51,7 +51,9 @@ def run(options: argparse.Namespace) -> int:
     counts = ", ".join(f"{share.count} {share.entry.name}" for share in file.shares(host if file.hosts else None))
     with RunView(f"{name}{f' on {host}' if host else ''}: {counts}") as view:
         view.say(f"run folder {folder}\nrun name   {name}")
-        with servers.acquire(file.broker if leads else "external", folder=folder, say=view.say) as found:
+        mode = file.broker if leads else "external"
+        listen = file.listen if leads else None
+        with servers.acquire(mode, folder=folder, say=view.say, listen=listen) as found:
             interrupts.install(lambda: found.children)
             place = Place(file, host, name, folder, found, view, interrupts)
             return (Leader(place, events, roles) if leads else Follower(place)).run()
@@ -94,8 +96,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workers.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("words", nargs="*", metavar="FILE [SETTING=VALUE]", help="Actor.num=2, Actor.kwargs.lr=0.1, "
-                        "run=NAME, join=RUN, broker=MODE, restarts=5, folder=runs, log_level=INFO")  # fmt: skip
+    known = "Actor.num=2, Actor.kwargs.lr=0.1, run=NAME, join=RUN, broker=MODE, listen=ADDRESS, restarts=5, "
+    parser.add_argument("words", nargs="*", metavar="FILE [SETTING=VALUE]", help=f"{known}folder=runs, log_level=INFO")
     parser.add_argument("-c", "--config", metavar="FILE", help="the file, as Oneagent has it")
     parser.add_argument("--host", help="which of the file's hosts this machine is")
     options = parser.parse_intermixed_args()

@@ -28,7 +28,7 @@ from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.user_code import Place, find
 
-SETTINGS = ("services", "envs", "hosts", "run", "join", "broker", "restarts", "folder", "log_level")
+SETTINGS = ("services", "envs", "hosts", "run", "join", "broker", "listen", "restarts", "folder", "log_level")
 FIELDS = {"services": ("name", "path", "num", "kwargs"), "envs": ("name", "path", "num", "kwargs")}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
@@ -64,6 +64,7 @@ class RunFile:
     run: str | None = None
     join: str | None = None
     broker: str = "auto"
+    listen: str | None = None
     restarts: int = 5
     folder: str = "runs"
     log_level: str = "INFO"
@@ -108,7 +109,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> tuple[RunFile, list[str]]:
     if hosts and not problems:
         total = {e.name: sum(counts.get(e.name, 0) for counts in hosts.values()) for e in entries}
         entries = [replace(e, num=total[e.name]) for e in entries]
-    plain = {key: tree[key] for key in ("run", "join", "broker", "restarts", "folder", "log_level") if key in tree}
+    plain = {key: tree[key] for key in SETTINGS[3:] if key in tree}
     return RunFile(path, entries, hosts, **plain), problems
 
 

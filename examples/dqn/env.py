@@ -7,7 +7,7 @@ import gymnasium as gym
 
 from tasks.solver import remote
 
-max_episode, goal = 2000, 475
+max_episode, goal = 2000, 195  # the mean return over 100 episodes that solves CartPole-v0
 
 
 @remote

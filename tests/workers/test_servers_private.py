@@ -22,7 +22,7 @@ import pytest
 import redis
 
 from warren.errors import BrokerError, ConfigurationError
-from workers.servers import Machine, Servers, acquire, check_broker, private_redis
+from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis
 from workers.servers import child as children
 from workers.servers.child import Child, free_port
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
@@ -377,3 +377,34 @@ def test_an_ordinary_user_can_have_private_servers(servers: Servers) -> None:
         assert done.stdout.splitlines()[-1] == str(nobody.pw_uid)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_servers_that_others_may_reach_listen_where_asked_under_the_password_of_the_environment(
+    servers: Servers, tmp_path: Path
+) -> None:
+    broker_port, redis_port, said, password = free_port(), free_port(), list[str](), "a-password-of-the-user"
+    with acquire(
+        "private", folder=tmp_path, broker_port=broker_port, redis_port=redis_port, say=said.append,
+        listen="127.0.0.2", environment={"WARREN_PASSWORD": password},
+    ):  # fmt: skip
+        check_broker(f"amqp://warren:{password}@127.0.0.2:{broker_port}/%2F")
+        check_redis(f"redis://:{password}@127.0.0.2:{redis_port}/0")
+        for port in (broker_port, redis_port):
+            found = [c for c in psutil.net_connections("tcp4") if c.status == "LISTEN" and c.laddr.port == port]
+            assert {c.laddr.ip for c in found} == {"127.0.0.1", "127.0.0.2"}
+    assert f"amqp://warren:$WARREN_PASSWORD@THIS_HOST:{broker_port}/%2F" in said[-1]
+    assert password not in "".join(said)
+
+
+@pytest.mark.parametrize(
+    ("listen", "mode", "password", "expected"),
+    [
+        ("0.0.0.0", "private", "", "WARREN_PASSWORD in the environment has to hold a password"),
+        ("0.0.0.0", "private", "short", "at least 16"),
+        ("everywhere", "private", "a-password-of-the-user", "is no address"),
+        ("0.0.0.0", "auto", "a-password-of-the-user", "use broker=private"),
+    ],
+)
+def test_servers_are_never_opened_by_half(tmp_path: Path, listen: str, mode: str, password: str, expected: str) -> None:
+    with pytest.raises(ConfigurationError, match=expected):
+        acquire(mode, folder=tmp_path, listen=listen, environment={"WARREN_PASSWORD": password})

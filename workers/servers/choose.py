@@ -12,6 +12,7 @@ from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
 from workers.servers.child import LOOPBACK, Child, listens, private_folder
+from workers.servers.door import BROKER_PORT, REDIS_PORT, Door, door
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis
@@ -103,6 +104,7 @@ def acquire(
     durable: bool = False,
     broker_port: int | None = None,
     redis_port: int | None = None,
+    listen: str | None = None,
     machine: Machine | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Servers:
@@ -116,6 +118,8 @@ def acquire(
       `embedded`: one server from a pip package as broker, result backend and pool; needs nothing installed.
     durable -- whether a private Redis keeps its data in `folder` for the next start (an append-only file).
     broker_port, redis_port -- ports for private servers; default any free one.
+    listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
+      ports, for who has the password in WARREN_PASSWORD. What passes there is not encrypted.
     say -- called with each line of progress; the last one says what was chosen.
 
     A URL that was given and fails is an error, never a reason to take another server. Raises ConfigurationError for
@@ -136,8 +140,11 @@ def acquire(
             f"broker=external needs a {name} URL; set {variable}" for name, url, variable in wanted if not url
         ]:
             raise ConfigurationError(problems)
+    opened = None if listen is None else door(listen, mode, environment)
+    if opened is not None:
+        broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
-        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, machine or Machine()
+        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine()
     )
     return _Chooser(settings).choose()
 
@@ -152,6 +159,7 @@ class _Settings:
     durable: bool
     broker_port: int | None
     redis_port: int | None
+    door: Door | None
     machine: Machine
 
 
@@ -193,6 +201,12 @@ class _Chooser:
             self.running.stop()
             raise
         self.set.say(servers.description)
+        if self.set.door is not None:
+            self.set.say(
+                self.set.door.invitation(
+                    servers.kind, self.set.broker_port or BROKER_PORT, self.set.redis_port or REDIS_PORT
+                )
+            )
         return servers
 
     def _lock(self) -> None:
@@ -251,7 +265,8 @@ class _Chooser:
         if binaries is None:
             raise Unavailable("rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH or in the usual places")
         self.set.say("starting a private RabbitMQ")
-        self.node = PrivateRabbitMQ.start(binaries, self.home / "rabbitmq", port=self.set.broker_port)
+        place, port = self.home / "rabbitmq", self.set.broker_port
+        self.node = PrivateRabbitMQ.start(binaries, place, port=port, door=self.set.door)
         self.running.children += self.node.children
         self.running.on_stop.insert(0, self.node.discard)
         return _Found(self.node.url, f"private {self.node.version} at {LOOPBACK}:{self.node.port}")
@@ -294,7 +309,9 @@ class _Chooser:
         return self._start_redis(binary)
 
     def _start_redis(self, binary: Path) -> PrivateRedis:
-        server = PrivateRedis.start(binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable)
+        server = PrivateRedis.start(
+            binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable, door=self.set.door
+        )
         self.running.children.append(server.child)
         return server
 

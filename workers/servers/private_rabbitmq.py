@@ -19,6 +19,7 @@ from typing import Any
 from warren.errors import BrokerError
 from workers.servers.checks import check_broker
 from workers.servers.child import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
+from workers.servers.door import USER, Door
 from workers.servers.machine import RabbitMQBinaries
 
 READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
@@ -26,7 +27,7 @@ GRACE = 8.0  # seconds between SIGTERM and SIGKILL; closing its tables takes it 
 VHOST = "%2F"
 
 CONFIGURATION = """\
-listeners.tcp.local = {host}:{port}
+{listeners}
 default_user = {user}
 default_pass = {password}
 log.console = false
@@ -110,23 +111,29 @@ class PrivateRabbitMQ:
         shutil.rmtree(Path(self.node.folder) / "data", ignore_errors=True)
 
     @classmethod
-    def start(cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None) -> PrivateRabbitMQ:
-        """Start a new, empty node and return once it completes an AMQP login.
+    def start(
+        cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, door: Door | None = None
+    ) -> PrivateRabbitMQ:
+        """Start a new, empty node and return once it completes an AMQP login. `door`: where others may come in.
 
         Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the last lines of the log,
         when the node does not start.
         """
         return start_on_free_port(
-            lambda at: cls._start(binaries, private_folder(folder.resolve()), at), port, "RabbitMQ"
+            lambda at: cls._start(binaries, private_folder(folder.resolve()), at, door), port, "RabbitMQ"
         )
 
     @classmethod
-    def _start(cls, binaries: RabbitMQBinaries, folder: Path, port: int) -> PrivateRabbitMQ:
+    def _start(cls, binaries: RabbitMQBinaries, folder: Path, port: int, door: Door | None) -> PrivateRabbitMQ:
         user, password = f"warren-{secrets.token_hex(4)}", secrets.token_hex(24)
+        addresses: tuple[str, ...] = (LOOPBACK,)
+        if door is not None:
+            user, password, addresses = USER, door.password, door.addresses
+        listeners = "\n".join(f"listeners.tcp.{index} = {address}:{port}" for index, address in enumerate(addresses, 1))
         url = f"amqp://{user}:{password}@{LOOPBACK}:{port}/{VHOST}"
         name = f"warren-{secrets.token_hex(6)}@{LOOPBACK}"
         node = Node(str(folder), name, str(binaries.ctl), free_port(), binaries.path)
-        _write_files(folder, CONFIGURATION.format(host=LOOPBACK, port=port, user=user, password=password))
+        _write_files(folder, CONFIGURATION.format(listeners=listeners, user=user, password=password))
         environment = node.environment() | {
             "RABBITMQ_DIST_PORT": str(free_port()),
             # Makes the script become the node instead of its parent, so that signals, the exit status and the

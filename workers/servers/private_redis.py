@@ -8,6 +8,7 @@ from pathlib import Path
 from warren.errors import BrokerError
 from workers.servers.checks import check_redis
 from workers.servers.child import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
+from workers.servers.door import Door
 
 READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
@@ -31,18 +32,29 @@ class PrivateRedis:
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{number}"
 
     @classmethod
-    def start(cls, binary: Path, folder: Path, *, port: int | None = None, durable: bool = False) -> PrivateRedis:
+    def start(
+        cls,
+        binary: Path,
+        folder: Path,
+        *,
+        port: int | None = None,
+        durable: bool = False,
+        door: Door | None = None,
+    ) -> PrivateRedis:
         """Start `binary` and return once it answers a PING.
 
         `durable` keeps every write in an append-only file, so that a later start in the same `folder` has the same
-        data; without it nothing is written to disk. Raises ConfigurationError when the `port` asked for is taken,
-        BrokerError, with the server's last lines, when it does not start.
+        data; without it nothing is written to disk. `door`: where others may come in.
+
+        Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the server's last lines, when
+        it does not start.
         """
         private_folder(folder)
-        password = secrets.token_hex(24)
+        password = secrets.token_hex(24) if door is None else door.password
+        addresses = (LOOPBACK,) if door is None else door.addresses
 
         def attempt(at: int) -> PrivateRedis:
-            write_secret(folder / "redis.conf", configuration(folder, at, password, durable))
+            write_secret(folder / "redis.conf", configuration(folder, at, password, durable, addresses))
             child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
             try:
                 child.wait_until(lambda: _answers(f"redis://:{password}@{LOOPBACK}:{at}/0"), READY_TIMEOUT)
@@ -54,12 +66,14 @@ class PrivateRedis:
         return start_on_free_port(attempt, port, "Redis")
 
 
-def configuration(folder: Path, port: int, password: str, durable: bool) -> str:
+def configuration(
+    folder: Path, port: int, password: str, durable: bool, addresses: tuple[str, ...] = (LOOPBACK,)
+) -> str:
     """The whole redis.conf; every name in it is known to Redis 6.2 and later and to Valkey."""
     quoted = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join(
         (
-            f"bind {LOOPBACK}",
+            f"bind {' '.join(addresses)}",
             "protected-mode yes",
             f"port {port}",
             f"requirepass {password}",
