@@ -100,7 +100,9 @@ class History:
     last_event: str = "0"
 
     def follow(self, store: Store) -> None:
-        """Take in what happened in a live league since the last time."""
+        """Take in what happened in a live league since the last time; all anew where a crash of Redis lost some."""
+        if self.last_event != "0" and not store.holds(self.last_event):
+            vars(self).update(vars(History()))
         self.take(store.events(after=self.last_event))
 
     def take(self, entries: Iterable[tuple[str, Event]]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
 from warren.errors import LeagueError
 from warren.registry import Registry
@@ -37,6 +36,8 @@ def solve_zero_sum(payoff: ArrayLike) -> tuple[Distribution, float]:
     if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
         raise LeagueError(f"a matrix game needs finite payoffs of shape (rows, columns); got shape {matrix.shape}")
     rows, columns = matrix.shape
+    from scipy.optimize import linprog  # half of a command's start would be this import, and few need it
+
     solved = linprog(
         np.append(np.zeros(rows), -1.0),
         A_ub=np.hstack([-matrix.T, np.ones((columns, 1))]),

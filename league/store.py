@@ -301,6 +301,10 @@ class Store:
         found = self.redis.xrevrange(f"{self.prefix}events", count=1)
         return text(found[0][0]) if found else "0-0"
 
+    def holds(self, event: str) -> bool:
+        """Whether the stream holds the event of this id."""
+        return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
+
     def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
         """(id, event) of the stream in order, after the id `after` and up to `until`."""
         while True:

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 IDLE = 0.5  # s between looks when every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
-PICTURES_EVERY = 60.0  # s
+FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
 PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
 
 
@@ -70,7 +70,7 @@ class EvaluatorRole:
         )  # fmt: skip
         self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
         self._score_at = 0.0
-        self._pictures_at = time.monotonic() + PICTURES_EVERY
+        self._pictures_at = time.monotonic() + FIRST_PICTURES
         self._history = History()
         self._board: Board | None = None
 

@@ -62,6 +62,9 @@ def test_a_league_plays_obeys_a_person_is_stopped_and_goes_on_to_its_goal(
         store.freeze("late", model)
         run.until(lambda: "learner-late has done its work" in run.output)
         check_books(store)
+        for name in ("payoff", "ratings", "lineage", "exploitability"):
+            run.until((run.folder / "pictures" / f"{name}.png").exists)
+        run.until(lambda: list((run.folder / "tensorboard" / "league").glob("events*")))
         run.process.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
     assert run.output.strip().splitlines()[-1].startswith("stopped; go on with")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from store_fixtures import store_on
+from store_fixtures import folded, store_on
 
 from league.history import POINTS, History, Restart, Series, Snapshot
 from league.memory import MemoryLeague
@@ -103,6 +103,19 @@ def test_a_history_that_follows_is_one_that_read_all_at_once(redis_url: str, run
     store.report(store.issue("main", "rival", "actor", 60.0).match, "w")
     whole.follow(store)
     assert whole.ratings["rival"].points()[1][-1] == learned
+
+
+def test_what_a_crash_of_redis_took_back_is_taken_back_here_too(redis_url: str, run_name: str) -> None:
+    store, history = store_on(redis_url, run_name), History()
+    for name in ("main", "rival"):
+        store.add_player(name, "self_play")
+    for outcome in "wwd":
+        store.report(store.issue("main", "rival", "actor", 60.0).match, outcome)
+    history.follow(store)
+    store.redis.xdel(f"{store.prefix}events", store.last_event())  # the last result was never written to disk
+    history.follow(store)
+    assert history.state.differences(folded(store)) == [] and len(history.state.matches) == 1
+    assert len(history.ratings["main"].points()[0]) == 3
 
 
 def test_a_long_series_stays_short_even_and_right() -> None:
