@@ -12,10 +12,10 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train league test check lint format servers compose clean
+.PHONY: help setup train league test test-rabbitmq4 check lint format servers compose clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready-run ## build .venv with everything that training needs
 
@@ -27,6 +27,9 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's compos
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest $(ARGS)
+
+test-rabbitmq4: $(VENV)/.ready-dev ## the tests of what crosses a wire, on RabbitMQ 4 and Redis 8 in containers
+	@docker/test.sh $(PYTHON) -m pytest -m servers tests/tasks $(wildcard tests/integration/test_calls*.py) $(ARGS)
 
 compose: ## the whole job in containers: docker compose up
 	@docker/env.sh

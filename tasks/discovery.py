@@ -31,7 +31,9 @@ class Served:
 
 def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
     """Everything that is served at the moment, by service and worker; takes `within` s."""
-    replies = app.control.broadcast("services", reply=True, timeout=within) or []
+    # A connection of its own: one of the app's pool may have died since it was used last, with its broker.
+    with app.connection_for_write() as connection:
+        replies = app.control.broadcast("services", reply=True, timeout=within, connection=connection) or []
     found = [
         _served(worker, status, name, counts)
         for reply in replies

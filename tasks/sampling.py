@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +10,25 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks.batching import Failed
+from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
+
+RATE_VARIABLE = "WARREN_EVENT_RATE"  # share of calls told of, for processes that name none themselves
+
+
+def given_rate() -> float | None:
+    """The share that the environment names, or None. Raises ConfigurationError for what is no share."""
+    text = os.environ.get(RATE_VARIABLE, "")
+    if not text:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0.0 <= rate <= 1.0:
+        raise ConfigurationError(f"{RATE_VARIABLE}={text}: is no share of the calls; use a number from 0 to 1, as 0.01")
+    return rate
 
 
 class EventSampler:

@@ -26,6 +26,7 @@ from tasks.link import speaks_amqp
 from tasks.pool import OneThreadPool
 from tasks.receive import Receiver
 from tasks.retained import Retained
+from tasks.sampling import given_rate
 from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
 from tasks.unpacking import unpack
@@ -113,7 +114,8 @@ def _services(state: Any, **_: Any) -> dict[str, Any] | None:
 class Serving:
     """A Celery worker that serves `workers`. `name` is its node name on this host.
 
-    `event_rate`: share of calls told to Flower. `queues`: Celery queues to consume besides, for ordinary tasks.
+    `event_rate`: share of calls that Flower hears of; None for that of WARREN_EVENT_RATE, which is none by default.
+    `queues`: Celery queues to consume besides, for ordinary tasks.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class Serving:
         workers: Sequence[Worker],
         name: str,
         *,
-        event_rate: float = 0.0,
+        event_rate: float | None = None,
         queues: Sequence[Any] = (),
         log_level: str = "INFO",
     ) -> None:
@@ -137,7 +139,8 @@ class Serving:
         warnings.filterwarnings("ignore", category=SecurityWarning)
         own = list(queues)
         if self._fast:
-            app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, event_rate)
+            rate = (given_rate() or 0.0) if event_rate is None else event_rate
+            app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, rate)
         else:
             own += [topology.service_queue(spec.name, spec.response, spec.bound) for spec in self.specs]
         app.steps["worker"].add(ServiceStep)

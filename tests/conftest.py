@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
+import brokers
 import pytest
 
 from tasks import claims
 from warren.errors import BrokerError
 from workers import servers as finding
-from workers.servers import Machine, Servers, debian, record
-from workers.servers.private_rabbitmq import Node
+from workers.servers import Machine, Servers, debian
 
-SERVER_FIXTURES = {"servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
+SERVER_FIXTURES = {"servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,26 +39,28 @@ def lacking(what: str) -> NoReturn:
 
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """A private RabbitMQ and a private Redis, shared by all tests: keep to names made of `run_name`."""
-    if missing := debian.missing(Machine()):
+    """RabbitMQ and Redis (see brokers.py), shared by all tests: keep to names made of `run_name`."""
+    if not brokers.GIVEN and (missing := debian.missing(Machine())):
         lacking(f"{' and '.join(missing)} not installed")
-    with finding.acquire("private", folder=tmp_path_factory.mktemp("servers")) as found:
+    with brokers.start(tmp_path_factory.mktemp("servers")) as found:
         yield found
+
+
+@pytest.fixture
+def own_servers(servers: Servers, tmp_path: Path) -> Iterator[Servers]:
+    """Servers for one test to harm: its own private ones; or the given ones, whose broker is up again afterwards."""
+    if brokers.GIVEN:
+        yield servers
+        brokers.control(servers, "start_app")
+    else:
+        with brokers.start(tmp_path / "own-servers") as found:
+            yield found
 
 
 @pytest.fixture
 def rabbitmqctl(servers: Servers) -> Callable[..., list[str]]:
     """`rabbitmqctl COMMAND COLUMN...` against the session's RabbitMQ: its lines, without a header."""
-    known = record.read(servers.folder).node
-    assert known is not None
-    node = Node(**known)
-
-    def run(command: str, *columns: str) -> list[str]:
-        result = node.control(["--quiet", command, "--no-table-headers", *columns], capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-        return str(result.stdout).splitlines()
-
-    return run
+    return lambda command, *columns: brokers.control(servers, command, "--no-table-headers", *columns)
 
 
 @pytest.fixture

@@ -77,6 +77,7 @@ class Config:
     flower_port: int | None = None  # start Flower on this port of the loopback interface
     flower_address: str = "127.0.0.1"  # what Flower listens on
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
+    event_rate: float | None = None  # share of service calls among them; default: WARREN_EVENT_RATE, or else 1 in 100
     log_level: str = "INFO"
 
     # A league; null trains one player by itself.

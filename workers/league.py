@@ -33,7 +33,7 @@ from workers.league_config import LeagueConfig
 from workers.league_names import league_folder, league_of, store_of
 from workers.league_wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
 from workers.main import role
-from workers.session import Session, log_to_stderr
+from workers.session import Session, event_rate, log_to_stderr
 from workers.verify import verify
 
 logger = logging.getLogger(__name__)
@@ -198,7 +198,8 @@ def run(config: Config) -> int:
         keeper = threading.Thread(target=keep, args=(own, stopping), name="keeper")
     else:
         wait_for_league(store)
-    serving = Serving(session.app, session.topology, [LeagueService(store, session.pool)], f"league-{config.league_id}")
+    service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
+    serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
     try:
         return serving.run(on_ready=keeper.start if keeper is not None else None)
     finally:

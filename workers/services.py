@@ -1,8 +1,9 @@
 """`python -m workers.services`: what a run serves, by which workers, how busy, since when.
 
-python -m workers.services --run NAME            # a table
-python -m workers.services --run NAME --watch    # again and again, until Ctrl-C
-python -m workers.services --run NAME --json     # for programs: {"served": [...], "unserved": [...]}
+python -m workers.services --run NAME              # a table
+python -m workers.services --run NAME --watch      # again every 2 s, or --watch SECONDS, until Ctrl-C
+python -m workers.services --run NAME --json       # for programs: {"served": [...], "unserved": [...]}
+python -m workers.services --run NAME --json --watch   # the same, a line a look
 
 The servers' URLs and the run come from options or from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN.
 """
@@ -14,35 +15,101 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import redis
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from tasks.app import create_app
-from tasks.discovery import as_dict, describe, discover, unserved
+from tasks.discovery import Served, as_dict, describe, discover, unserved
+from tasks.link import GONE
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.main import guarded
 from workers.servers import check_broker, check_redis
 
-WATCH_EVERY = 1.0  # s between looks, each of which takes as long again
+WATCH_EVERY = 2.0  # s between looks; each takes as long as workers have to answer
+AWAY = (*GONE, redis.RedisError)  # what a look raises while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
     *("calls", "failed", "dropped", "mean batch"),
 )
+NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
-def table(rows: list[tuple[str, ...]], run: str) -> Table:
-    """The rows as a table."""
-    found = Table(*COLUMNS, title=f"services of run {run}", title_justify="left")
-    for row in rows:
-        found.add_row(*row, style="red" if row[1] == "nobody" else None)
-    return found
+class Found(NamedTuple):
+    """What one look found."""
+
+    served: list[Served]
+    unserved: list[str]
+
+
+Look = Callable[[], Found]
+
+
+def table(found: Found, run: str) -> Table:
+    """What was found as a table."""
+    workers = len({one.worker for one in found.served})
+    title = f"run {run} at {time.strftime('%X')}: {workers} workers"
+    drawn = Table(title=title, title_justify="left")
+    for index, column in enumerate(COLUMNS):
+        drawn.add_column(column, justify="right" if index >= NUMBERS else "left", no_wrap=True)
+    for row in describe(found.served, found.unserved):
+        drawn.add_row(*row, style="red" if row[1] == "nobody" else None)
+    return drawn
+
+
+def as_json(found: Found, run: str, **more: Any) -> str:
+    """What was found as JSON."""
+    return json.dumps({"run": run, "served": list(map(as_dict, found.served)), "unserved": found.unserved}, **more)
+
+
+def watch(look: Look, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
+    """`show` what each look found until Ctrl-C, which is no failure; `tell` of a server that is away, and look on."""
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                show(look())
+            except AWAY as error:
+                tell(f"cannot look: {str(error) or type(error).__name__}")
+            time.sleep(max(0.0, every - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        return 0
+
+
+def watch_table(look: Look, run: str, every: float) -> int:
+    """A table that is drawn over in a terminal, and one below the other anywhere else."""
+    console = Console()
+    if not console.is_terminal:
+        return watch(look, lambda found: console.print(table(found, run)), console.print, every)
+    with Live(Text("looking"), console=console, auto_refresh=False) as live:
+
+        def show(drawn: Any) -> None:
+            live.update(drawn, refresh=True)
+
+        return watch(look, lambda found: show(table(found, run)), lambda words: show(Text(words, "red")), every)
+
+
+def watch_json(look: Look, run: str, every: float) -> int:
+    """A line a look."""
+
+    def tell(words: str) -> None:
+        print(json.dumps({"run": run, "error": words}), flush=True)
+
+    try:
+        return watch(look, lambda found: print(as_json(found, run), flush=True), tell, every)
+    except BrokenPipeError:  # who read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look once, or again and again; exit status 0, or 1 when nothing is served."""
+    """Look once, or again and again; exit status 0, or 1 when one look finds that nothing is served."""
     missing = [
         f"--{name}: not given, and {variable} is not set"
         for name, variable in (
@@ -58,19 +125,19 @@ def run(options: argparse.Namespace) -> int:
     check_redis(options.redis_url)
     topology = Topology(options.run)
     app = create_app(topology, options.broker_url, options.redis_url)
-    served = discover(app, options.timeout)
+
+    def look() -> Found:
+        served = discover(app, options.timeout)
+        return Found(served, unserved(app, topology, served))
+
+    if options.watch is not None:
+        return (watch_json if options.json else watch_table)(look, options.run, options.watch)
+    found = look()
     if options.json:
-        found = {"run": options.run, "served": list(map(as_dict, served)), "unserved": unserved(app, topology, served)}
-        print(json.dumps(found, indent=2))
-    elif options.watch:
-        with Live(console=Console(), screen=False, auto_refresh=False) as live:
-            while True:
-                live.update(table(describe(served, unserved(app, topology, served)), options.run), refresh=True)
-                time.sleep(WATCH_EVERY)
-                served = discover(app, options.timeout)
+        print(as_json(found, options.run, indent=2))
     else:
-        Console().print(table(describe(served, unserved(app, topology, served)), options.run))
-    return 0 if served else 1
+        Console().print(table(found, options.run))
+    return 0 if found.served else 1
 
 
 def main() -> int:
@@ -82,9 +149,10 @@ def main() -> int:
     parser.add_argument("--broker-url", default=os.environ.get("WARREN_BROKER_URL"))
     parser.add_argument("--redis-url", default=os.environ.get("WARREN_REDIS_URL"))
     parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")
-    kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--watch", action="store_true")
-    kind.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="look again and again"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs; with --watch a line a look")
     options = parser.parse_args()
     return guarded(lambda: run(options))
 

@@ -21,10 +21,12 @@ from league.pool import Pool
 from tasks.app import REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.pool import OneThreadPool
+from tasks.sampling import given_rate
 from tasks.topology import Topology
 from workers.config import Config, Sampling
 from workers.ledger import Ledger
 
+EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
 PLAYER = "main"  # the one player of a run without a league
 
 
@@ -40,7 +42,7 @@ class Session:
             broker_url,
             redis_url,
             prefetch=prefetch,
-            task_events=config.task_events or config.flower_port is not None,
+            task_events=watched(config),
         )
         self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
         self.pool = Pool(self.redis, self.topology.key_prefix)
@@ -88,6 +90,19 @@ class Session:
         if failures:
             raise failures[0]
         return int(worker.exitcode or 0)
+
+
+def watched(config: Config) -> bool:
+    """Whether somebody looks at task events."""
+    return config.task_events or config.flower_port is not None
+
+
+def event_rate(config: Config) -> float:
+    """Share of the calls of this run's services that send task events."""
+    if not watched(config):
+        return 0.0
+    rate = config.event_rate if config.event_rate is not None else given_rate()
+    return EVENT_RATE if rate is None else rate
 
 
 def topology_of(config: Config) -> Topology:

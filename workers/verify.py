@@ -74,6 +74,8 @@ def _numbers(config: Config) -> Iterator[str]:
             yield f"{name}: {value} is too small; it must be at least {least}"
     if config.env.num_envs < 1:
         yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
+    if config.event_rate is not None and not 0 <= config.event_rate <= 1:
+        yield f"event_rate: {config.event_rate} is no share of the calls; it must be from 0 to 1"
     for name in ("round_timeout", "checkpoint_every"):
         if not getattr(config, name) > 0:  # nan is not
             yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"

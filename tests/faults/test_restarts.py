@@ -7,29 +7,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
+import brokers
 import pytest
 from integration.training_run import TrainingRun
 
-from workers.servers import Servers, acquire, record
+from workers.servers import Servers
 from workers.servers.child import free_port
-from workers.servers.private_rabbitmq import Node
-
-
-@pytest.fixture
-def own(servers: Servers, tmp_path: Path) -> Iterator[Servers]:
-    """Servers of this test alone, for it to harm (the session's say whether there are any)."""
-    with acquire("private", folder=tmp_path) as found:
-        yield found
-
-
-def control(servers: Servers, command: str) -> None:
-    known = record.read(servers.folder).node
-    assert known is not None
-    result = Node(**known).control(["--quiet", command], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
 
 
 def logs(run: TrainingRun) -> str:
@@ -38,15 +23,15 @@ def logs(run: TrainingRun) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
-def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own: Servers, sampling: str) -> None:
+def test_training_goes_on_when_rabbitmq_was_restarted(tmp_path: Path, own_servers: Servers, sampling: str) -> None:
     settings = (f"sampling={sampling}", "env.goal=null", "round_timeout=10")
-    with TrainingRun(tmp_path, *settings, broker_url=own.broker_url, redis_url=own.redis_url) as run:
+    with TrainingRun(tmp_path, *settings, broker_url=own_servers.broker_url, redis_url=own_servers.redis_url) as run:
         run.after_updates(3)
-        control(own, "stop_app")
+        brokers.control(own_servers, "stop_app")
         # Longer than a publish is tried again for, so that the learner's own publishing meets the outage.
         time.sleep(6)
         assert "queues unknown" in run.output or run.process.poll() is None
-        control(own, "start_app")
+        brokers.control(own_servers, "start_app")
         run.after_updates(5)
         run.process.send_signal(signal.SIGINT)
         assert run.wait(40) == 130
@@ -85,10 +70,12 @@ def test_training_goes_on_when_redis_was_restarted_empty(tmp_path: Path, servers
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own: Servers) -> None:
-    with TrainingRun(tmp_path, "env.goal=null", broker_url=own.broker_url, redis_url=own.redis_url) as run:
+def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own_servers: Servers) -> None:
+    with TrainingRun(
+        tmp_path, "env.goal=null", broker_url=own_servers.broker_url, redis_url=own_servers.redis_url
+    ) as run:
         run.after_updates(2)
-        control(own, "stop_app")
+        brokers.control(own_servers, "stop_app")
         run.until(lambda: "queues unknown" in run.output)
         run.process.send_signal(signal.SIGINT)
         assert run.wait(40) == 130

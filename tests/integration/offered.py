@@ -143,8 +143,7 @@ def main() -> int:
     topology = Topology(run)
     app = create_app(topology, broker_url, redis_url)
     worker = Actor(redis.Redis.from_url(redis_url), topology.key_prefix)
-    rate = float(os.environ.get("EVENT_RATE", "0"))
-    serving = Serving(app, topology, [worker], name, log_level="WARNING", event_rate=rate)
+    serving = Serving(app, topology, [worker], name, log_level="WARNING")
     return serving.run(on_ready=lambda: print("ready", flush=True))
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from calling import ROOT, Calling, until
+from kombu.exceptions import OperationalError
 
 from tasks.discovery import discover
+from workers.services import Found, watch
 
 
 @pytest.fixture
@@ -25,15 +34,14 @@ def calling(servers, run_name: str, tmp_path: Path):
         run.close()
 
 
+def environment_of(calling: Calling, **more: str) -> dict[str, str]:
+    """What a process of the run finds the servers by."""
+    urls = {"WARREN_BROKER_URL": calling.broker_url, "WARREN_REDIS_URL": calling.redis_url}
+    return {**os.environ, **urls, "WARREN_RUN": calling.topology.run, "PYTHONPATH": str(ROOT), **more}
+
+
 def listed(calling: Calling, *options: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        **os.environ,
-        "WARREN_BROKER_URL": calling.broker_url,
-        "WARREN_REDIS_URL": calling.redis_url,
-        "WARREN_RUN": calling.topology.run,
-        "COLUMNS": "200",
-    }
-    command = [sys.executable, "-m", "workers.services", *options]
+    command, environment = [sys.executable, "-m", "workers.services", *options], environment_of(calling, COLUMNS="200")
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -86,9 +94,9 @@ def test_a_sample_of_the_calls_is_told_to_flower(calling):
 
     with calling.app.connection_for_read() as connection:
         receiver = calling.app.events.Receiver(connection, handlers={"*": seen.append})
-        watcher = threading.Thread(target=receiver.capture, kwargs={"limit": None, "wakeup": False})
+        watcher = threading.Thread(target=receiver.capture, kwargs={"limit": None, "wakeup": False}, daemon=True)
         watcher.start()
-        calling.start(1, EVENT_RATE="0.1")
+        calling.start(1, WARREN_EVENT_RATE="0.1")
         until(lambda: told("worker-online"))
         for number in range(100):
             calling.solver.call("actor.add", number)
@@ -97,3 +105,90 @@ def test_a_sample_of_the_calls_is_told_to_flower(calling):
         watcher.join(timeout=20)  # the next heartbeat of the worker wakes it
     assert told("task-received") == told("task-started") == 10
     assert {event["name"] for event in seen if event["type"] == "task-received"} == {"actor.add"}
+
+
+class Terminal:
+    """`python -m workers.services` with a terminal of its own, whose keys and screen are this test's."""
+
+    def __init__(self, calling: Calling, *options: str) -> None:
+        self._keys, screen = pty.openpty()
+        fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 150, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", ON_A_TERMINAL, *options],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), screen),
+            cwd=ROOT,
+            env=environment_of(calling, TERM="xterm-256color"),
+            start_new_session=True,
+        )
+        os.close(screen)
+        self.shown = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def shows(self, wanted: Callable[[str], Any]) -> None:
+        """Wait until what has been shown so far is as wanted."""
+        until(lambda: wanted(self.shown) or self.process.poll() is not None, 60)
+        assert wanted(self.shown), self.shown
+
+    def press_ctrl_c(self) -> int:
+        """The exit status after it."""
+        os.write(self._keys, b"\x03")
+        status = self.process.wait(timeout=20)
+        self._reader.join(timeout=20)
+        return status
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError):  # of the other end, that it is closed
+            while data := os.read(self._keys, 65536):
+                self.shown += data.decode(errors="replace")
+
+
+# Makes the terminal the controlling one, so that its Ctrl-C becomes a signal, then runs the command line.
+ON_A_TERMINAL = """
+import fcntl, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+from workers.services import main
+sys.exit(main())
+"""
+
+
+def test_watching_draws_one_table_over_and_over_until_ctrl_c(calling):
+    calling.start(1)
+    calling.solver.call("actor.add", 1)
+    watching = Terminal(calling, "--watch", "0.5")
+    watching.shows(lambda shown: shown.count("actor.policy_eval") >= 2)
+    for number in range(41):
+        calling.solver.call("actor.add", number)
+    watching.shows(lambda shown: re.search(r"actor\.add .* 42 ", shown))
+    assert watching.press_ctrl_c() == 0
+    assert "Traceback" not in watching.shown and "\x1b[2J" not in watching.shown, "the screen was cleared: it flickers"
+    assert watching.shown.count("\x1b[?25l") == watching.shown.count("\x1b[?25h") == 1, "the cursor is not back"
+    rows = watching.shown.count("actor.policy_eval") - 1
+    assert watching.shown.count("\x1b[1A") > rows * 10, "tables were drawn below each other"
+
+
+def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
+    calling.start(1)
+    command = [sys.executable, "-m", "workers.services", "--watch", "0.2", "--json", "--timeout", "0.3"]
+    watching = subprocess.Popen(
+        command, cwd=ROOT, env=environment_of(calling), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    looks = [json.loads(watching.stdout.readline()) for _ in range(3)]
+    assert all({one["service"] for one in look["served"]} >= {"actor.add", "actor.infer"} for look in looks[1:])
+    watching.stdout.close()
+    assert watching.wait(timeout=20) == 0
+    assert watching.stderr.read() == ""
+
+
+def test_watching_goes_on_while_a_server_is_away():
+    looks: list[Any] = [Found([], []), OperationalError("refused"), Found([], ["actor.add"]), KeyboardInterrupt()]
+    shown: list[Any] = []
+
+    def look() -> Found:
+        found = looks.pop(0)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    assert watch(look, shown.append, shown.append, every=0.0) == 0
+    assert shown == [Found([], []), "cannot look: refused", Found([], ["actor.add"])]

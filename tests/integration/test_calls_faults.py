@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import brokers
 import pytest
 from calling import Calling, until
 
 from tasks.client import Client
 from tasks.solver import Solver
 from warren.errors import BrokerError, CallError, NobodyServing, WorkerLost
-from workers import servers as finding
-from workers.servers import record
-from workers.servers.private_rabbitmq import Node
 
 
 @pytest.fixture
@@ -122,35 +120,33 @@ def test_a_connection_cut_from_outside_is_replaced_and_its_calls_are_sent_again(
     assert [handle.result() for handle in handles] == list(range(1, 101))
 
 
-def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_works(run_name, tmp_path):
-    with finding.acquire("private", folder=tmp_path / "servers") as own:
-        calling = Calling(own.broker_url, own.redis_url, run_name, tmp_path)
-        try:
-            calling.start(1)
-            stop, answered, errors = threading.Event(), [0] * 4, []
+def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_works(own_servers, run_name, tmp_path):
+    calling = Calling(own_servers.broker_url, own_servers.redis_url, run_name, tmp_path)
+    try:
+        calling.start(1)
+        stop, answered, errors = threading.Event(), [0] * 4, []
 
-            def load(index: int) -> None:
-                while not stop.is_set():
-                    try:
-                        assert calling.solver.call("actor.add", index) == index + 1
-                        answered[index] += 1
-                    except (CallError, BrokerError) as error:
-                        errors.append(error)
+        def load(index: int) -> None:
+            while not stop.is_set():
+                try:
+                    assert calling.solver.call("actor.add", index) == index + 1
+                    answered[index] += 1
+                except (CallError, BrokerError) as error:
+                    errors.append(error)
 
-            threads = [threading.Thread(target=load, args=(index,)) for index in range(4)]
-            for thread in threads:
-                thread.start()
-            until(lambda: min(answered) > 50)
-            node = Node(**record.read(own.folder).node)
-            assert node.control(["stop_app"], capture_output=True, timeout=60).returncode == 0
-            time.sleep(1.0)  # the outage itself
-            assert node.control(["start_app"], capture_output=True, timeout=60).returncode == 0
-            before = list(answered)
-            until(lambda: all(now > then + 50 for now, then in zip(answered, before, strict=True)), 40)
-            stop.set()
-            for thread in threads:
-                thread.join(timeout=30)
-            assert not any(thread.is_alive() for thread in threads)
-            assert calling.processes[0].poll() is None
-        finally:
-            calling.close()
+        threads = [threading.Thread(target=load, args=(index,)) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        until(lambda: min(answered) > 50)
+        brokers.control(own_servers, "stop_app")
+        time.sleep(1.0)  # the outage itself
+        brokers.control(own_servers, "start_app")
+        before = list(answered)
+        until(lambda: all(now > then + 50 for now, then in zip(answered, before, strict=True)), 40)
+        stop.set()
+        for thread in threads:
+            thread.join(timeout=30)
+        assert not any(thread.is_alive() for thread in threads)
+        assert calling.processes[0].poll() is None
+    finally:
+        calling.close()

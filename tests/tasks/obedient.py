@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import brokers
 import redis
 from kombu.message import Message
 
 from tasks.app import create_app
 from tasks.pool import OneThreadPool
 from tasks.topology import Topology
-from workers.servers import Servers, record
-from workers.servers.private_rabbitmq import Node
+from workers.servers import Servers
 
 PATIENCE = 60.0  # s for anything to happen; a bound against hanging, not an expectation
 
@@ -33,14 +33,6 @@ def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIE
     return result
 
 
-def broker_control(servers: Servers, *arguments: str) -> None:
-    """rabbitmqctl with a command that does something."""
-    known = record.read(servers.folder).node
-    assert known is not None
-    result = Node(**known).control(["--quiet", *arguments], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
 def close_connections(servers: Servers) -> None:
     """Close every connection to the broker, from its side."""
     if servers.kind == "redis":
@@ -48,7 +40,7 @@ def close_connections(servers: Servers) -> None:
         for kind in ("pubsub", "normal"):
             client.client_kill_filter(_type=kind, skipme=True)
         return
-    broker_control(servers, "close_all_connections", "for a test")
+    brokers.control(servers, "close_all_connections", "for a test")
 
 
 class ObedientWorker:
@@ -60,7 +52,8 @@ class ObedientWorker:
         self.log, self._redis = log, redis.Redis.from_url(redis_url)
         with log.open("a") as output:
             command = [sys.executable, __file__, run, broker_url, redis_url, str(heartbeat)]
-            environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+            tests = Path(__file__).parents[1]
+            environment = {**os.environ, "PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
             self.process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
         try:
             self.noted("ready")

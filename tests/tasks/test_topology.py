@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import brokers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obedient import ObedientWorker, broker_control
+from obedient import ObedientWorker
 
 from tasks import topology as table
 from tasks.app import create_app
@@ -149,9 +150,9 @@ def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
 
 
 def test_one_permission_pattern_fits_one_run(servers: Servers, run_name: str, tmp_path: Path) -> None:
-    broker_control(servers, "add_user", run_name, "secret")
+    brokers.control(servers, "add_user", run_name, "secret")
     pattern = rf"^warren\.{run_name}\."
-    broker_control(servers, "set_permissions", run_name, pattern, pattern, pattern)
+    brokers.control(servers, "set_permissions", run_name, pattern, pattern, pattern)
     try:
         url = f"amqp://{run_name}:secret@{servers.broker_url.partition('@')[2]}"
         with ObedientWorker(run_name, url, servers.redis_url, tmp_path / "log") as worker:
@@ -164,4 +165,4 @@ def test_one_permission_pattern_fits_one_run(servers: Servers, run_name: str, tm
         with stranger.connection_for_write() as connection, pytest.raises(connection.channel_errors, match="refused"):
             Topology(f"{run_name}-2").actor_queue()(connection.default_channel).declare()
     finally:
-        broker_control(servers, "delete_user", run_name)
+        brokers.control(servers, "delete_user", run_name)

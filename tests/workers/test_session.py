@@ -5,12 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from workers.config import Config, EnvConfig, Sampling
 from workers.servers import Servers
-from workers.session import source_name, topology_of
+from workers.session import event_rate, source_name, topology_of
 
 # A role that stops itself once it is ready, or fails then.
 ROLE = """
@@ -56,3 +57,24 @@ def test_streaming_bounds_the_learners_queue_by_what_an_update_takes() -> None:
 
 def test_no_two_actor_processes_have_the_same_name() -> None:
     assert len({source_name(0) for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable", "rate"),
+    [
+        ({}, "0.5", 0.0),  # nobody looks
+        ({"task_events": True}, None, 0.01),
+        ({"flower_port": 5555}, None, 0.01),
+        ({"task_events": True}, "0.5", 0.5),
+        ({"task_events": True, "event_rate": 0.0}, "0.5", 0.0),
+        ({"task_events": True, "event_rate": 0.2}, "0.5", 0.2),
+    ],
+)
+def test_the_share_of_calls_told_of_is_the_settings_else_the_environments_else_a_hundredth(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], variable: str | None, rate: float
+) -> None:
+    if variable is None:
+        monkeypatch.delenv("WARREN_EVENT_RATE", raising=False)
+    else:
+        monkeypatch.setenv("WARREN_EVENT_RATE", variable)
+    assert event_rate(Config(run="r", **settings)) == pytest.approx(rate)

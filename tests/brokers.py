@@ -1,0 +1,44 @@
+"""The servers of a test session, and rabbitmqctl for them.
+
+They are private ones, unless the environment names others, RabbitMQ 4 in a container for instance (`make
+test-rabbitmq4`): WARREN_TEST_BROKER_URL and WARREN_TEST_REDIS_URL, and in WARREN_TEST_RABBITMQCTL the command line that
+is their rabbitmqctl, such as "docker exec NAME rabbitmqctl".
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from workers import servers as finding
+from workers.servers import Servers, record
+from workers.servers.private_rabbitmq import Node
+
+GIVEN = os.environ.get("WARREN_TEST_BROKER_URL")
+
+
+def start(folder: Path) -> Servers:
+    """The given servers, else new private ones."""
+    if not GIVEN:
+        return finding.acquire("private", folder=folder)
+    return finding.acquire("external", GIVEN, os.environ["WARREN_TEST_REDIS_URL"], folder=folder)
+
+
+def node(servers: Servers) -> Node | None:
+    """The private node behind `servers`; None where they were given."""
+    known = record.read(servers.folder).node
+    return None if known is None else Node(**known)
+
+
+def control(servers: Servers, *arguments: str) -> list[str]:
+    """The lines that rabbitmqctl with these arguments writes about the broker of `servers`."""
+    private = node(servers)
+    if private is not None:
+        done = private.control(["--quiet", *arguments], capture_output=True, text=True, timeout=120)
+    else:
+        command = [*shlex.split(os.environ["WARREN_TEST_RABBITMQCTL"]), "--quiet", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout).splitlines()
