@@ -13,6 +13,7 @@ from celery.utils.log import get_logger
 
 from tasks import codec, current, fanout, pubsub
 from tasks.link import GONE, speaks_amqp
+from tasks.packing import pack
 from tasks.retained import Retained
 from tasks.service import Subscribed
 from tasks.service import event_handler as event_handler
@@ -56,9 +57,10 @@ class EventDispatcher:
 
         Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for some seconds.
         """
-        self._retained.keep(name, payload)
+        body = pack(payload)
+        self._retained.keep(name, body)
         try:
-            self._sender.send(name, payload)
+            self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
 

@@ -12,7 +12,6 @@ from kombu.utils.functional import retry_over_time
 
 from tasks import frames
 from tasks.link import GONE, SEND_TIMEOUT, Link, LinkLost
-from tasks.packing import pack
 from tasks.parts import WINDOW, Assembler, sendable, split
 from tasks.service import Subscribed
 from tasks.topology import EVENT_LENGTH, Topology
@@ -38,9 +37,9 @@ class Sender:
         self._inherited: list[Link] = []
         self._lock = threading.Lock()
 
-    def send(self, name: str, payload: Any) -> None:
-        """Send `payload` to all present subscribers of `name`. Raises one of GONE when the broker stays away."""
-        body = sendable(name, pack(payload))
+    def send(self, name: str, body: bytes) -> None:
+        """Send a packed payload to all present subscribers of `name`. Raises one of GONE if the broker stays away."""
+        body = sendable(name, body)
         with self._lock:
             self._number += 1
             policy = self._app.conf.task_publish_retry_policy

@@ -21,15 +21,16 @@ class Sender:
     def __init__(self, app: Any, topology: Topology) -> None:
         self._app, self._topology = app, topology
 
-    def send(self, name: str, payload: Any) -> None:
-        """Send `payload` to all present subscribers of `name`. Raises kombu's OperationalError."""
+    def send(self, name: str, body: bytes) -> None:
+        """Send a packed payload to all present subscribers of `name`. Raises kombu's OperationalError."""
         exchange = self._topology.event(name)
         with self._app.producer_pool.acquire(block=True) as producer, claims.lasting(CLAIM_LASTS):
             producer.publish(
-                payload,
+                claims.check_in(body),
                 exchange=exchange,
                 routing_key="",  # it is a part of the channel's name
-                serializer=codec.NAME,
+                content_type=codec.CONTENT_TYPE,
+                content_encoding="binary",
                 declare=[exchange],
                 retry=True,
                 retry_policy=self._app.conf.task_publish_retry_policy,

@@ -15,7 +15,6 @@ from celery.utils.log import get_logger
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tasks.packing import pack
 from tasks.topology import Topology
 
 logger = get_logger(__name__)
@@ -46,14 +45,14 @@ class Retained:
             self._redis.hset(self._names, mapping=entries)
             self._redis.expire(self._names, LIVES)
 
-    def keep(self, name: str, payload: Any) -> None:
-        """Retain `payload` where services hear `name`; to be called before it is fired, so that nobody misses both."""
+    def keep(self, name: str, body: bytes) -> None:
+        """Retain a packed payload where services hear `name`; to be called before it is fired: nobody misses both."""
         try:
             known = self._look().get(name.encode())
             if known is None:
                 self._redis.hsetnx(self._names, name, FIRED)
                 self._looked_at = float("-inf")
-            elif known == HEARD and len(body := pack(payload)) <= LONGEST:
+            elif known == HEARD and len(body) <= LONGEST:
                 self._redis.set(f"{self._newest}{name}", body, ex=LIVES)
         except redis.RedisError as error:
             logger.warning("event %r is fired, but not retained for those who come later: %s", name, error)
