@@ -180,3 +180,9 @@ def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..
     name_run(second)
     assert first.trial != second.trial
     assert run_folder(first).parent == run_folder(second).parent
+
+
+@pytest.mark.parametrize("rate", ["-0.01", "1.5", "nan"])
+def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -> None:
+    (line,) = problems(f"event_rate={rate}")
+    assert line.startswith("event_rate: ") and line.endswith("is no share of the calls; it must be from 0 to 1")
