@@ -21,8 +21,8 @@ from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.config import from_yaml
+from workers.launched import request
 from workers.main import guarded
-from workers.scaling import request
 from workers.servers import check_broker, check_redis, record
 
 

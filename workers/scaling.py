@@ -15,21 +15,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-import redis
 from celery.utils.log import get_logger
-from kombu.exceptions import OperationalError
 from kombu.mixins import ConsumerMixin
 
-from warren.errors import BrokerError, ConfigurationError, WarrenError, unknown_name
+from warren.errors import ConfigurationError, WarrenError, unknown_name
 from workers.config import Config
+from workers.launched import ANSWER_WITHIN, COMMAND, NODE, launcher_key
 from workers.session import Session
 from workers.supervisor import Supervisor
 from workers.verify import verify
 
 logger = get_logger(__name__)
 
-NODE, COMMAND = "launcher", "scale"
-ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request
 _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 
@@ -79,7 +76,7 @@ class Scaling:
         for group in self._groups.values():
             for _ in range(getattr(self._config, group.setting)):
                 group.add_to(self._supervisor)
-        self._session.redis.set(_launcher_key(self._session.topology.run), "")
+        self._session.redis.set(launcher_key(self._session.topology.run), "")
         self._desk.start()
 
     def look(self) -> None:
@@ -177,36 +174,6 @@ class Desk(ConsumerMixin):  # type: ignore[misc]
         return self._ask(wanted)
 
 
-def request(app: Any, run: str, client: Any, wanted: dict[str, str]) -> dict[str, Any]:
-    """Ask the launcher of `run` for the counts `wanted` (setting -> "4", "+1", "-1"): {"done": [...], "counts": {...}}.
-
-    Raises ConfigurationError for a run that is not there (with near names) and for counts that cannot be, BrokerError
-    when a server is away or the launcher does not answer.
-    """
-    try:
-        runs = launched(client)
-        if run not in runs:
-            raise ConfigurationError(f"--run: {unknown_name('run with a launcher', run, runs)}")
-        answers = app.control.broadcast(
-            COMMAND, {"wanted": wanted}, destination=[NODE], reply=True, timeout=ANSWER_WITHIN, limit=1
-        )
-    except (OperationalError, OSError, redis.RedisError) as error:
-        raise BrokerError(f"a server of run {run} is away: {error}") from error
-    if not answers:
-        raise BrokerError(f"the launcher of run {run} did not answer within {ANSWER_WITHIN:.0f} s; was it killed?")
-    (answer,) = answers[0].values()
-    if "error" in answer:
-        raise ConfigurationError(answer["error"])
-    return dict(answer)
-
-
-def launched(client: Any) -> list[str]:
-    """The runs on a Redis that have, or had, a launcher."""
-    pattern = re.compile(re.escape(_launcher_key("\0")).replace("\0", "(.+)"))
-    keys = (key.decode() for key in client.scan_iter(match=_launcher_key("*"), count=10_000))
-    return sorted(match[1] for key in keys if (match := pattern.fullmatch(key)))
-
-
 def actors_now(session: Session) -> int:
     """How many actors a round is to ask: as configured, or as changed since. Raises redis.RedisError."""
     return int(session.redis.get(_actors_key(session)) or session.config.actors)
@@ -214,10 +181,6 @@ def actors_now(session: Session) -> int:
 
 def _actors_key(session: Session) -> str:
     return f"{session.topology.key_prefix}actors"
-
-
-def _launcher_key(run: str) -> str:
-    return f"warren.{run}:launcher"
 
 
 def _problems(config: Config) -> tuple[str, ...]:

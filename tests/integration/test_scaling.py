@@ -30,7 +30,7 @@ def scaler(run: TrainingRun, servers: Servers) -> Scale:
     def scale(*counts: str, name: str | None = None) -> subprocess.CompletedProcess[str]:
         urls = ("--broker-url", servers.broker_url, "--redis-url", servers.redis_url)
         command = [sys.executable, "-m", "workers.scale", "--run", name or run.name, *urls, *counts]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     return scale
 

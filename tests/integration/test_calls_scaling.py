@@ -1,0 +1,90 @@
+"""Workers that come and go while calls keep coming: who starts takes its share at once, who stops loses nothing."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from calling import Calling, until
+
+CALLERS = 8
+SECONDS = 0.005  # that one call takes of its worker
+
+
+class Answer(NamedTuple):
+    """One call: when it was sent and answered (time.monotonic), and the process that answered it."""
+
+    sent_at: float
+    answered_at: float
+    pid: int
+
+
+class Load:
+    """Threads that call `actor.once`, which never runs twice, until told to stop."""
+
+    def __init__(self, calling: Calling) -> None:
+        self._calling, self._stop = calling, threading.Event()
+        self.answers: list[Answer] = []
+        self.errors: list[Exception] = []
+        self._threads = [threading.Thread(target=self._call) for _ in range(CALLERS)]
+
+    def __enter__(self) -> Load:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def sent_after(self, moment: float) -> list[Answer]:
+        """The answers to calls that were sent after `moment`, in the order of sending."""
+        return sorted(answer for answer in self.answers if answer.sent_at > moment)
+
+    def _call(self) -> None:
+        while not self._stop.is_set():
+            sent_at = time.monotonic()
+            try:
+                pid = self._calling.solver.call("actor.once", SECONDS)
+                self.answers.append(Answer(sent_at, time.monotonic(), pid))
+            except Exception as error:
+                self.errors.append(error)
+
+
+@pytest.fixture
+def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
+    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def test_a_worker_started_under_load_takes_its_share_and_one_that_stops_loses_nothing(calling: Calling) -> None:
+    calling.start(1)
+    first = calling.solver.call("actor.who")
+    with Load(calling) as load:
+        until(lambda: len(load.answers) > 200, 60)
+        (second,) = calling.start(1)
+        ready = time.monotonic()
+        until(lambda: len(load.sent_after(ready)) > 400, 60)
+        calls = load.sent_after(ready)[:400]
+        # The first calls sent after it was ready: it answers one of the first few, and about half of all.
+        its_own = [answer for answer in calls if answer.pid == second.pid]
+        assert its_own[0] in calls[: 4 * CALLERS]
+        assert len(its_own) > len(calls) / 4
+        waited, share = its_own[0].answered_at - ready, len(its_own) / len(calls)
+        print(f"first answer {1e3 * waited:.0f} ms after it was ready, {share:.0%} of the calls sent from then on")
+
+        calling.processes[0].send_signal(signal.SIGTERM)
+        assert calling.processes[0].wait(30) == 0
+        stopped = time.monotonic()
+        until(lambda: len(load.sent_after(stopped)) > 100, 60)
+    assert not load.errors
+    assert {answer.pid for answer in load.sent_after(stopped)} == {second.pid} != {first}
