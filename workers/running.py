@@ -51,8 +51,6 @@ class Place:
 class _Launcher:
     """What both do: start a crew, look after it, show it, say how it stands."""
 
-    leads = False
-
     def __init__(self, place: Place) -> None:
         self.place, self.view = place, place.view
         self.meeting = Meeting(place.found.redis_url, place.topology)
@@ -139,8 +137,6 @@ class _Launcher:
 class Leader(_Launcher):
     """Leads a run, alone or with other hosts. `events`: what its services hear; `roles`: first parts of their names."""
 
-    leads = True
-
     def __init__(self, place: Place, events: list[str], roles: list[str]) -> None:
         super().__init__(place)
         self._events, self._roles = events, roles
@@ -171,7 +167,8 @@ class Leader(_Launcher):
         if not self._open:
             missing = sorted(self._awaited - set(hosts))
             if missing:
-                self.wait_for(f"waiting for {', '.join(missing)}: start there {self._command('NAME')}")
+                host = missing[0] if len(missing) == 1 else "NAME"
+                self.wait_for(f"waiting for {', '.join(missing)}: start there {self._command(host)}")
             elif not all(word.ready for word in hosts.values()):
                 self.wait_for("waiting for the services of the other hosts")
             elif self.crew.ready():

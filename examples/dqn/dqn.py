@@ -26,8 +26,8 @@ class DuelingHead(nn.Module):
 
 
 class DQN_Agent:
-    def __init__(self, state_dim, action_dim, lr=5e-4, gamma=0.99, batch_size=128, capacity=50_000, learn_start=500,
-                 target_every=100, double=True, dueling=False, hidden=128):  # fmt: skip
+    def __init__(self, state_dim, action_dim, lr=5e-4, gamma=0.99, batch_size=64, capacity=50_000, learn_start=500,
+                 target_every=200, double=True, dueling=False, hidden=128):  # fmt: skip
         self.action_dim, self.gamma, self.batch_size = action_dim, gamma, batch_size
         self.learn_start, self.target_every, self.double = learn_start, target_every, double
         self.updates = 0

@@ -39,12 +39,12 @@ class Learner(Worker):
             experience = Experience(*experience)
             self.policy.store_experience(experience)
             result.append(None)
-        self.policy.train()
-        self.train_cnt += 1
-        if self.train_cnt % self.update_interval == 0:
-            policy = self.policy.model.state_dict()
-            # broadcasts the new weights
-            self.ed.fire("policy_update", payload=policy)
-        if self.train_cnt % 1000 == 0:
-            save_file(self.policy.model.state_dict(), Path(os.environ["WARREN_FOLDER"]) / "policy.safetensors")
+            self.policy.train()
+            self.train_cnt += 1
+            if self.train_cnt % self.update_interval == 0:
+                policy = self.policy.model.state_dict()
+                # broadcasts the new weights
+                self.ed.fire("policy_update", payload=policy)
+            if self.train_cnt % 1000 == 0:
+                save_file(self.policy.model.state_dict(), Path(os.environ["WARREN_FOLDER"]) / "policy.safetensors")
         return result
