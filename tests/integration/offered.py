@@ -116,6 +116,11 @@ class Actor(Worker):
     def push_deadly_once(self, key: str) -> None:
         self.push_deadly(key)
 
+    @service(response=False, bound=20)
+    def push_slowly(self, key: str) -> None:
+        time.sleep(0.002)
+        self.store.incr(f"{self.prefix}ran:{key}")
+
     @service(response=False)
     def push_badly(self, words: str) -> None:
         raise ValueError(words)

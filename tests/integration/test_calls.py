@@ -17,6 +17,7 @@ from celery import Celery
 from tasks import codec, current
 from tasks import solver as solving
 from tasks.events import EventDispatcher
+from tasks.housekeeping import waiting
 from warren.errors import (
     CallCancelled,
     CodecError,
@@ -201,6 +202,18 @@ def test_a_service_without_a_response_runs_and_its_caller_never_waits(served):
         assert served.solver.call("actor.push", "pushed") is None
     assert served.solver.flush() == 0
     until(lambda: served.ran("pushed") == 300)
+
+
+def test_calls_over_a_services_bound_slow_their_caller_down_and_none_is_lost(served):
+    queue, most = served.topology.service_queue("actor.push_slowly", response=False), 0
+    with served.app.connection_for_read() as connection:
+        for _ in range(800):
+            served.solver.call("actor.push_slowly", "slowly")
+            most = max(most, waiting(connection, queue))
+    assert 0 < most <= 20
+    assert served.ran("slowly") > 400  # of those sent, the others are under way: 256 here, 64 there, 20 between
+    assert served.solver.flush() == 0
+    until(lambda: served.ran("slowly") == 800)
 
 
 def test_a_failed_call_without_a_response_goes_to_the_dead_letters(served):

@@ -81,6 +81,8 @@ def test_handlers_say_what_they_hear():
         ({"batch": 2, "wait": 1.0}, "wait=1.0"),
         ({"batch": 2, "gather": "exactly", "wait": -1}, "wait=-1"),
         ({"retries": -1}, "retries=-1"),
+        ({"bound": 5}, "bound=5"),
+        ({"response": False, "bound": 0}, "bound=0"),
     ],
 )
 def test_settings_without_sense_are_refused_with_their_value(settings, words):
