@@ -48,6 +48,7 @@ class Learning:
     policy: Policy
     generation: int = 0
     version: int = -1
+    played_at: float = 0.0  # monotonic time of its last rollout, s
     sampler: MatchSampler | None = None
     matches: Matches | None = None
 
@@ -101,6 +102,7 @@ class LeagueActorRole:
         for learning in self._learning.values():
             if learning.refresh() and learning.matches is not None:
                 learning.matches.restart()
+        home.played_at = time.monotonic()
         self._extend_leases()
         self.first_step_at = self.first_step_at or time.time()
         try:
@@ -202,7 +204,10 @@ class LeagueActorRole:
 
     def _extend_leases(self) -> None:
         if time.monotonic() >= self._extend_at:
-            held = [match for known in self._learning.values() if known.matches for match in known.matches.held]
+            # Of players that are paused, frozen or without a learner nothing is played: their matches run out.
+            since = time.monotonic() - self.league.lease
+            playing = [known for known in self._learning.values() if known.matches and known.played_at > since]
+            held = [match for known in playing if known.matches for match in known.matches.held]
             if held:
                 self.client.extend(held, self.league.lease)
             self._extend_at = time.monotonic() + self.league.lease / 4.0
