@@ -24,7 +24,9 @@ def speed(given: argparse.Namespace) -> dict[str, Any]:
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
     """Train all sides, draw their curves."""
-    figures = league_strength.measure(given.games, given.seeds, given.seconds, given.curves, given.peers)
+    figures = league_strength.measure(
+        given.games, given.seeds, given.seconds, given.curves, given.peers, given.jobs, given.clock
+    )
     if given.pictures is not None:
         for game in given.games:
             lines = league_strength.read(league_strength.curves_of(given.curves, game))
@@ -46,6 +48,8 @@ def main() -> None:
     part.add_argument("--seeds", type=int, default=3)
     part.add_argument("--seconds", type=float, help="of training, each side and seed; default: by game")
     part.add_argument("--peers", nargs="*", choices=league_strength.PEERS, default=["nfsp", "psro"], help="on Leduc")
+    part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
+    part.add_argument("--clock", choices=["wall", "processor"], default="wall", help="of leagues; peers: wall only")
     part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
     part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
     part.set_defaults(measure=strength)

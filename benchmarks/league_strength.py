@@ -1,8 +1,9 @@
 """How strong a league becomes: exploitability of its Nash mixture and of its main agent, beside other ways.
 
 Rock-paper-scissors and the spinning top: beside plain self-play with the same settings. Leduc poker: beside OpenSpiel's
-NFSP and PSRO. Every run is a process of its own, one after another, seed by seed in turn, so that what else the machine
-does falls on all alike; all have the same wall time of training on the same cores. The curves of all of them are kept.
+NFSP and PSRO. Every run is a process of its own with one thread, one after another or `jobs` at a time, seed by seed in
+turn, so that what else the machine does falls on all alike; all have the same time of training on the same cores.
+The curves of all of them are kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ PEERS = ("nfsp", "psro", "psro_nash")
 SIDES = {"rps": (LEAGUE, SELF_PLAY), "spinning_top": (LEAGUE, SELF_PLAY), "kuhn": (LEAGUE,), "leduc": (LEAGUE, *PEERS)}
 
 
-def command(game: str, side: str, seed: int, seconds: float, out: Path) -> list[str]:
+def command(game: str, side: str, seed: int, seconds: float, out: Path, clock: str = "wall") -> list[str]:
     """What runs one side of one seed and adds the lines of its curve to `out`."""
     arguments = ["--seconds", str(seconds), "--seed", str(seed), "--every", str(seconds / POINTS), "--out", str(out)]
     if side in PEERS:
@@ -41,28 +44,39 @@ def command(game: str, side: str, seed: int, seconds: float, out: Path) -> list[
         chosen = ["--meta-strategy", meta_strategy] if meta_strategy else []
         return [sys.executable, "-m", "benchmarks.leduc_peers", peer, *arguments, *chosen]
     chosen = ["--self-play"] if side == SELF_PLAY else []
-    return [sys.executable, "-m", "benchmarks.league_curve", game, *arguments, *chosen]
+    return [sys.executable, "-m", "benchmarks.league_curve", game, *arguments, *chosen, "--clock", clock]
 
 
 def measure(
-    games: Sequence[str], seeds: int, seconds: float | None, folder: Path, peers: Sequence[str]
+    games: Sequence[str],
+    seeds: int,
+    seconds: float | None,
+    folder: Path,
+    peers: Sequence[str],
+    jobs: int = 1,
+    clock: str = "wall",
 ) -> dict[str, Any]:
-    """Run all of them and say what came out; curves go to FOLDER/GAME.jsonl, anew each time."""
+    """Run all of them, `jobs` at a time, and say what came out; curves go to FOLDER/GAME.jsonl, anew each time.
+
+    By the processor's `clock` peers do not run: theirs is the wall's.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, Any] = {"seeds": seeds, "seconds": {}}
+    figures: dict[str, Any] = {"seeds": seeds, "jobs": jobs, "clock": clock, "seconds": {}}
     loads: dict[str, list[float]] = {}
     for game in games:
         limit = SECONDS[game] if seconds is None else seconds
         figures["seconds"][game] = limit
         out = curves_of(folder, game)
         out.unlink(missing_ok=True)
-        for seed in range(1, seeds + 1):
-            for side in SIDES[game]:
-                if side in PEERS and side not in peers:
-                    continue
-                run(game, side, seed, limit, out)
+        sides = [side for side in SIDES[game] if side not in PEERS or (side in peers and clock == "wall")]
+        runs = [(seed, side) for seed in range(1, seeds + 1) for side in sides]
+        with ThreadPoolExecutor(jobs) as pool:
+            curves = pool.map(partial(run, game, limit, folder, clock), *zip(*runs, strict=True))
+            for (seed, side), lines in zip(runs, curves, strict=True):
+                with out.open("a") as file:
+                    file.writelines(json.dumps(line) + "\n" for line in lines)
                 loads.setdefault(game, []).append(round(os.getloadavg()[0], 2))
-                print(f"{game}, seed {seed}: {side} {last_of(read(out)).get((side, seed), {})}", flush=True)
+                print(f"{game}, seed {seed}, {side}: {lines[-1]}", flush=True)
         figures |= summary(game, read(out))
     return {**figures, "load_after_each_run": loads}
 
@@ -72,16 +86,15 @@ def curves_of(folder: Path, game: str) -> Path:
     return folder / f"{game}.jsonl"
 
 
-def run(game: str, side: str, seed: int, seconds: float, out: Path) -> None:
-    """One side of one seed, in a process that ends by itself; its lines get the side's name."""
-    own = out.with_suffix(f".{side}.{seed}.part")
-    own.unlink(missing_ok=True)
+def run(game: str, seconds: float, folder: Path, clock: str, seed: int, side: str) -> list[Line]:
+    """The curve of one side of one seed, from a process that ends by itself."""
+    out = folder / f"{game}.{side}.{seed}.part"
+    out.unlink(missing_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command(game, side, seed, seconds, own), env=environment, check=True)
-    lines = [{**line, "game": game, "side": side} for line in read(own)]
-    with out.open("a") as file:
-        file.writelines(json.dumps(line) + "\n" for line in lines)
-    own.unlink()
+    subprocess.run(command(game, side, seed, seconds, out, clock), env=environment, check=True)
+    lines = [{**line, "game": game, "side": side} for line in read(out)]
+    out.unlink()
+    return lines
 
 
 def read(path: Path) -> list[Line]:
@@ -101,11 +114,6 @@ def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
     for line in lines:
         runs.setdefault((line["side"], line["seed"]), []).append(line)
     return runs
-
-
-def last_of(lines: Iterable[Line]) -> dict[tuple[str, int], Line]:
-    """(side, seed) -> where its curve ends."""
-    return {key: curve[-1] for key, curve in by_run(lines).items()}
 
 
 def late(curve: Sequence[Line]) -> list[float]:
@@ -179,7 +187,7 @@ def draw(path: Path, game: str, lines: Sequence[Line], goal: float | None = None
     seeds = len({line["seed"] for line in lines})
     axes.set(
         title=f"{TITLES[game]}, {seeds} seed{'s' if seeds > 1 else ''} each",
-        xlabel="seconds of training, the same for all",
+        xlabel="seconds of training",
         ylabel="exploitability, points a game",
         yscale="log",
     )

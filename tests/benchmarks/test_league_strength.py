@@ -89,16 +89,21 @@ def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
     assert settings("kuhn", 3, "league", ["algorithm.epochs=1"]).algorithm["epochs"] == 1
 
 
-def test_a_run_adds_its_lines_under_the_name_of_its_side(tmp_path, monkeypatch):
-    out = tmp_path / "leduc.jsonl"
-    out.write_text(json.dumps({"side": "league", "seed": 1}) + "\n")
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_every_run_adds_its_curve_under_the_name_of_its_side(tmp_path, monkeypatch, jobs):
+    def process(command, **_):
+        out, seed = (command[command.index(name) + 1] for name in ("--out", "--seed"))
+        name = "nash_mixture" if "benchmarks.league_curve" in command else "exploitability"
+        lines = [{"seed": int(seed), "seconds": s, name: 2.0 - s, "main_agent": 3.0} for s in (0.0, 1.0)]
+        Path(out).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    def peer(command, **_):
-        line = {"peer": "psro", "seed": 1, "seconds": 1.0, "exploitability": 2.0}
-        Path(command[command.index("--out") + 1]).write_text(json.dumps(line) + "\n")
-
-    monkeypatch.setattr(strength.subprocess, "run", peer)
-    strength.run("leduc", "psro_nash", 1, 1.0, out)
-    assert [line["side"] for line in strength.read(out)] == ["league", "psro_nash"]
-    assert strength.exploitability(strength.read(out)[1]) == 2.0
-    assert list(tmp_path.iterdir()) == [out]
+    monkeypatch.setattr(strength.subprocess, "run", process)
+    (tmp_path / "leduc.jsonl").write_text("of an earlier run")
+    found = strength.measure(["leduc"], 2, 1.0, tmp_path, ["psro_nash"], jobs)
+    assert found["leduc_nash_mixture_by_seed"] == found["leduc_psro_nash_by_seed"] == [1.0, 1.0]
+    assert "leduc_nfsp" not in found and found["seconds"] == {"leduc": 1.0}
+    lines = strength.read(tmp_path / "leduc.jsonl")
+    assert [(line["side"], line["seed"]) for line in lines[::2]] == [
+        ("league", 1), ("psro_nash", 1), ("league", 2), ("psro_nash", 2),
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == [tmp_path / "leduc.jsonl"]
