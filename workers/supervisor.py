@@ -16,6 +16,7 @@ GRACE = 8.0  # s that a role has to finish what it holds after being told to sto
 FAREWELL = (
     3.0  # s that a child that ended with status 0 is left alone: the run may be over, and the learner about to end
 )
+TERMINATED = 143  # exit status of a child that SIGTERM found still importing, as shells have it
 CALM = 60.0  # s after which a child's earlier deaths are forgiven
 # A child reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
 HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
@@ -128,7 +129,7 @@ class Supervisor:
         assert managed.child is not None
         if not managed.child.alive:
             self.children.remove(managed)
-            late = managed.child.status != 0 and managed.retry_at == 0.0
+            late = managed.child.status not in (0, TERMINATED) and managed.retry_at == 0.0
             self._say(f"{managed.name} has left{f' with status {managed.child.status}' if late else ''}")
 
     def _start(self, managed: Managed) -> None:
