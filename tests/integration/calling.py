@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.app import create_app
+from tasks.events import EventDispatcher
 from tasks.housekeeping import remove_run
 from tasks.solver import Solver
 from tasks.topology import Topology
@@ -70,6 +71,19 @@ class Calling:
                 process.wait()
         self.solver.close()
         remove_run(self.app, self.solver._directory._redis, self.topology)
+
+
+def events_heard_while_busy(calling: Calling, number: int, busy_for: float) -> tuple[list[int], list[int]]:
+    """What the handlers of all events and of the newest heard of `number` that were fired while they had to wait."""
+    events = EventDispatcher(calling.app, calling.topology)
+    busy = calling.solver.send("actor.sleep", busy_for)
+    for fired in range(number):
+        events.fire("counted", fired)
+        events.fire("stated", fired)
+    busy.result()
+    until(lambda: all(heard[-1:] == [number - 1] for heard in calling.solver.call("actor.events_heard")))
+    heard: tuple[list[int], list[int]] = calling.solver.call("actor.events_heard")
+    return heard
 
 
 def until(true: Callable[[], Any], seconds: float = 20.0) -> None:

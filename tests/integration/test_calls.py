@@ -11,12 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import Calling, until
+from calling import Calling, events_heard_while_busy, until
 from celery import Celery
 
 from tasks import codec, current
 from tasks import solver as solving
-from tasks.events import EventDispatcher
 from tasks.housekeeping import waiting
 from warren.errors import (
     CallCancelled,
@@ -344,17 +343,7 @@ def test_chains_and_callbacks_of_celery_go_on_from_a_service(served):
 
 
 def test_events_reach_handlers_in_order_and_latest_only_ones_hear_the_newest(served):
-    events = EventDispatcher(served.app, served.topology)
-    busy = served.solver.send("actor.sleep", 0.5)
-    until(lambda: not busy.done(), 1)
-    for number in range(60):
-        events.fire("counted", number)
-        events.fire("stated", number)
-    busy.result()
-    until(
-        lambda: (heard := served.solver.call("actor.events_heard")) and heard[0][-1:] == [59] and heard[1][-1:] == [59]
-    )
-    heard, newest = served.solver.call("actor.events_heard")
+    heard, newest = events_heard_while_busy(served, 60, busy_for=0.5)
     assert heard == list(range(60))
     assert newest[-1] == 59 and len(newest) < 30
 

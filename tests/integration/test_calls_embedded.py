@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from calling import Calling, until
+from calling import Calling, events_heard_while_busy, until
 
 from tasks.solver import Solver
 from warren.errors import DeadlinePassed, NoSuchService, RemoteFailure
@@ -76,3 +76,9 @@ def test_deadlines_and_unknown_names_are_errors(served):
 def test_chords_join(served):
     result = served.solver.gather([("actor.add", n) for n in range(20)], then="actor.total")
     assert result.get(timeout=60) == sum(range(1, 21))
+
+
+def test_handlers_of_all_events_hear_all_and_those_of_the_newest_skip_to_it_while_a_call_computes(served):
+    heard, newest = events_heard_while_busy(served, 60, busy_for=1.0)
+    assert heard == list(range(60))
+    assert newest == sorted(newest) and len(newest) < 30
