@@ -16,19 +16,21 @@ from league.store import Store
 from league.texts import text
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
-URL_VARIABLE = "WARREN_REDIS_URL"
+URL_VARIABLE, RUN_VARIABLE = "WARREN_REDIS_URL", "WARREN_RUN"
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """Options that say which league: --redis and --run."""
     parser.add_argument("--redis", help=f"URL of Redis; default: {URL_VARIABLE}")
-    parser.add_argument("--run", help="name of the run on the servers")
+    parser.add_argument(
+        "--run", default=os.environ.get(RUN_VARIABLE), help=f"name of the run on the servers; default: {RUN_VARIABLE}"
+    )
 
 
 def run_prefix(given: argparse.Namespace) -> str:
     """The first part of every key of the run. Raises ConfigurationError when none is named."""
     if not given.run:
-        raise ConfigurationError("no run is named; give --run NAME, as the launcher printed it")
+        raise ConfigurationError(f"no run is named; give --run NAME, as the launcher printed it, or set {RUN_VARIABLE}")
     return f"warren.{given.run}:"
 
 

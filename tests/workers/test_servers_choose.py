@@ -349,6 +349,18 @@ def test_status_shows_what_answers_and_no_password(servers: Servers) -> None:
         assert (urlsplit(url).password or "") not in shown.stdout + shown.stderr
 
 
+def test_a_shell_takes_over_the_run_and_its_servers(tmp_path: Path) -> None:
+    folder = tmp_path / "o'hare"  # what a shell would trip over
+    (folder / record.FOLDER).mkdir(parents=True)
+    record.Record("amqp://u:p'w@h//", "redis://:a b@h/0", "redis", "broker: external", 1).write(folder)
+    (folder / "config.yaml").write_text("run: my-run\n")
+    shown = tool("--run", folder, "env")
+    assert shown.returncode == 0, shown.stderr
+    script = f'{shown.stdout}\nprintf "%s|" "$WARREN_BROKER_URL" "$WARREN_REDIS_URL" "$WARREN_RUN"'
+    taken = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert taken.stdout == "amqp://u:p'w@h//|redis://:a b@h/0|my-run|"
+
+
 def test_status_of_a_run_whose_servers_are_gone_says_so(tmp_path: Path) -> None:
     (tmp_path / record.FOLDER).mkdir()
     down = f"redis://:secret@127.0.0.1:{free_port()}/0"

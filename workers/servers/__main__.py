@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
+
+import yaml
 
 from warren.errors import WarrenError
 from workers.servers import debian, record
@@ -19,6 +22,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="the run's folder (default: the newest below runs/)")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("status", help="what the run uses and whether it answers")
+    commands.add_parser("env", help='for other commands to find the run: eval "$(python -m workers.servers env)"')
     control = commands.add_parser(
         "rabbitmqctl", help="run rabbitmqctl against the run's private RabbitMQ, e.g. `rabbitmqctl list_queues`"
     )
@@ -29,6 +33,8 @@ def main(argv: list[str]) -> int:
         if options.command == "install":
             return install(Machine())
         folder = options.run or record.newest()
+        if options.command == "env":
+            return environment(folder)
         return status(folder) if options.command == "status" else rabbitmqctl(folder, options.arguments)
     except WarrenError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -50,6 +56,18 @@ def status(folder: Path) -> int:
             failed = True
             print(f"{name + ':':8}{error}")
     return int(failed)
+
+
+def environment(folder: Path) -> int:
+    """Print the shell's `export` of the run's servers, passwords included, and of its name."""
+    found = record.read(folder)
+    variables = {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
+    config = folder / "config.yaml"
+    if config.exists() and (run := yaml.safe_load(config.read_text()).get("run")):
+        variables["WARREN_RUN"] = run
+    for name, value in variables.items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
 
 
 def rabbitmqctl(folder: Path, arguments: list[str]) -> int:
