@@ -9,7 +9,7 @@ import numpy as np
 from agents.policies import Policy
 from agents.segments import Segment
 from league.state import Match
-from warren.errors import LeagueError
+from warren.errors import PlayerWaits
 from workers.match_sampler import MatchSampler, Opponent
 from workers.results import MatchResult
 
@@ -33,20 +33,31 @@ class Matches:
         self._request, self._report, self._opponents = request, report, opponents
         self._open: dict[str, tuple[Match, list[np.ndarray]]] = {}
         self._tables: list[str] = []  # the match of each, by id
+        self._anew = False  # a restart is due
         self._seat_all()
 
     def collect(self, num_lanes: int) -> Segment:
-        """The sampler's next segment; matches that ended meanwhile are reported, and followed by others."""
+        """The sampler's next segment; matches that ended meanwhile are reported, and followed by others.
+
+        Raises what `request`, `report` and `opponents` raise; the next call goes on from there.
+        """
+        if self._anew:
+            self.leave()
+            self._tables.clear()
+            self.sampler.restart()
+            self._anew = False
+        self._seat_all()
         while self.sampler.ready < num_lanes:
             if self.sampler.advance():
                 self._follow()
         return self.sampler.take(num_lanes)
 
     def restart(self) -> None:
-        """The learning policy has become another one: what was played so far is reported, everything begins anew."""
-        self.leave()
-        self._seat_all()
-        self.sampler.restart()
+        """The learning policy has become another one: the next `collect` reports what was played and begins anew.
+
+        Not at once: the league may be away, or the player paused, and a restart that was made by half is none.
+        """
+        self._anew = True
 
     @property
     def held(self) -> list[str]:
@@ -60,11 +71,11 @@ class Matches:
             self._close(match)
 
     def _seat_all(self) -> None:
-        for table in range(self.sampler.num_tables):
+        for table in range(len(self._tables), self.sampler.num_tables):
             match = self._request()
             if match is None:
-                raise LeagueError("a table without a match was given none; a request may answer None only later")
-            self._tables[table:] = [self._seat(table, match)]
+                raise PlayerWaits("a table without a match was given none: its player is paused")
+            self._tables.append(self._seat(table, match))
 
     def _take_results(self) -> None:
         for result in self.sampler.pop_results():

@@ -1,8 +1,11 @@
 from collections import Counter
 
+import pytest
+
 import envs
 from agents import build_policy
 from league.memory import MemoryLeague
+from warren.errors import PlayerWaits
 from workers.match_sampler import MatchSampler
 from workers.matches import Matches
 
@@ -56,9 +59,38 @@ def test_a_restart_ends_all_matches_and_begins_others():
     matches.collect(4)
     before = set(league.state.matches)
     matches.restart()
+    matches.collect(1)
     assert {match.match for match, _ in told} >= before
-    assert league.state.matches.keys().isdisjoint(before) and len(league.state.matches) == 2
-    aborted = league.state.counters["aborted"]
-    matches.restart()
-    assert league.state.counters["aborted"] == aborted + 2  # nothing was played in those
+    assert league.state.matches.keys().isdisjoint(before)
+
+
+def test_matches_of_which_nothing_was_played_are_given_back():
+    matches, league, _ = playing()
+    matches.leave()
+    assert league.state.counters["aborted"] == 2
+
+
+@pytest.mark.parametrize("failing", ["request", "report"])
+def test_a_restart_that_the_league_refused_is_made_later(failing):
+    matches, league, told = playing()
     matches.collect(4)
+    before = set(league.state.matches)
+    asked, working = [], getattr(matches, f"_{failing}")
+
+    def refuse(*arguments):
+        asked.append(arguments)
+        if len(asked) > 1:  # in the middle of it
+            raise PlayerWaits("paused")
+        return working(*arguments)
+
+    setattr(matches, f"_{failing}", refuse)
+    matches.restart()
+    for _ in range(2):
+        with pytest.raises(PlayerWaits):
+            matches.collect(4)
+    setattr(matches, f"_{failing}", working)
+    matches.collect(64)
+    assert max(Counter(match.match for match, _ in told).values()) == 1
+    assert {match.match for match, _ in told} >= before
+    counters = league.state.counters
+    assert counters["issued"] == counters["counted"] + counters["aborted"] + len(league.state.matches)
