@@ -23,7 +23,7 @@ from league.state import model_of
 from league.store import Store
 from league.texts import milliseconds, pairs, to_json
 from league.view import ModelRef
-from warren.errors import PlayerError, PlayerWaits
+from warren.errors import PlayerError, PlayerStopped, PlayerWaits
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Periods:
     def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
         """The period to work on: a new one, or the open one of this learner or of one that went silent.
 
-        Raises PlayerError when the player does not exist or does not learn (frozen, removed), PlayerWaits while it is
-        paused or another learner holds its period.
+        Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
+        PlayerWaits while it is paused or another learner holds its period.
         """
         answer = texts(self._store.scripts("open_period", player, learner, milliseconds(lease)))
         if answer[0] == "unknown":
@@ -75,7 +75,7 @@ class Periods:
         if answer[0] == "busy":
             raise PlayerWaits(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
         if answer[0] != "opened":
-            refusal = PlayerWaits if answer[0] == "paused" else PlayerError
+            refusal = PlayerWaits if answer[0] == "paused" else PlayerStopped
             raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
         number, start, initial, rules, hyperparameters, steps, generation, deadline = answer[1:]
         return LearningPeriod(

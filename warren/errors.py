@@ -109,6 +109,10 @@ class PlayerWaits(PlayerError):
     """Raised for a player that is paused, or that another learner trains: what was asked for may come later."""
 
 
+class PlayerStopped(PlayerError):
+    """Raised for a player that learns no more, since somebody froze or removed it: its learner's work is done."""
+
+
 class PoolError(LeagueError):
     """Raised when the model pool lacks a model, or when a frozen one would change."""
 

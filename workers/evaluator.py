@@ -30,7 +30,7 @@ from league.shared_returns import SharedReturns
 from league.texts import pairs
 from league.view import Player, Roster
 from tasks.events import EVALUATION
-from warren.errors import BrokerError, PlayerError, PoolError
+from warren.errors import BrokerError, WarrenError
 from workers.config import Config
 from workers.connect import connect
 from workers.evaluation import Evaluator
@@ -85,14 +85,14 @@ class EvaluatorRole:
                 worked = self.step()
                 busy = time.monotonic() - started
                 stopping.wait(busy * (1.0 / share - 1.0) if worked and share > 0.0 else IDLE)
-            except (redis.RedisError, PoolError, PlayerError) as error:
+            except (redis.RedisError, WarrenError) as error:  # a model of another network, say, that somebody added
                 logger.warning("cannot evaluate for a moment: %s", error)
                 stopping.wait(AGAIN_AFTER)
         if self.scores is not None:
             try:
                 self.score()
                 self.draw()
-            except (redis.RedisError, PoolError, PlayerError) as error:
+            except (redis.RedisError, WarrenError) as error:
                 logger.warning("no last score: %s", error)
 
     def step(self) -> bool:
@@ -114,7 +114,7 @@ class EvaluatorRole:
         references = {}
         if policy is not None:
             for name in self.league.references:
-                if name == UNIFORM or name in self._roster:
+                if name == UNIFORM or (name in self._roster and self._roster[name].frozen):
                     other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
                     references[name] = self.scores.against(policy, other)
         learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]

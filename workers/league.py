@@ -26,7 +26,7 @@ from league.store import Store, check_outcomes
 from league.view import ModelRef
 from tasks.service import Worker, service
 from tasks.serving import Serving
-from warren.errors import LeagueError, PoolError
+from warren.errors import LeagueError, PoolError, WarrenError
 from workers.config import Config
 from workers.connect import connect
 from workers.league_config import LeagueConfig
@@ -154,23 +154,28 @@ def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) 
 
 
 def saved_league(config: Config) -> Path | None:
-    """The folder of the league to go on with: `restore`, else the run's own when it holds one."""
-    if config.restore is not None:
-        return Path(config.restore)
+    """The folder of the league to go on with: the run's own when it holds one, else `restore`.
+
+    In this order, since a run that began with `restore` and is resumed goes on from where it was stopped.
+    """
     folder = league_folder(config)
-    return folder if (folder / STREAM).exists() else None
+    if (folder / STREAM).exists():
+        return folder
+    return None if config.restore is None else Path(config.restore)
 
 
 def keep(keeper: Keeper, stopping: threading.Event) -> None:
-    """Run the keeper through outages of Redis; its last act is a snapshot."""
+    """Run the keeper through outages of Redis and full disks; its last act is a snapshot."""
     while True:
         try:
             keeper.run(stopping)
             return
-        except redis.RedisError as error:
+        except (redis.RedisError, OSError, WarrenError) as error:
             logger.warning("the league's folder is not kept for a moment: %s", error)
-            if stopping.wait(AGAIN_AFTER):
-                return
+        except Exception:  # without this thread nothing would be saved from then on, and nobody would see why
+            logger.exception("the league's folder is not kept for a moment")
+        if stopping.wait(AGAIN_AFTER):
+            return
 
 
 def wait_for_league(store: Store) -> None:

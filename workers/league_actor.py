@@ -22,7 +22,7 @@ from agents.policies import Policy
 from league.state import Match
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, Subscription, of_player
-from warren.errors import BrokerError, LeagueError, MatchmakingError, PlayerWaits, WarrenError
+from warren.errors import MatchmakingError, PlayerWaits, WarrenError
 from workers.config import Config
 from workers.connect import connect
 from workers.frozen_policies import FrozenPolicies
@@ -124,7 +124,7 @@ class LeagueActorRole:
             try:
                 if learning.matches is not None:
                     learning.matches.leave()
-            except (LeagueError, BrokerError) as error:  # their leases run out
+            except WarrenError as error:  # their leases run out
                 logger.warning("matches of %s were not given back: %s", learning.name, error)
             learning.subscription.stop()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from warren.errors import LeagueError
+from warren.errors import LeagueError, PlayerStopped
 from workers.config import Config
 from workers.connect import connect
 from workers.league_client import LeagueClient
@@ -89,6 +89,9 @@ def run_league(config: Config) -> int:
         trainer.begin()
         queue = session.topology.learner_queue(config.player)
         status = session.work(f"learner-{config.player}", queue, learner.on_ready, on_stopping)
+    except PlayerStopped as error:  # before this learner began, while none ran, say
+        logger.info("%s", error)
+        return 0
     finally:
         learner.ended.set()
         trainer.close()

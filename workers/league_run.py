@@ -100,7 +100,8 @@ class LeagueRun:
     @property
     def topology(self) -> Topology:
         """With the players that were added while the run went on."""
-        return replace(self.session.topology, players=tuple(self.figures.players))
+        players = dict.fromkeys([*self.session.topology.players, *self.figures.players])
+        return replace(self.session.topology, players=tuple(players))
 
     def _ended(self) -> str | None:
         mixture, goal = self.figures.score.get("mixture"), self.league.goal

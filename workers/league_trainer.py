@@ -15,7 +15,7 @@ from agents.policies import Policy
 from league.periods import LearningPeriod
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import LeagueError, PlayerError, PlayerWaits
+from warren.errors import LeagueError, PlayerError, PlayerStopped, PlayerWaits
 from workers.league_client import LeagueClient
 from workers.league_config import LeagueConfig
 from workers.league_names import begins_frozen, player_folder
@@ -69,8 +69,11 @@ class LeagueTrainer(Trainer):
         return {**super().stamp(), "generation": self.generation}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """Which generation the weights are of."""
-        self.generation = int(stamp.get("generation", 0))
+        """Which generation the weights are of; another one than so far has an optimizer and a schedule of its own."""
+        generation = int(stamp.get("generation", 0))
+        if generation != self.generation:
+            self.generation = generation
+            self.policy, self.algorithm = self.build()
 
     def describe(self) -> dict[str, Any]:
         """The league's network and game."""
@@ -109,7 +112,8 @@ class LeagueTrainer(Trainer):
     def begin(self) -> None:
         """Take up the learning period that the league has for the player; waits while the player is paused.
 
-        Raises PlayerError when the player does not exist or learns no more, LeagueError when it is to stop meanwhile.
+        Raises PlayerError when the player does not exist, PlayerStopped when it learns no more, LeagueError when this
+        learner is to stop meanwhile.
         """
         said = False
         while True:
@@ -165,13 +169,13 @@ class LeagueTrainer(Trainer):
             logger.info("period %d at %d steps: %s %s", number, progress.steps, outcome.status, outcome.decision)
             self._take_up()
         except PlayerError as error:
-            self.state = self.keep()
-            if self.state in STOPPED:
-                logger.info("%s", error)
-                return
-            # Paused, or taken over while this learner was away: wait, and go on from what the league says.
             logger.info("%s", error)
-            self.begin()
+            try:
+                # Paused, or taken over while this learner was away: wait, and go on from what the league says.
+                if self.keep() not in STOPPED:
+                    self.begin()
+            except PlayerStopped:  # while it waited
+                self.keep()
 
     def _publish_frozen(self) -> None:
         """What the league may take a snapshot of has to be in the pool, and to stay."""

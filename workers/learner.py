@@ -118,6 +118,8 @@ class LearnerRole:
                 self.keep()
             except redis.RedisError as error:
                 logger.warning("cannot look into the pool: %s", error)
+            except Exception:  # without this thread nothing would be kept from then on, and nobody would see why
+                logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 
     def keep(self) -> None:
         """Every few seconds, on a thread of its own."""

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+import redis
 from celery.utils.log import get_logger
 from kombu.mixins import ConsumerMixin
 
@@ -85,7 +86,7 @@ class Scaling:
             wanted, answer = self._requests.get()
             try:
                 answer.set_result(self._change(wanted))
-            except WarrenError as error:
+            except (WarrenError, redis.RedisError) as error:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
@@ -108,10 +109,12 @@ class Scaling:
         done: list[str] = []
         for setting, number in new.items():
             group = self._groups[setting]
+            if setting == "actors" and number != len(
+                group.members
+            ):  # first: Redis may be away, and nothing is done yet
+                self._session.redis.set(_actors_key(self._session), number)
             added = [group.add_to(self._supervisor) for _ in range(number - len(group.members))]
             removed = [group.members.pop() for _ in range(len(group.members) - number)]
-            if setting == "actors" and (added or removed):
-                self._session.redis.set(_actors_key(self._session), number)
             for name in removed:
                 self._supervisor.remove(name)
             done += [f"started {name}" for name in added] + [f"told {name} to finish and leave" for name in removed]

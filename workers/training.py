@@ -63,7 +63,7 @@ class Trainer:
         return {"player": self.player, "version": self.progress.version, "step": self.progress.steps}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """The stamp of the weights that are gone on from, and which were not in this process before."""
+        """The stamp of weights that are gone on from and were not in this process before, ahead of loading them."""
 
     def before_update(self) -> None:
         """Called before each update."""
@@ -79,9 +79,9 @@ class Trainer:
         newest = checkpoints.latest(self.folder / "checkpoints")
         if newest is not None:
             checkpoint = checkpoints.load(newest)
+            self.read_stamp(checkpoint.meta)
             checkpoints.restore(self.policy, self.algorithm, checkpoint)
             self.progress = Progress.from_meta(checkpoint.meta["progress"])
-            self.read_stamp(checkpoint.meta)
             logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
         self.catch_up()
 
@@ -90,9 +90,9 @@ class Trainer:
         model = self.session.pool.newest(self.player, newer_than=self.progress.version)
         if model is not None:
             tensors, stamp = checkpoints.weights_from_bytes(model.data)
+            self.read_stamp(stamp)
             checkpoints.load_weights(self.policy, tensors)
             self.progress.version, self.progress.steps = model.version, model.step
-            self.read_stamp(stamp)
             logger.info("the pool has newer weights: version %d at %d steps", model.version, model.step)
 
     def publish(self) -> None:

@@ -92,6 +92,9 @@ def _names(config: Config, role: str) -> Iterator[str]:
     for name, value in (("project", config.project), ("trial", config.trial)):
         if value is not None and not _FOLDER_NAME.fullmatch(value):
             yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
+    if config.trial is None and (role in ("learner", "evaluator") or (role == "league" and config.league_id == 0)):
+        others = "; league workers from league_id=1 on need none" if role == "league" else ""
+        yield f"trial: not given; this role writes into the run's folder, so name that (trial=TRIAL){others}"
     if config.run is None and role != "train":
         yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
     elif config.run is not None:
@@ -160,7 +163,8 @@ def _league(config: Config, role: str) -> Iterator[str]:
         yield f"league: {error}"
     if config.sampling is not Sampling.gathered:
         yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
-    if config.restore is not None and not (Path(config.restore) / STREAM).exists():
+    kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
+    if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
     if config.seconds is not None and not config.seconds > 0:
         yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"

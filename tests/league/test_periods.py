@@ -12,7 +12,7 @@ from league.periods import Periods
 from league.settings import Settings
 from league.store import Store
 from league.view import ModelRef
-from warren.errors import PlayerError
+from warren.errors import PlayerError, PlayerStopped
 
 FEW = {"checkpoint_min_steps": 100, "checkpoint_max_steps": 1000}
 RULES = {"learning_rate": {"rule": "perturb", "value": 0.001}, "seed": {"rule": "cyclic", "values": ["a", "b"]}}
@@ -181,7 +181,7 @@ def test_who_does_not_learn_gets_no_period_and_a_learner_is_told_to_stop(periods
     with pytest.raises(PlayerError, match="'main' was frozen meanwhile"):
         periods.close(period, 5000, 3)
     assert "main@3" not in store.load().players
-    with pytest.raises(PlayerError, match="'main' is frozen"):
+    with pytest.raises(PlayerStopped, match="'main' is frozen"):
         periods.open("main", "learner", 60.0)
     store.pause("hunter")
     with pytest.raises(PlayerError, match="'hunter' is paused"):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import redis
@@ -10,8 +13,9 @@ import redis
 from league.pool import Pool
 from league.store import Store
 from league.view import ModelRef
-from warren.errors import LeagueError, PlayerError, PlayerWaits, RemoteFailure
-from workers.league import LeagueService
+from warren.errors import LeagueError, PlayerError, PlayerWaits, PoolError, RemoteFailure
+from workers import league as league_module
+from workers.league import LeagueService, keep
 from workers.league_client import refused
 from workers.league_wire import invitation_from_wire, outcome_from_wire, period_from_wire
 
@@ -88,3 +92,18 @@ def test_what_the_league_refused_is_raised_as_what_it_was(module: str) -> None:
 @pytest.mark.parametrize("kind", ["redis.exceptions.ConnectionError", "RuntimeError", "warren.errors.BrokerError"])
 def test_other_failures_are_not_taken_for_refusals(kind: str) -> None:
     assert refused(RemoteFailure("league.request", kind, "away")) is None
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), PoolError("damaged"), KeyError("bug"), redis.RedisError()])
+def test_the_thread_that_keeps_the_folder_survives_any_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(league_module, "AGAIN_AFTER", 0.01)
+    tries = []
+
+    def run(stopping: threading.Event) -> None:
+        tries.append(stopping)
+        if len(tries) < 3:
+            raise error
+
+    keeper: Any = SimpleNamespace(run=run)
+    keep(keeper, threading.Event())
+    assert len(tries) == 3

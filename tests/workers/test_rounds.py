@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from warren.errors import PoolError
 from workers import learner as learner_module
 from workers import rounds as rounds_module
 from workers.config import Config, EnvConfig, Sampling
@@ -268,3 +269,23 @@ def test_a_round_has_as_many_rollouts_as_there_are_actors_now(
     for version in range(3):
         rounds.dispatch(version)
     assert asked == [2, 5, 1]
+
+
+def test_the_thread_that_keeps_the_weights_survives_any_error(
+    role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner_module, "KEEP_EVERY", 0.01)
+    learner, looks = role(), threading.Semaphore(0)
+
+    def look() -> None:
+        looks.release()
+        raise PoolError("no memory left")
+
+    monkeypatch.setattr(learner, "keep", look)
+    thread = threading.Thread(target=learner._keep, daemon=True)
+    thread.start()
+    assert looks.acquire(timeout=20)
+    assert looks.acquire(timeout=20), "it looked once and died"
+    learner.ended.set()
+    thread.join(20)
+    assert not thread.is_alive()

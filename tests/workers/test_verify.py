@@ -13,8 +13,11 @@ from hydra.core.global_hydra import GlobalHydra
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
+from league.snapshots import STREAM
 from warren.errors import ConfigurationError
 from workers.config import CONF, Config, from_hydra
+from workers.league import saved_league
+from workers.league_names import league_folder
 from workers.servers.child import free_port
 from workers.verify import name_run, run_folder, verify
 
@@ -118,6 +121,31 @@ def test_a_role_that_joins_a_run_must_name_it(problems: Problems) -> None:
     (line,) = problems(role="actor")
     assert line.startswith("run: not given")
     assert problems("run=some-run", role="actor") == []
+
+
+@pytest.mark.parametrize("role", ["learner", "league", "evaluator"])
+def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems, role: str) -> None:
+    (line,) = problems("run=some-run", "league=rps", role=role)
+    assert line.startswith("trial: not given")
+    assert problems("run=some-run", "league=rps", "trial=some-trial", role=role) == []
+
+
+def test_a_league_worker_that_keeps_no_folder_needs_no_trial(problems: Problems) -> None:
+    assert problems("run=some-run", "league=rps", "league_id=1", role="league") == []
+
+
+def test_a_resumed_league_goes_on_from_its_own_folder_and_not_from_what_it_began_with(
+    configure: Callable[..., Config], problems: Problems, tmp_path: Path
+) -> None:
+    given = ("league=rps", "trial=some-trial", f"restore={tmp_path / 'first'}")
+    (line,) = problems(*given)
+    assert line.startswith("restore: ")
+    config = configure(*given)
+    assert saved_league(config) == tmp_path / "first"
+    league_folder(config).mkdir(parents=True)
+    (league_folder(config) / STREAM).touch()
+    assert saved_league(config) == league_folder(config)
+    assert problems(*given) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
