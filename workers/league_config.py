@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from agents.configuration import parse
 from league.kinds import kind_of
 from league.mutation import Hyperparameters
 from league.settings import Settings
+from league.texts import NAME
 from warren.errors import ConfigurationError
 
 
@@ -71,7 +73,7 @@ class LeagueConfig:
         problems = []
         for name in (
             "games", "tables", "unroll_length", "lanes", "match_games", "series", "period_steps", "evaluation_games",
-            "evaluation_rounds", "cell_least", "reference_games",
+            "evaluation_rounds", "cell_least", "cell_most", "memory_bound", "reference_games",
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
@@ -83,20 +85,27 @@ class LeagueConfig:
         if not 0 <= self.evaluation_share < 1:
             problems.append(f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1")
         for name in ("lease", "snapshot_every", "evaluation_every"):
-            if not getattr(self, name) > 0:
-                problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds")
-        if not self.mixture_temperature > 0:
-            problems.append(f"mixture_temperature={self.mixture_temperature} of the league must be above 0")
+            if not 0 < getattr(self, name) < inf:  # nan is not
+                problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite")
+        for name in ("mixture_temperature", "cell_error", "reward_scale"):
+            if not 0 < getattr(self, name) < inf:
+                problems.append(f"{name}={getattr(self, name)} of the league must be above 0, and finite")
+        if self.goal is not None and not self.goal >= 0:
+            problems.append(f"goal={self.goal} of the league is no exploitability; it must be at least 0, or null")
         if not self.players:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():
+            if not NAME.fullmatch(name):
+                problems.append(f"player {name!r}: its name must be 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'")
             if player.updates < 1:
                 problems.append(f"updates={player.updates} of player {name!r} must be at least 1")
             try:
                 kind_of(player.kind, player.config)
                 Hyperparameters(player.hyperparameters)
             except ConfigurationError as error:
-                problems += [f"player {name!r}: {problem}" for problem in getattr(error, "problems", [str(error)])]
+                problems += [f"player {name!r}: {problem}" for problem in error.problems]
+            except TypeError as error:  # of an option's value of another type
+                problems.append(f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}")
         try:
             Settings(**self.settings)
         except (TypeError, ConfigurationError) as error:

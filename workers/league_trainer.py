@@ -15,7 +15,7 @@ from agents.policies import Policy
 from league.periods import LearningPeriod
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import LeagueError, PlayerError, PlayerStopped, PlayerWaits
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits
 from workers.league_client import LeagueClient
 from workers.league_config import LeagueConfig
 from workers.league_names import begins_frozen, player_folder
@@ -50,6 +50,7 @@ class LeagueTrainer(Trainer):
         self.period: LearningPeriod | None = None
         self.state = "on"
         self._period_end = 0
+        self._refused = ""  # the last complaint about hyperparameters
         folder = player_folder(session.config, self.player)
         folder.mkdir(parents=True, exist_ok=True)
         super().__init__(session, folder, on_finished)
@@ -83,7 +84,12 @@ class LeagueTrainer(Trainer):
         """Hyperparameters as they are at this point of the period."""
         assert self.period is not None
         left = max(0, self._period_end - self.progress.steps) / self.league.period_steps
-        self.algorithm.adjust(self.period.at(1.0 - min(1.0, left)))
+        try:
+            self.algorithm.adjust(self.period.at(1.0 - min(1.0, left)))
+        except ConfigurationError as error:  # set by hand: a slip there is no reason to stop learning
+            if str(error) != self._refused:
+                self._refused = str(error)
+                logger.error("player %s goes on with the hyperparameters before: %s", self.player, error)
 
     def after_update(self) -> None:
         """At the end of a period what the player's kind decides."""

@@ -151,6 +151,12 @@ def _league(config: Config, role: str) -> Iterator[str]:
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
+        decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
+        if minibatch > decisions:
+            yield (
+                f"league: algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "
+                f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
+            )
         for name, player in league.players.items():
             drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
             try:

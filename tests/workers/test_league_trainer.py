@@ -118,6 +118,17 @@ def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
     assert second.algorithm.steps == 500
 
 
+def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:
+    trainer = trained(run)
+    run.store.change("main", rules={"learning_rate": 0.5}, hyperparameters={"learning_rate": 0.5})
+    trainer.begin()
+    trainer.before_update()
+    run.store.change("main", rules={"learning_rate": -1.0}, hyperparameters={"learning_rate": -1.0})
+    trainer.begin()
+    trainer.before_update()
+    assert trainer.algorithm.config.learning_rate == 0.5
+
+
 def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

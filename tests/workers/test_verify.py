@@ -130,6 +130,24 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
     assert problems("run=some-run", "league=rps", "trial=some-trial", role=role) == []
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("algorithm.minibatch_size=4096", "more than the 2048 decisions of an update"),
+        ("cell_most=-1", "cell_most=-1 of the league must be at least 1"),
+        ("memory_bound=0", "memory_bound=0 of the league must be at least 1"),
+        ("cell_error=nan", "cell_error=nan of the league must be above 0"),
+        ("lease=inf", "lease=inf of the league must be more than 0 seconds, and finite"),
+        ("goal=nan", "goal=nan of the league is no exploitability"),
+        ("players={x y: {kind: pfsp}}", "player 'x y': its name must be"),
+        ("players.main.config={checkpoint_min_steps: many}", "player 'main': config {'checkpoint_min_steps': 'many'"),
+    ],
+)
+def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, words: str) -> None:
+    (line,) = problems("experiment=rps", f"++league.{setting}")
+    assert words in line
+
+
 def test_a_league_worker_that_keeps_no_folder_needs_no_trial(problems: Problems) -> None:
     assert problems("run=some-run", "league=rps", "league_id=1", role="league") == []
 
