@@ -22,7 +22,7 @@ setup: $(VENV)/.ready-run ## build .venv with everything that training needs
 train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
 	@$(PYTHON) -m workers.train $(ARGS)
 
-league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.01
+league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.015
 	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
