@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import redis
 from celery.utils.log import get_logger
 
 import envs
@@ -15,7 +16,7 @@ from agents.policies import Policy
 from league.periods import LearningPeriod
 from league.view import ModelRef
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
 from workers.league_client import LeagueClient
 from workers.league_config import LeagueConfig
 from workers.league_names import begins_frozen, player_folder
@@ -104,12 +105,11 @@ class LeagueTrainer(Trainer):
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
         if self.progress.updates:
             self.checkpoint()
-            self.session.pool.put(
-                self.player,
-                self.progress.version,
-                self.progress.steps,
-                checkpoints.weights_to_bytes(self.policy, self.stamp()),
-            )
+            data = checkpoints.weights_to_bytes(self.policy, self.stamp())
+            try:
+                self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
+            except (redis.RedisError, PoolError) as error:  # the checkpoint has them
+                logger.warning("the newest weights of %s are in no pool: %s", self.player, error)
         self.log.close()
         self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
 

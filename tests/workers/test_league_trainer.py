@@ -162,3 +162,19 @@ def test_a_learner_that_is_started_for_a_player_that_learns_no_more_ends_well(
     monkeypatch.setattr(league_learner, "LeagueClient", lambda *_: run.client)
     assert league_learner.run_league(run.config) == 0
     assert run.client.opened == 1
+
+
+def test_a_learner_that_stops_while_redis_is_away_writes_its_checkpoint_and_says_goodbye(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, fired = trained(run), []
+    trainer.progress.version = 9
+
+    def away(*_: Any) -> None:
+        raise redis.ConnectionError("Redis is away")
+
+    monkeypatch.setattr(run.session.pool, "put", away)
+    monkeypatch.setattr(run.session.events, "fire", lambda name, payload: fired.append(payload))
+    trainer.close()
+    assert fired[-1]["state"] == "stopped"
+    assert sorted(path.name for path in (trainer.folder / "checkpoints").iterdir())[-1].startswith("00000009")
