@@ -61,7 +61,7 @@ class Topology:
     @property
     def key_prefix(self) -> str:
         """First part of every Redis key."""
-        return f"warren.{self.run}:"
+        return key_prefix(self.run)
 
     @property
     def actor(self) -> Exchange:
@@ -191,6 +191,11 @@ class Topology:
             queue_arguments=arguments or None,
             **bounds,
         )
+
+
+def key_prefix(run: str) -> str:
+    """First part of every Redis key of `run`; "*" for those of every run, as a pattern."""
+    return f"warren.{run}:"
 
 
 def address(queue: Queue) -> dict[str, Any]:

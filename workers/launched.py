@@ -8,6 +8,7 @@ from typing import Any
 import redis
 from kombu.exceptions import OperationalError
 
+from tasks.topology import key_prefix
 from warren.errors import BrokerError, ConfigurationError, unknown_name
 
 NODE, COMMAND = "launcher", "scale"
@@ -16,7 +17,7 @@ ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request
 
 def launcher_key(run: str) -> str:
     """The Redis key that a run with a launcher has."""
-    return f"warren.{run}:launcher"
+    return f"{key_prefix(run)}launcher"
 
 
 def request(app: Any, run: str, client: Any, wanted: dict[str, str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Actors, learners, league workers and evaluators killed at random, Redis restarted: the league's books stay right.
 
-For WARREN_KILL_SECONDS seconds, 20 unless said otherwise:
+For WARREN_KILL_SECONDS seconds, 10 unless said otherwise:
 `WARREN_KILL_SECONDS=300 make test ARGS="tests/faults/test_league_kills.py"`.
 """
 
@@ -22,7 +22,7 @@ from league.store import Store
 from workers.servers import Servers
 from workers.servers.child import free_port
 
-SECONDS = float(os.environ.get("WARREN_KILL_SECONDS", "20"))
+SECONDS = float(os.environ.get("WARREN_KILL_SECONDS", "10"))
 ROLES = ("actor", "learner", "league", "evaluator")
 
 
