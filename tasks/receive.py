@@ -316,7 +316,8 @@ class Receiver:
             return
         started = time.monotonic()
         arguments = [(call.args, call.kwargs) for call in calls]
-        if any(call.delivery.redelivered for call in calls):
+        suspected = any(call.delivery.redelivered for call in calls)
+        if suspected:
             outcomes = self._run_suspects(lane, calls, arguments)
         else:
             outcomes = lane.task.run_calls(arguments)
@@ -330,7 +331,8 @@ class Receiver:
         if self._sampler is not None and self._sampler.rate:
             self._sampler.note(lane.spec.name, calls, outcomes, taken)
         lane.since = time.monotonic()
-        if taken > FLUSH_AFTER:
+        # What was given up is acknowledged before the next call may kill this worker too: or it is given up again.
+        if suspected or taken > FLUSH_AFTER:
             self._flush()
             self._now = _now()
 
