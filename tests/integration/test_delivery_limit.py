@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,7 +114,8 @@ def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
     for killed in range(most):
         command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, calling.topology.run]
         with (calling.folder / f"learner-{killed}.log").open("wb") as log:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
         calling.processes.append(process)
         until(lambda process=process: process.poll() is not None or done(), 60)
         if process.poll() is None:
