@@ -37,6 +37,17 @@ def lacking(what: str) -> NoReturn:
     pytest.skip(f"{what}; `python -m workers.servers install` may help")
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """For tiny batches: on a busy machine, handing them to a second thread makes an update ten times slower."""
+    import torch  # not for tests without it
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(scope="session")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     """RabbitMQ and Redis (see brokers.py), shared by all tests: keep to names made of `run_name`."""

@@ -168,7 +168,7 @@ class EvaluatorRole:
         model = self.session.pool.newest(player.name)
         if model is None:
             return None
-        policy = self._build()
+        policy = self._build(0)
         load_weights(policy, weights_from_bytes(model.data)[0], player.name)
         return policy
 

@@ -74,7 +74,7 @@ class LeagueActorRole:
         self.source = source_name(config.actor_id)
         self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
-        # Lanes and games are those of all actors together: an update is as large however many they are.
+        # Lanes and games are shared out among the configured actors; more or fewer later change an update's size.
         tables = 2 * league.tables
         self.lanes = -(-league.lanes // config.actors)
         self.games = max(tables, league.games // config.actors // tables * tables)
@@ -82,7 +82,6 @@ class LeagueActorRole:
         self._learning: dict[str, Learning] = {}
         self._frozen = FrozenPolicies(session.pool, self._build)
         self._extend_at = 0.0
-        self._number = 0
         self.first_step_at: float | None = None
         session.app.task(self.rollout, name="actor.rollout")
 
@@ -150,7 +149,7 @@ class LeagueActorRole:
                 subscriber=f"actor-{self.config.actor_id}",
                 on_connected=weights.fetch,
             ).start()
-            self._learning[name] = Learning(name, weights, subscription, self._build())
+            self._learning[name] = Learning(name, weights, subscription, self._build(0))
         return self._learning[name]
 
     def _matches(self, home: Learning) -> Matches:

@@ -38,11 +38,11 @@ def player_folder(config: Config, player: str) -> Path:
     return run_folder(config) / "players" / player
 
 
-def policy_builder(league: LeagueConfig) -> Callable[[], Policy]:
-    """Makes policies for the league's game, with any weights."""
+def policy_builder(league: LeagueConfig) -> Callable[[int], Policy]:
+    """Makes policies for the league's game, with weights from the given seed."""
     games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
     spaces = games.single_observation_space, games.single_action_space
-    return lambda: build_policy(league.network, *spaces, 0)
+    return lambda seed: build_policy(league.network, *spaces, seed)
 
 
 def begins_frozen(kind: str) -> bool:

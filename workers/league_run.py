@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import redis
 
@@ -21,27 +21,17 @@ from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers import servers
 from workers.config import Config
+from workers.interrupts import KILLED, Interrupts
 from workers.league_config import LeagueConfig
 from workers.league_names import league_of, store_of
 from workers.league_scores import read_scores
 from workers.league_view import LeagueFigures, LeagueView, strength
 from workers.scaling import Scaling
-from workers.servers.child import Child
 from workers.session import Session
 from workers.supervisor import Supervisor
 
 LOOK_EVERY = 0.1  # s between looks at children and figures
 LEAGUE_EVERY = 2.0  # s between looks at the league and the queues
-KILLED = 130  # exit status after Ctrl-C, as shells have it
-
-
-class Interrupted(Protocol):
-    """Whether somebody has asked for a stop."""
-
-    asked: bool
-
-    def install(self, *children: Callable[[], Iterable[Child]]) -> None:
-        """`children` tell what is to be killed when asked twice."""
 
 
 class LeagueRun:
@@ -136,7 +126,7 @@ class LeagueRun:
         )
 
 
-def train(config: Config, folder: Path, found: servers.Servers, view: LeagueView, interrupts: Interrupted) -> int:
+def train(config: Config, folder: Path, found: servers.Servers, view: LeagueView, interrupts: Interrupts) -> int:
     """Train until the end; exit status 0, 130 after Ctrl-C, 1 when it failed. The outcome is in the folder."""
     session = Session(config, found.broker_url, found.redis_url)
     session.declare()

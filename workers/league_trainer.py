@@ -10,8 +10,7 @@ from typing import Any
 import redis
 from celery.utils.log import get_logger
 
-import envs
-from agents import Algorithm, build_algorithm, build_policy, checkpoints
+from agents import Algorithm, build_algorithm, checkpoints
 from agents.policies import Policy
 from league.periods import LearningPeriod
 from league.view import ModelRef
@@ -19,7 +18,7 @@ from tasks.events import STATUS, WEIGHTS, of_player
 from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
 from workers.league_client import LeagueClient
 from workers.league_config import LeagueConfig
-from workers.league_names import begins_frozen, player_folder
+from workers.league_names import begins_frozen, player_folder, policy_builder
 from workers.session import Session
 from workers.training import Trainer
 
@@ -60,9 +59,7 @@ class LeagueTrainer(Trainer):
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy for the league's game with the weights of this generation, and its algorithm."""
-        games = envs.make_two_player(self.league.env, 2, 0, **self.league.env_kwargs)
-        spaces = games.single_observation_space, games.single_action_space
-        policy = build_policy(self.league.network, *spaces, self._seed("weights"))
+        policy = policy_builder(self.league)(self._seed("weights"))
         settings = self.league.algorithm
         return policy, build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed("order"))
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from rich.console import Console, Group
-from rich.live import Live
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -19,6 +18,7 @@ from tasks.discovery import Served, discover
 from tasks.housekeeping import waiting
 from tasks.topology import Topology
 from workers.crew import Standing
+from workers.terminal import Terminal
 
 logger = logging.getLogger(__name__)
 
@@ -104,30 +104,13 @@ class CallCounts:
         return waiting(self._connection, self._topology.service_queue(service))
 
 
-class RunView:
+class RunView(Terminal):
     """Shows a run; `say` prints a line that stays."""
 
     def __init__(self, title: str, stream: TextIO = sys.stdout) -> None:
+        super().__init__(stream)
         self._title = title
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
-        self._live: Live | None = None
         self._at = 0.0
-
-    def __enter__(self) -> RunView:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def say(self, text: str) -> None:
-        """Print lines above the tables."""
-        self._console.print(text, markup=False)
-        self._console.file.flush()
 
     def show(self, standings: Sequence[Standing], calls: Sequence[Calls], note: str = "") -> None:
         """How things stand; `note`: what is being waited for."""

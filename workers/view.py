@@ -5,43 +5,24 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
-from rich.console import Console
-from rich.live import Live
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from workers.terminal import Terminal
+
 LINE_EVERY = 5.0  # s between plain lines
-REFRESH = 4  # panels a second
 
 
-class View:
+class View(Terminal):
     """Shows a run's figures; `say` prints a line that stays."""
 
     def __init__(self, title: str, goal: float | None, total_steps: int, stream: TextIO = sys.stdout) -> None:
+        super().__init__(stream)
         self.title, self.goal, self.total_steps = title, goal, total_steps
-        self._console = Console(file=stream, highlight=False, soft_wrap=True)
-        self._live: Live | None = None
         self._line_at = 0.0
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(console=self._console, refresh_per_second=REFRESH, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def say(self, text: str) -> None:
-        """Print lines above the panel."""
-        self._console.print(text, markup=False)
-        if self._console.file is not sys.stdout or not self._console.is_terminal:
-            self._console.file.flush()
 
     def show(self, figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> None:
         """The newest figures (None before the learner's first), queue depths, and how many processes run."""

@@ -4,19 +4,12 @@ from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import league_strength as strength
 from benchmarks.league_curve import follow, settings
 from workers.league_local import LocalLeague
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def curve(side, seed, values, game="rps", name="nash_mixture", **more):

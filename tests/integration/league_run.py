@@ -46,15 +46,7 @@ class LeagueOfRun(TrainingRun):
 
     def processes(self, *roles: str) -> list[psutil.Process]:
         """The processes of these roles (not their guards)."""
-        found = []
-        for process in psutil.Process(self.process.pid).children(recursive=True):
-            try:
-                line = process.cmdline()
-            except psutil.Error:
-                continue
-            if "guard.py" not in " ".join(line) and any(f"workers.{role}" in line for role in roles):
-                found.append(process)
-        return found
+        return self.children(lambda line: any(f"workers.{role}" in line for role in roles))
 
     def kill_one(self, rng: random.Random, *roles: str) -> str:
         """Kill -9 one process of these roles; its role."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+from integration.launched import Launched
 
 SERVICES = """
 import os
@@ -97,72 +92,22 @@ def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
     return folder / name
 
 
-class OwnRun:
+class OwnRun(Launched):
     """One launcher. Its output is `output`; its processes are found by the names of their logs."""
 
     def __init__(self, file: Path, servers: Any, *words: str, label: str = "out") -> None:
-        self.folder, self.log = file.parent / f"runs-{label}", file.parent / f"{label}.log"
-        given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers.run", str(file), f"folder={self.folder}", *words],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**kept, **given},
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> OwnRun:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-
-    @property
-    def output(self) -> str:
-        """What the launcher has printed."""
-        return self.log.read_text()
+        self.folder = file.parent / f"runs-{label}"
+        urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
+        words = (str(file), f"folder={self.folder}", *words)
+        super().__init__(file.parent / f"{label}.log", "workers.run", *words, given=urls)
 
     def logged(self, process: str) -> str:
         """What one of its processes has printed."""
         return "".join(path.read_text() for path in self.folder.glob(f"*/*/logs/{process}.log"))
 
-    def until(self, condition: Callable[[], Any], seconds: float = 90.0) -> Any:
-        """What `condition()` returns once it is true; fails when the launcher ends or time passes first."""
-        limit = time.monotonic() + seconds
-        while True:
-            ended = self.process.poll()
-            if found := condition():
-                return found
-            assert ended is None, f"ended with {ended}:\n{self.output}"
-            assert time.monotonic() < limit, f"not within {seconds:g} s:\n{self.output}"
-            time.sleep(0.05)
-
     def processes(self, module: str = "workers.s") -> list[psutil.Process]:
-        """The living processes of its services and environments, guards left out."""
-        found = []
-        for process in psutil.Process(self.process.pid).children(recursive=True):
-            try:
-                line = process.cmdline()
-            except psutil.Error:
-                continue
-            if len(line) > 2 and line[1] == "-m" and line[2].startswith(module):
-                found.append(process)
-        return found
-
-    def wait(self, seconds: float = 60.0) -> int:
-        """The exit status."""
-        try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {seconds:g} s:\n{self.output}") from None
+        """The living processes of its services and environments."""
+        return self.children(lambda line: len(line) > 2 and line[1] == "-m" and line[2].startswith(module))
 
     @property
     def name(self) -> str:

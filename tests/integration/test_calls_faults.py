@@ -7,26 +7,14 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import brokers
-import pytest
 from calling import Calling, until
 
 from tasks.client import Client
 from tasks.solver import Solver
 from warren.errors import BrokerError, CallError, NobodyServing, WorkerLost
-
-
-@pytest.fixture
-def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
-    try:
-        yield run
-    finally:
-        run.close()
 
 
 def outcome_of(handle: Any) -> str:

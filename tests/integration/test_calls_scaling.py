@@ -5,11 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
-import pytest
 from calling import Calling, until
 
 CALLERS = 8
@@ -55,15 +52,6 @@ class Load:
                 self.answers.append(Answer(sent_at, time.monotonic(), pid))
             except Exception as error:
                 self.errors.append(error)
-
-
-@pytest.fixture
-def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
-    try:
-        yield run
-    finally:
-        run.close()
 
 
 def test_a_worker_started_under_load_takes_its_share_and_one_that_stops_loses_nothing(calling: Calling) -> None:

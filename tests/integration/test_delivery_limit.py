@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,6 @@ from tasks.topology import address
 
 LEARNER = Path(__file__).with_name("deadly_learner.py")
 KILLED = -9
-
-
-@pytest.fixture
-def calling(servers, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    run = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
-    try:
-        yield run
-    finally:
-        run.close()
 
 
 def letters(calling: Calling, role: str) -> list[Any]:

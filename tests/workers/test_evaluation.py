@@ -8,13 +8,7 @@ from envs import exploitability
 from league.returns import Returns
 from workers.evaluation import Evaluator, play
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def policies(games, count, spread=1.0):

@@ -11,13 +11,7 @@ from workers.config import CONF
 from workers.league_config import LeagueConfig
 from workers.league_local import LocalLeague
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 SOON = {"checkpoint_min_steps": 600, "checkpoint_max_steps": 600}

@@ -13,12 +13,7 @@ from workers.results import MatchResult
 KUHN, LEDUC = "openspiel:kuhn_poker", "openspiel:leduc_poker"
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def make(env_id=KUHN, num_envs=32, seed=1, **options):
