@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.call_peers import OBSERVATION, served
 from tasks.app import create_app
-from tasks.packing import pack
+from tasks.codec.decoder import unpack
+from tasks.codec.encoder import pack
 from tasks.solver import Solver
 from tasks.topology import Topology
-from tasks.unpacking import unpack
 
 WEIGHTS_FLOATS = 1_600_000  # 6.4 MB of float32
 

@@ -23,9 +23,9 @@ from celery import Celery
 from tasks import codec
 from tasks.app import create_app
 from tasks.service import Worker, service
-from tasks.serving import Serving
 from tasks.solver import Solver
 from tasks.topology import Topology
+from tasks.worker.server import Serving
 
 WEIGHTS = np.random.default_rng(1).standard_normal((4, 64)).astype("f4")
 OBSERVATION = np.random.default_rng(2).standard_normal((32, 4)).astype("f4")

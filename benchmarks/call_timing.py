@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from benchmarks.call_peers import Actor
-from tasks.receive import Lane, Receiver
 from tasks.service import service
+from tasks.worker.receiver import Lane, Receiver
 
 PARTS = ("take in and decode", "method", "encode the result", "write reply and acknowledgement")
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks.report import finish
-from tasks.codec import decode, encode
+from tasks.codec.serializer import decode, encode
 
 LARGE_CALLS, SMALL_CALLS = 30, 3000  # in each repeat, per contender
 LARGE_MS, LARGE_RATIO = 1.5, 1.1  # what this format promises

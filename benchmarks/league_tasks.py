@@ -21,9 +21,9 @@ from benchmarks.league_speed import league_of
 from league.pool import Pool
 from league.store import Store
 from tasks.app import create_app
-from tasks.serving import Serving
 from tasks.solver import Solver
 from tasks.topology import Topology
+from tasks.worker.server import Serving
 from workers.league import VIEW_AGE, LeagueService
 
 ROUNDS = 3

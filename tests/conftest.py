@@ -15,7 +15,7 @@ from typing import NoReturn
 import brokers
 import pytest
 
-from tasks import claims
+from tasks.codec import claim_check
 from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
@@ -105,10 +105,10 @@ def embedded_url(embedded: Servers) -> str:
 
 def claims_kept() -> Iterator[None]:
     """Making an app installs its claim store in the process; who comes next must not send its long bodies there."""
-    before = claims.install(None)
-    claims.install(before)
+    before = claim_check.install(None)
+    claim_check.install(before)
     yield
-    claims.install(before)
+    claim_check.install(before)
 
 
 claims_as_before_the_test = pytest.fixture(autouse=True)(claims_kept)

@@ -18,8 +18,8 @@ import torch
 import envs
 from agents import build_policy
 from agents.checkpoints import load_weights
+from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
-from tasks.sending import BoundedSender
 from warren.errors import WarrenError
 from workers.config import Config, Sampling
 from workers.connect import connect

@@ -25,7 +25,7 @@ from league.state import Match
 from league.store import Store, check_outcomes
 from league.view import ModelRef
 from tasks.service import Worker, service
-from tasks.serving import Serving
+from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
 from workers.config import Config
 from workers.connect import connect

@@ -15,8 +15,8 @@ from typing import Any
 
 import redis
 
+from tasks.admin.cleanup import Depths, remove_run
 from tasks.events import EVALUATION, STATUS, Subscription, of_player
-from tasks.housekeeping import Depths, remove_run
 from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers import servers

@@ -16,7 +16,7 @@ from typing import Any
 import redis
 import torch
 
-from tasks.batching import BatchTask
+from tasks.worker.batching import BatchTask
 from workers.config import Config, Sampling, to_yaml
 from workers.connect import connect
 from workers.ending import Ending, verdict

@@ -10,7 +10,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks.gather import gather
+from tasks.client.chord import gather
 
 logger = get_logger(__name__)
 

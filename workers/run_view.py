@@ -14,8 +14,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from tasks.discovery import Served, discover
-from tasks.housekeeping import waiting
+from tasks.admin.cleanup import waiting
+from tasks.admin.discovery import Served, discover
 from tasks.topology import Topology
 from workers.crew import Standing
 from workers.terminal import Terminal

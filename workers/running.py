@@ -9,10 +9,10 @@ from typing import Any
 
 import redis
 
+from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.events import EventDispatcher, Subscription
-from tasks.housekeeping import remove_run
-from tasks.retained import Retained
+from tasks.events.retained import Retained
 from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers.crew import Crew

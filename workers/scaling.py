@@ -1,6 +1,6 @@
 """Growing and shrinking a run while it goes on: what its launcher listens to, and what the learner reads.
 
-A request comes over the run's remote control (a command of `tasks.control`, to the node NODE), is carried out in the
+A request comes over the run's remote control (`tasks.app.control`, to the node NODE), is carried out in the
 launcher's own thread, and is answered with what was done. How many actors there are stands in Redis as well, for the
 learner: the next round of gathered sampling has as many rollouts.
 """

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from celery.exceptions import CPendingDeprecationWarning
 
-from tasks import current
-from tasks.serving import Serving
+from tasks import context
+from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
 from workers.main import guarded
 from workers.meeting import Meeting
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
     place, problem = find(options.place, Path.cwd())
     if problem:
         raise ConfigurationError(problem)
-    app, topology = current.current()
+    app, topology = context.current()
     check(app.conf.broker_url, app.conf.result_backend)
     made = find_class(place, options.name or place.attribute or "")
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"

@@ -24,9 +24,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tasks.admin.discovery import Served, as_dict, describe, discover, unserved
+from tasks.amqp.connection import GONE
 from tasks.app import create_app
-from tasks.discovery import Served, as_dict, describe, discover, unserved
-from tasks.link import GONE
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.main import guarded

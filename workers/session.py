@@ -20,9 +20,9 @@ from redis.retry import Retry
 from league.pool import Pool
 from tasks.app import REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
-from tasks.pool import OneThreadPool
-from tasks.sampling import given_rate
 from tasks.topology import Topology
+from tasks.worker.pool import OneThreadPool
+from tasks.worker.task_events import given_rate
 from workers.config import Config, Sampling
 from workers.ledger import Ledger
 

@@ -21,8 +21,8 @@ import redis
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 
+from tasks.admin.cleanup import Depths, remove_run
 from tasks.events import STATUS, Subscription
-from tasks.housekeeping import Depths, remove_run
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers import servers
 from workers.config import BrokerConfig, Config, Sampling, from_hydra, to_yaml

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.events import EventDispatcher
-from tasks.housekeeping import remove_run
 from tasks.solver import Solver
 from tasks.topology import Topology
 

@@ -13,9 +13,9 @@ from typing import Any
 import redis
 
 from tasks.app import create_app
-from tasks.batching import BatchTask
-from tasks.pool import OneThreadPool
 from tasks.topology import Topology
+from tasks.worker.batching import BatchTask
+from tasks.worker.pool import OneThreadPool
 
 
 def main(broker_url: str, redis_url: str, run: str) -> None:

@@ -13,8 +13,8 @@ import redis
 
 from tasks.app import create_app
 from tasks.service import Worker, event_handler, service
-from tasks.serving import Serving
 from tasks.topology import Topology
+from tasks.worker.server import Serving
 
 WEIGHTS = np.arange(256, dtype=np.float32).reshape(4, 64) % 7
 

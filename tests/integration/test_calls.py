@@ -14,9 +14,9 @@ import pytest
 from calling import Calling, events_heard_while_busy, until
 from celery import Celery
 
-from tasks import codec, current
-from tasks import solver as solving
-from tasks.housekeeping import waiting
+from tasks import codec, context
+from tasks.admin.cleanup import waiting
+from tasks.client.rpc import solver as solving
 from warren.errors import (
     CallCancelled,
     CodecError,
@@ -73,8 +73,8 @@ def test_a_remote_stub_calls_the_service_of_its_own_name(served, monkeypatch):
 
 
 def test_a_process_without_a_run_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(current, "_run", None)
-    for name in current.VARIABLES:
+    monkeypatch.setattr(context, "_run", None)
+    for name in context.VARIABLES:
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(Exception, match="WARREN_BROKER_URL"):
         solving.Solver()

@@ -21,7 +21,7 @@ import pytest
 from calling import ROOT, Calling, until
 from kombu.exceptions import OperationalError
 
-from tasks.discovery import discover
+from tasks.admin.discovery import discover
 from workers.services import Found, watch
 
 

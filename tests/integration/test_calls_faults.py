@@ -12,7 +12,7 @@ from typing import Any
 import brokers
 from calling import Calling, until
 
-from tasks.client import Client
+from tasks.client.rpc import Client
 from tasks.solver import Solver
 from warren.errors import BrokerError, CallError, NobodyServing, WorkerLost
 

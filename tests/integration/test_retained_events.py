@@ -9,10 +9,10 @@ import pytest
 from calling import Calling, until
 
 from tasks.app import create_app
+from tasks.codec.decoder import unpack
 from tasks.events import EventDispatcher
-from tasks.retained import Retained
+from tasks.events.retained import Retained
 from tasks.topology import Topology
-from tasks.unpacking import unpack
 from workers.servers.child import free_port
 
 

@@ -17,8 +17,8 @@ import redis
 from kombu.message import Message
 
 from tasks.app import create_app
-from tasks.pool import OneThreadPool
 from tasks.topology import Topology
+from tasks.worker.pool import OneThreadPool
 from workers.servers import Servers
 
 PATIENCE = 60.0  # s for anything to happen; a bound against hanging, not an expectation

@@ -1,0 +1,124 @@
+"""Looking at a run's queues, and removing everything of a run from the servers."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import amqp
+import redis
+from celery.utils.log import get_logger
+from kombu.exceptions import OperationalError
+
+from tasks.admin.registry import Directory
+from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
+from tasks.events.retained import Retained
+from tasks.topology import Topology
+from warren.errors import BrokerError
+
+logger = get_logger(__name__)
+
+
+def waiting(connection: Any, queue: Any) -> int:
+    """Messages that wait in `queue`."""
+    channel = connection.default_channel
+    if connection.transport.driver_type == "redis":
+        # A passive declaration asks whether the list exists without the run's key prefix: always "no such queue".
+        return int(channel._size(queue.name))
+    return int(queue(channel).queue_declare(passive=True).message_count)
+
+
+class Depths:
+    """Messages waiting in the task queues, over one kept connection."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        self._app, self._queues = app, topology.task_queues()
+        self._connection: Any = None
+
+    def read(self) -> dict[str, int]:
+        """Routing key of the queue -> messages that wait in it; empty while the broker is away."""
+        try:
+            if self._connection is None:
+                self._connection = self._app.connection_for_read()
+            # Left to itself, kombu would try again for many seconds, and who looks would wait.
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            return {queue.routing_key: waiting(self._connection, queue) for queue in self._queues}
+        except Exception as error:  # a look must never stop what it looks at
+            logger.debug("cannot read queue depths: %s", error)
+            self.close()
+            return {}
+
+    def close(self) -> None:
+        """Drop the connection; the next read makes a new one."""
+        if self._connection is not None:
+            self._connection.release()
+            self._connection = None
+
+
+def remove_run(app: Any, client: Any, topology: Topology) -> None:
+    """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them.
+
+    `client`: a Redis client of the run's results and pool. Raises BrokerError when a server is away: then what is left
+    there stays, but for task queues, which delete themselves after half an hour without a consumer.
+    """
+    problems = []
+    for remove, *arguments in ((_remove_from_broker, app, topology), (_remove_keys, client, topology)):
+        try:
+            remove(*arguments)
+        except (OperationalError, amqp.AMQPError, redis.RedisError, OSError) as error:
+            problems.append(str(error))
+    if problems:
+        raise BrokerError(f"not all of run {topology.run} could be removed from the servers: {'; '.join(problems)}")
+
+
+def _remove_from_broker(app: Any, topology: Topology) -> None:
+    with app.connection_for_write() as connection:
+        connection.ensure_connection(max_retries=1, interval_start=0)
+        if connection.transport.driver_type == "redis":
+            # Queues, bindings and unacknowledged messages are keys as well, maybe in another database.
+            _remove_keys(redis.Redis(connection_pool=connection.default_channel.pool), topology)
+        else:
+            _remove_declared(app, connection, topology)
+
+
+def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
+    services: list[str] = []
+    users: list[str] = []
+    with contextlib.suppress(redis.RedisError):  # the directory is away: the queues go by themselves in the end
+        services = list(Directory(app, topology).known())
+        users = Retained(app, topology).names()
+    dead = {topology.dead_queue(service.partition(".")[0]) for service in services}
+    for queue in [*topology.declared(), *map(topology.service_queue, services), *dead]:
+        _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
+    exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
+    events = [topology.event(name) for name in {*event_names(topology), *users}]
+    mailbox = app.control.mailbox
+    control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
+    for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:
+        _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
+
+
+def event_names(topology: Topology) -> list[str]:
+    """The events that Warren's own roles fire in a run."""
+    players = [of_player(name, player) for name in (WEIGHTS, STATUS) for player in topology.players]
+    return [WEIGHTS, STATUS, EVALUATION, *players]
+
+
+def _remove_keys(client: Any, topology: Topology) -> None:
+    keys = list(client.scan_iter(match=f"{topology.key_prefix}*", count=1000))
+    for start in range(0, len(keys), 1000):
+        client.unlink(*keys[start : start + 1000])
+
+
+def _quietly(connection: Any, delete: Any) -> None:
+    # A channel dies with the first refusal ("no such queue"), so each deletion has its own.
+    channel = connection.channel()
+    try:
+        delete(channel)
+    except connection.channel_errors as error:
+        logger.debug("nothing to delete: %s", error)
+    finally:
+        try:
+            channel.close()
+        except Exception as error:
+            logger.debug("channel already closed: %s", error)

@@ -1,0 +1,83 @@
+"""What is served, by which workers, where, how busy, since when: asked of the workers by Celery's remote control."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tasks.admin.registry import Directory
+from tasks.topology import Topology
+
+ANSWER_WITHIN = 1.0  # s that workers have to answer; one that is computing answers too, from another thread
+
+
+@dataclass(frozen=True)
+class Served:
+    """One service as one worker serves it. `busy`: share of its time that the worker spent in services and handlers."""
+
+    service: str
+    worker: str
+    host: str
+    pid: int
+    since: float  # Unix time
+    busy: float
+    waiting: int  # calls that the worker holds
+    calls: int
+    failed: int
+    dropped: int  # calls that nobody waited for any more
+    mean_batch: float
+
+
+def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
+    """Everything that is served at the moment, by service and worker; takes `within` s."""
+    # A connection of its own: one of the app's pool may have died since it was used last, with its broker.
+    with app.connection_for_write() as connection:
+        replies = app.control.broadcast("services", reply=True, timeout=within, connection=connection) or []
+    found = [
+        _served(worker, status, name, counts)
+        for reply in replies
+        for worker, status in reply.items()
+        if isinstance(status, dict) and "services" in status
+        for name, counts in status["services"].items()
+    ]
+    return sorted(found, key=lambda served: (served.service, served.worker))
+
+
+def unserved(app: Any, topology: Topology, served: list[Served]) -> list[str]:
+    """Services that the run has and nobody serves."""
+    return sorted(set(Directory(app, topology).known()) - {one.service for one in served})
+
+
+def as_dict(served: Served) -> dict[str, Any]:
+    """For JSON."""
+    return asdict(served)
+
+
+def describe(served: list[Served], missing: list[str]) -> list[tuple[str, ...]]:
+    """Rows for a person: service, worker, host, pid, up, busy, waiting, calls, failed, dropped, mean batch."""
+    rows = [
+        (
+            *(one.service, one.worker.partition("@")[0], one.host, str(one.pid)),
+            *(duration(time.time() - one.since), f"{one.busy:.0%}", str(one.waiting)),
+            *(f"{one.calls:,}", f"{one.failed:,}", f"{one.dropped:,}", f"{one.mean_batch:.1f}"),
+        )
+        for one in served
+    ]
+    return [*rows, *((name, "nobody", *[""] * 9) for name in missing)]
+
+
+def duration(seconds: float) -> str:
+    """59 s, 12 min, 3.4 h."""
+    if seconds < 60:
+        return f"{max(seconds, 0):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def _served(worker: str, status: dict[str, Any], name: str, counts: dict[str, Any]) -> Served:
+    calls, batches = int(counts.get("calls", 0)), int(counts.get("batches", 0))
+    return Served(
+        name, worker, status["host"], status["pid"], status["since"], round(status["busy"], 4),
+        int(counts.get("waiting", 0)), calls, int(counts.get("failed", 0)), int(counts.get("dropped", 0)),
+        round(calls / batches, 2) if batches else 0.0,
+    )  # fmt: skip

@@ -1,0 +1,8 @@
+"""The Celery app of a run, and where it differs from Celery's own: consumer, remote control, redelivery.
+
+Others take `create_app`; workers take `Task` from celery_consumer. Knows nothing of services, events or clients.
+"""
+
+from tasks.app.create import REDIS_TRIES, create_app
+
+__all__ = ["REDIS_TRIES", "create_app"]

@@ -1,0 +1,116 @@
+"""The Celery app of one run: its serializer, its routes, its bounds. Every role and every client builds it here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import redis
+from celery import Celery
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from tasks import codec
+from tasks.app.celery_consumer import Task
+from tasks.app.control import RunControl
+from tasks.app.redelivery import Deliveries
+from tasks.codec import claim_check
+from tasks.topology import Topology
+
+HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
+RESULT_EXPIRES = 3600  # s that a result nobody fetched stays in Redis
+CLAIM_EXPIRES = 3600  # s that the bytes behind a claim check stay in Redis
+CLAIM_THRESHOLD = 1 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB, and small messages move faster
+REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
+REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held (RabbitMQ does so at once)
+
+
+class _App(Celery):  # type: ignore[misc]
+    """A Celery app whose result backend waits for a Redis that restarts.
+
+    Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
+    """
+
+    def _get_backend(self) -> Any:
+        backend = super()._get_backend()
+        backend.connparams["retry"] = Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES)
+        return backend
+
+
+def create_app(
+    topology: Topology,
+    broker_url: str,
+    redis_url: str,
+    *,
+    task_events: bool = False,
+    prefetch: int = 1,
+    claim_threshold: int = CLAIM_THRESHOLD,
+) -> Celery:
+    """A Celery app for `topology.run`.
+
+    `prefetch`: messages a worker may hold unacknowledged. `task_events`: send the events that Flower shows.
+    Payloads over `claim_threshold` bytes go through Redis (see claim_check.py).
+    """
+    codec.register()
+    claim_check.install(
+        claim_check.ClaimStore(
+            redis.Redis.from_url(redis_url),
+            prefix=f"{topology.key_prefix}claim:",
+            ttl_seconds=CLAIM_EXPIRES,
+            threshold=claim_threshold,
+        )
+    )
+    app = _App("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
+    app.conf.update(
+        # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
+        task_serializer=codec.NAME,
+        result_serializer=codec.NAME,
+        accept_content=[codec.NAME, "json"],
+        result_accept_content=[codec.NAME, "json"],
+        # Routes and queues come from the topology alone.
+        task_routes=[topology.route],
+        task_queues=topology.task_queues(),
+        task_default_queue=topology.actor_queue().name,
+        task_create_missing_queues=False,
+        control_exchange=topology.control,
+        event_exchange=topology.celery_events,
+        event_queue_prefix=topology.celery_events,
+        # A task is acknowledged when it is done; what failed goes to the dead-letter exchange.
+        task_acks_late=True,
+        task_acks_on_failure=False,
+        task_acks_on_timeout=False,
+        task_reject_on_worker_lost=True,
+        worker_prefetch_multiplier=prefetch,
+        worker_detect_quorum_queues=False,
+        # Results live in Redis under the run's prefix, and not for long.
+        result_expires=RESULT_EXPIRES,
+        result_chord_join_timeout=60.0,
+        result_backend_transport_options={"global_keyprefix": topology.key_prefix},
+        # A broker that restarts is waited for.
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_heartbeat=HEARTBEAT,
+        broker_transport_options=_transport_options(broker_url, topology),
+        task_publish_retry_policy={"max_retries": 5, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0},
+        # Quiet by default: events cost more than twice the throughput.
+        worker_consumer="tasks.app.celery_consumer:Consumer",
+        worker_send_task_events=task_events,
+        task_send_sent_event=task_events,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+    )
+    app.warren_topology = topology
+    app.warren_deliveries = Deliveries(redis_url, topology)
+    app.finalize()
+    return app
+
+
+def _transport_options(broker_url: str, topology: Topology) -> dict[str, Any]:
+    if broker_url.startswith("redis"):
+        # Throttle 1: kombu looks for what a dead worker held every 10 s, and not every 100.
+        return {
+            "global_keyprefix": topology.key_prefix,
+            "visibility_timeout": REDELIVER_AFTER,
+            "unacked_restore_throttle": 1,
+        }
+    return {"confirm_publish": True}  # a publish returns when the broker has the message

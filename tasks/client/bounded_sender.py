@@ -1,0 +1,73 @@
+"""Sending without an answer, with back-pressure: when the queue is full, the sender waits instead of growing it."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+from amqp.exceptions import MessageNacked
+from celery.utils.log import get_logger
+from kombu.exceptions import OperationalError
+
+from tasks.admin.cleanup import waiting
+from tasks.topology import address
+from warren.errors import BrokerError
+
+logger = get_logger(__name__)
+
+FIRST_WAIT = 0.002  # s between tries while the queue is full, doubled up to LAST_WAIT
+LAST_WAIT = 0.1
+AWAY_WAIT = 1.0  # s between tries while the broker is away
+
+
+class BoundedSender:
+    """Sends tasks to one bounded queue and returns once the broker has confirmed each.
+
+    RabbitMQ refuses a publish over the queue's max-length (reject-publish); a Redis broker knows no bounds, so there
+    the length is looked at first. `stopping` ends a wait early: `send` then returns False and the task was not sent.
+    """
+
+    def __init__(self, app: Any, queue: Any, bound: int, stopping: threading.Event, patience: float = 120.0) -> None:
+        self.app, self.queue, self.bound, self.stopping, self.patience = app, queue, bound, stopping, patience
+        self.confirmed = 0
+        self.waited = 0.0  # s spent waiting for room
+        self._connection = app.connection_for_write()  # to look at the queue's length
+        self._bounded_by_broker = self._connection.transport.driver_type == "amqp"
+        self._away = (OperationalError, *self._connection.connection_errors)
+
+    def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
+        """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s."""
+        wait, away_since, started = FIRST_WAIT, 0.0, time.monotonic()
+        while not self.stopping.is_set():
+            try:
+                if away_since or not self._bounded_by_broker:
+                    # Left to itself, kombu would try again for seconds, and neither stop nor patience be heeded.
+                    self._connection.ensure_connection(max_retries=1, interval_start=0)
+                if self._has_room():
+                    # retry=False: kombu takes a refusal for a lost connection and would reconnect.
+                    self.app.send_task(
+                        name, args=args, ignore_result=True, argsrepr="", retry=False, **address(self.queue), **options
+                    )
+                    self.confirmed += 1
+                    self.waited += time.monotonic() - started
+                    return True
+                away_since = 0.0
+            except self._away as error:
+                if isinstance(error.__cause__, MessageNacked):
+                    away_since = 0.0
+                else:
+                    self._connection.close()  # it may not have noticed yet
+                    away_since, wait = away_since or time.monotonic(), AWAY_WAIT
+                    if time.monotonic() - away_since > self.patience:
+                        raise BrokerError(f"the broker has been away for {self.patience:.0f} s: {error}") from error
+                    logger.warning("cannot send %s, trying again: %s", name, error)
+            self.stopping.wait(wait * random.uniform(0.5, 1.0))
+            wait = min(2 * wait, AWAY_WAIT if away_since else LAST_WAIT)
+        return False
+
+    def _has_room(self) -> bool:
+        if self._bounded_by_broker:
+            return True
+        return waiting(self._connection, self.queue) < self.bound

@@ -1,0 +1,267 @@
+"""The caller's side: name a service, get its answer, never say which process gives it.
+
+solver = Solver()
+action = solver.call("actor.policy_eval", state)             # blocks for the answer
+handle = solver.send("actor.policy_eval", state)             # does not: handle.done(), .result(), .cancel()
+for action in solver.map("actor.policy_eval", states, 16): ...   # in order, 16 under way at a time
+solver.gather([("actor.policy_eval", state), ...], then="learner.learn")   # a chord
+action = await solver.acall("actor.policy_eval", state)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import functools
+import itertools
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import redis
+
+from tasks import context
+from tasks.admin.registry import Directory
+from tasks.amqp.connection import speaks_amqp
+from tasks.client.async_client import AsyncClient
+from tasks.client.celery_rpc import StockClient
+from tasks.client.chord import gather
+from tasks.client.future import Handle
+from tasks.client.rpc import Client, unserved
+from tasks.service import Spec, Worker, defined, role_of
+from tasks.topology import Topology
+from warren.errors import BrokerError, ConfigurationError
+
+DEADLINE = 60.0  # s that a call may take, unless it says otherwise
+# s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
+# workers, gives more (see workers/run.py).
+PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
+CAST_WINDOW = 256  # calls without an answer that may be out unconfirmed; more wait for the broker
+LOOK_FOR = 0.1  # s between looks for a service that is not known yet
+UNSET: Any = object()
+
+
+class Solver:
+    """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
+
+    `deadline`: s that a call may take by default (None: any time). `patience`: s that a service may be without a
+    worker, or the broker away, before calls fail for it.
+    """
+
+    def __init__(
+        self,
+        app: Any = None,
+        topology: Topology | None = None,
+        *,
+        deadline: float | None = DEADLINE,
+        patience: float = PATIENCE,
+    ) -> None:
+        if app is None or topology is None:
+            app, topology = context.current()
+        self.app, self.topology, self.deadline, self.patience = app, topology, deadline, patience
+        self._directory = Directory(app, topology)
+        self._specs: dict[str, Spec] = {}
+        self._local = threading.local()
+        self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._fast = speaks_amqp(app)
+        _solvers.add(self)
+
+    def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
+        """What the service returns for these arguments; None at once for a service without a response.
+
+        Raises NoSuchService, NobodyServing, DeadlinePassed, WorkerLost and RemoteFailure (all CallError), BrokerError
+        when the broker is away, CodecError for arguments that cannot be sent.
+        """
+        handle = self.send(service, *args, deadline=deadline, **kwargs)
+        return handle.result() if handle.spec.response else None
+
+    def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
+        """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
+        spec = self._specs.get(service) or self._find(service)
+        client: Client | StockClient = self._client()
+        if spec.response:
+            return client.submit(spec, args, kwargs, self.deadline if deadline is UNSET else deadline)
+        self._make_room(client)
+        return client.submit(spec, args, kwargs, None)
+
+    def map(
+        self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
+    ) -> Iterator[Any]:
+        """The result for each of `calls` (one argument each, or a tuple of several), in order, as they come.
+
+        At most `in_flight` are under way. The first that fails raises its error.
+        """
+        spec = self._specs.get(service) or self._find(service)
+        client, limit = self._client(), self.deadline if deadline is UNSET else deadline
+        arguments = (call if isinstance(call, tuple) else (call,) for call in calls)
+        flying: deque[Handle] = deque()
+        exhausted = False
+        while True:
+            ended = sum(handle._arrived for handle in flying)
+            room = in_flight - len(flying) + ended
+            if room and not exhausted:
+                batch = list(itertools.islice(arguments, room))
+                exhausted = len(batch) < room
+                flying += client.submit_all(spec, batch, limit) if batch else ()
+            while flying and flying[0]._arrived:
+                yield flying.popleft()._outcome()
+            if not flying:
+                if exhausted:
+                    return
+                continue
+            client.wait(flying[0])
+
+    def gather(self, calls: Sequence[Any], then: str, on_error: str | None = None) -> Any:
+        """A chord: `calls` ((service, *arguments) each), then service or task `then` with the list of their results.
+
+        Returns the AsyncResult of `then`. When a call fails, `then` does not run, its result is that error, and
+        `on_error` (a service or task) is called with the id of the chord.
+        """
+        header = [
+            self.app.signature(self._find(name).name, args=tuple(args), options={"argsrepr": "", "ignore_result": True})
+            for name, *args in calls
+        ]
+        failed = self.app.signature(self._task(on_error), immutable=False) if on_error else None
+        return gather(self.app, header, self.app.signature(self._task(then), options={"argsrepr": ""}), failed)
+
+    async def acall(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
+        """`call` for asyncio."""
+        return await self.asend(service, *args, deadline=deadline, **kwargs)
+
+    def asend(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> asyncio.Future[Any]:
+        """`send` for asyncio: a future of the result, on the running loop. Cancelling it cancels the call."""
+        loop = asyncio.get_running_loop()
+        limit = self.deadline if deadline is UNSET else deadline
+        bridge = getattr(self._local, "bridge", None)
+        if bridge is None or bridge.loop is not loop:
+            bridge = self._local.bridge = AsyncClient(loop, self._new_client())
+        spec = self._specs.get(service)
+        if spec is not None:
+            return bridge.submit(spec, args, kwargs, limit if spec.response else None)
+        return loop.create_task(self._find_and_send(loop, bridge, service, args, kwargs, limit))
+
+    async def _find_and_send(
+        self, loop: Any, bridge: AsyncClient, service: str, args: Any, kwargs: Any, limit: float | None
+    ) -> Any:
+        spec = await loop.run_in_executor(None, self._find, service)
+        return await bridge.submit(spec, args, kwargs, limit if spec.response else None)
+
+    async def amap(
+        self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
+    ) -> Any:
+        """`map` for asyncio: an asynchronous generator."""
+        flying: deque[asyncio.Future[Any]] = deque()
+        for call in calls:
+            if len(flying) >= in_flight:
+                yield await flying.popleft()
+            flying.append(self.asend(service, *(call if isinstance(call, tuple) else (call,)), deadline=deadline))
+        while flying:
+            yield await flying.popleft()
+
+    def retrieve(self, worker: Worker | type[Worker] | str, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments."""
+        role = worker if isinstance(worker, str) else role_of(worker)
+        return self.call(f"{role}.{method}", *args, **kwargs)
+
+    retrive = retrieve  # the seeds' spelling
+
+    def flush(self, timeout: float = 10.0) -> int:
+        """Wait until the broker has all calls without an answer that this thread sent; how many it does not have."""
+        client, limit = self._client(), time.monotonic() + timeout
+        while client.unconfirmed and time.monotonic() < limit:
+            client.look_for(min(0.1, timeout))
+        return int(client.unconfirmed)
+
+    def close(self) -> None:
+        """Close the connections of every thread; calls under way fail."""
+        for client in list(self._clients):
+            client.close()
+
+    # Names and connections.
+
+    def _find(self, service: str) -> Spec:
+        """The service of that name, full or bare; waits `patience` s for one that is not known yet."""
+        started = time.monotonic()
+        while True:
+            try:
+                spec = self._directory.find(service)
+            except redis.RedisError as error:
+                raise BrokerError(f"cannot look up service {service}: Redis is away: {error}") from error
+            if spec is not None:
+                self._specs[service] = spec
+                return spec
+            waited = time.monotonic() - started
+            if waited >= self.patience:
+                raise unserved(self._directory, service, waited)
+            time.sleep(min(LOOK_FOR, max(0.0, self.patience - waited)))
+
+    def _task(self, name: str) -> str:
+        """`name` as a task: a service's full name, or any other task by its own."""
+        spec = self._directory.find(name) or defined().get(name)
+        return spec.name if spec is not None else name
+
+    def _client(self) -> Any:
+        client = getattr(self._local, "client", None)
+        if client is None or self._local.pid != os.getpid():
+            client = self._local.client = self._new_client()
+            self._local.pid = os.getpid()
+        return client
+
+    def _new_client(self) -> Any:
+        kind = Client if self._fast else StockClient
+        client = kind(self.app, self.topology, self._directory, self.patience)
+        self._clients.add(client)
+        return client
+
+    def _make_room(self, client: Any) -> None:
+        """Back-pressure: wait while too many calls without an answer are unconfirmed."""
+        if client.under_way >= CAST_WINDOW:
+            while client.unconfirmed > CAST_WINDOW // 2:
+                client.look_for(0.2)
+
+
+_solvers: weakref.WeakSet[Solver] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for solver in list(_solvers):
+        if getattr(solver._local, "client", None) is not None:
+            solver.flush(timeout=5.0)
+
+
+_default: list[Solver] = []
+
+
+def default() -> Solver:
+    """The Solver of this process's run, which `@remote` stubs use."""
+    if not _default:
+        _default.append(Solver())
+    return _default[0]
+
+
+def remote(stub: Callable[..., Any] | None = None, /, *, service: str | None = None) -> Any:
+    """Make a function a stub of the service of the same name, as in Oneagent: its body is never run.
+
+    @remote
+    def policy_eval(): pass
+
+    action = policy_eval(state)
+    """
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        name = service or function.__name__
+        if name == "<lambda>":
+            raise ConfigurationError("@remote: a lambda has no name to call; give service='ROLE.METHOD'")
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return default().call(name, *args, **kwargs)
+
+        return call
+
+    return make if stub is None else make(stub)

@@ -1,0 +1,53 @@
+"""The wire format, and kombu's serializer "warren". Nothing that arrives is ever unpickled or executed.
+
+    magic "WRN" and version    4 bytes
+    skeleton length            uint32, little-endian
+    skeleton                   MessagePack; an array is an extension that holds its dtype and shape only
+    frames                     the bytes of those arrays, in the order of their extensions, each begun on 16 bytes
+
+What comes back: dicts, lists and tuples as themselves; NumPy arrays and scalars with their dtype, byte order and
+C or Fortran order; tensors, detached and on the CPU; str, bytes, None, bool, int of any size, float, timedeltas,
+UUIDs, datetimes (naive, or aware with their offset in place of their zone). Subclasses of dict, list, tuple, str,
+bytes, int and float come back as their base. All else is refused.
+
+Decoded NumPy arrays are read-only views of the message, which they keep alive: copy what you mean to keep or to write.
+Decoded tensors are copies, because a tensor cannot be read-only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu import serialization
+
+from tasks.codec import claim_check
+from tasks.codec.decoder import unpack
+from tasks.codec.encoder import pack
+
+NAME = "warren"  # what task_serializer, result_serializer and accept_content call the format
+CONTENT_TYPE = "application/x-warren"
+
+
+def encode(value: Any) -> bytes:
+    """`value` as one message, or as a claim check for it when it is too long to send (see `tasks.codec.claim_check`).
+
+    Raises CodecError, naming the path of the field, for a value outside the format; what ClaimStore.check_in raises.
+    """
+    return claim_check.check_in(pack(value))
+
+
+def decode(data: bytes | bytearray | memoryview) -> Any:
+    """The value in a message, fetched first where the message is a claim check.
+
+    Raises CodecError, and nothing else, for bytes that `encode` did not write; what ClaimStore.redeem raises. Takes
+    memory in proportion to `data`, whatever lengths `data` claims, and reads nothing outside it.
+    """
+    return unpack(claim_check.redeem(data) if claim_check.is_stub(data) else data)
+
+
+def register() -> None:
+    """Make the format known to kombu, and so to Celery, as the serializer "warren". Again is harmless.
+
+    kombu wraps what encode and decode raise: the CodecError is `args[0]` of its EncodeError or DecodeError.
+    """
+    serialization.register(NAME, encode, decode, content_type=CONTENT_TYPE, content_encoding="binary")

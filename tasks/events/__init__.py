@@ -1,0 +1,8 @@
+"""Events: fired by anyone, received by all who subscribed, the newest kept for who comes late.
+
+Others take `EventDispatcher`, `Subscription`, `event_handler` and the names of Warren's own events.
+"""
+
+from tasks.events.dispatcher import EVALUATION, STATUS, WEIGHTS, EventDispatcher, Subscription, event_handler, of_player
+
+__all__ = ["EVALUATION", "STATUS", "WEIGHTS", "EventDispatcher", "Subscription", "event_handler", "of_player"]

@@ -1,0 +1,159 @@
+"""Long events in parts: one message of several MiB is stored whole before it is forwarded, parts flow on both sides.
+
+Every message of an event bears who sent it, the number of the event and which part of how many it is. So a subscriber
+whose queue was full knows what it lost, and drops an event of which a part is missing.
+
+Nothing is heard of a sender that is faster than its subscriber unless some event arrives whole. Parts are therefore
+acknowledged where an event ends, or else when all WINDOW that may be under way have come: the broker then hands out
+the next WINDOW in a row, and whatever event they begin with, another one is whole among them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from tasks import codec
+from tasks.amqp import frames
+from tasks.amqp.frames import CONTENT_ENCODING, CONTENT_TYPE, HEADERS, Delivery, short
+from tasks.codec import claim_check
+from tasks.service import Subscribed
+from tasks.topology import EVENT_LENGTH
+from warren.errors import CodecError
+
+logger = get_logger(__name__)
+
+WINDOW = EVENT_LENGTH  # messages under way to a subscriber, and as many wait in its queue
+MOST_PARTS = WINDOW // 2  # of one event
+PART_BYTES = 1 << 20  # bytes; longer ones where MOST_PARTS of these do not suffice
+LONGEST_PART = 12 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB
+CLAIM_LASTS = 60.0  # s that a longer event can be fetched: a newer one has replaced it by then
+TELL_EVERY = 1.0  # s between words about dropped events
+SENDERS_KEPT = 64  # that a subscriber remembers the last event of
+
+FROM, EVENT, PART, PARTS = "from", "event", "part", "parts"
+
+
+def sendable(name: str, body: bytes) -> bytes:
+    """`body` itself, or a claim check where MOST_PARTS of LONGEST_PART bytes do not hold it. Raises CodecError."""
+    if len(body) > MOST_PARTS * LONGEST_PART:
+        with claim_check.lasting(CLAIM_LASTS):
+            stub = claim_check.check_in(body)
+        if not claim_check.is_stub(stub):
+            raise CodecError(
+                f"event {name!r} has {len(body)} bytes and cannot be sent: over {MOST_PARTS * LONGEST_PART} it takes a "
+                "claim store; make the app with create_app, with a claim_threshold below that"
+            )
+        return stub
+    return body
+
+
+def split(body: bytes, sender: str, number: int) -> Iterator[tuple[bytes, Any]]:
+    """Raw properties and body of each message of event `number` of `sender`."""
+    size = max(PART_BYTES, -(-len(body) // MOST_PARTS))
+    count = max(1, -(-len(body) // size))
+    view = memoryview(body)
+    for index in range(count):
+        headers = {FROM: sender, EVENT: number, PART: index, PARTS: count}
+        yield properties(headers), view[index * size : (index + 1) * size] if count > 1 else body
+
+
+def properties(headers: Mapping[str, Any]) -> bytes:
+    """Raw properties of a message of an event: those of kombu's own, besides the headers."""
+    fields = frames.table(headers)
+    return b"".join(
+        [
+            (CONTENT_TYPE | CONTENT_ENCODING | HEADERS).to_bytes(2, "big"),
+            short(codec.CONTENT_TYPE),
+            short("binary"),
+            len(fields).to_bytes(4, "big"),
+            fields,
+        ]
+    )
+
+
+class Assembler:
+    """Puts the messages of one queue together to events, and says which of them may be acknowledged.
+
+    `missed`: events that the queue dropped since it was bound. Where the handler was to hear all, that is logged.
+    """
+
+    def __init__(self, on: Subscribed) -> None:
+        self._on = on
+        self._begun: dict[str, tuple[int, list[bytes]]] = {}  # sender -> its event under way, the parts of it so far
+        self._last: dict[str, int] = {}  # sender -> its last event that was whole
+        self._tags: list[int] = []
+        self._at_end = False  # whether the last message was the end of an event, with no other under way
+        self.missed = self._told = 0
+        self._tell_at = 0.0
+
+    def add(self, delivery: Delivery) -> bytes | None:
+        """The body of the event that `delivery` completes, or None."""
+        self._tags.append(delivery.tag)
+        body = self._add(delivery)
+        self._at_end = body is not None and not self._begun
+        return body
+
+    def used(self) -> list[int]:
+        """Tags to acknowledge now."""
+        if not self._at_end and not self.full:
+            return []
+        tags, self._tags = self._tags, []
+        return tags
+
+    @property
+    def full(self) -> bool:
+        """Whether more may wait in the queue, since everything that may be under way has come."""
+        return len(self._tags) >= WINDOW
+
+    def _add(self, delivery: Delivery) -> bytes | None:
+        try:
+            headers = frames.read_properties(delivery.properties).headers
+            sender = headers.get(FROM)
+            if sender is None:
+                return delivery.body  # fired by something else than Warren
+            number, index, count = headers[EVENT], headers[PART], headers[PARTS]
+        except (frames.Malformed, KeyError) as error:
+            logger.error("a message of event %r cannot be read: %s", self._on.event, error)
+            return None
+        last = self._last.get(sender)
+        if last is not None and number <= last:
+            return None  # sent twice, because the connection was lost before the broker confirmed it
+        if count == 1:
+            self._begun.pop(sender, None)
+            return self._whole(sender, number, delivery.body)
+        begun, parts = self._begun.get(sender, (None, []))
+        if index == 0:
+            parts = []
+        elif begun != number or len(parts) != index:
+            self._begun.pop(sender, None)  # a part is missing: the queue was full
+            return None
+        parts.append(delivery.body)
+        if len(parts) < count:
+            self._begun[sender] = (number, parts)
+            _forget(self._begun)
+            return None
+        self._begun.pop(sender, None)
+        return self._whole(sender, number, b"".join(parts))
+
+    def _whole(self, sender: str, number: int, body: bytes) -> bytes:
+        last = self._last.pop(sender, number - 1)
+        self.missed += number - last - 1
+        self._last[sender] = number
+        _forget(self._last)
+        if not self._on.latest and self.missed > self._told and time.monotonic() >= self._tell_at:
+            logger.warning(
+                "event %r: %d were dropped, %d in all, since over %d messages waited; make the handler faster or its "
+                "bound larger",
+                *(self._on.event, self.missed - self._told, self.missed, self._on.bound),
+            )
+            self._told, self._tell_at = self.missed, time.monotonic() + TELL_EVERY
+        return body
+
+
+def _forget(senders: dict[str, Any]) -> None:
+    while len(senders) > SENDERS_KEPT:
+        senders.pop(next(iter(senders)))

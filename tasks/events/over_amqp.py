@@ -1,0 +1,151 @@
+"""Events on RabbitMQ past kombu: written from where they lie, read with one copy, long ones in parts."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from kombu.utils.functional import retry_over_time
+
+from tasks.amqp import frames
+from tasks.amqp.connection import GONE, SEND_TIMEOUT, Link, LinkLost
+from tasks.events.chunks import WINDOW, Assembler, sendable, split
+from tasks.service import Subscribed
+from tasks.topology import EVENT_LENGTH, Topology
+
+Keep = Callable[[str, bytes], None]
+
+
+def waiting_messages(on: Subscribed) -> int:
+    """How long the queue of an event handler is."""
+    return EVENT_LENGTH if on.latest else max(on.bound, EVENT_LENGTH)
+
+
+class Sender:
+    """A connection that fires events; each has arrived at the broker when `send` returns. For any thread."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        self._app, self._topology = app, topology
+        self._link: Link | None = None
+        self._declared: set[str] = set()
+        self._name, self._number = "", 0
+        self._sent, self._unconfirmed = 0, set[int]()
+        self._pid = 0
+        self._inherited: list[Link] = []
+        self._lock = threading.Lock()
+
+    def send(self, name: str, body: bytes) -> None:
+        """Send a packed payload to all present subscribers of `name`. Raises one of GONE if the broker stays away."""
+        body = sendable(name, body)
+        with self._lock:
+            self._number += 1
+            policy = self._app.conf.task_publish_retry_policy
+            retry_over_time(self._publish, GONE, (name, body), errback=self._again, **policy)
+
+    def close(self) -> None:
+        """Drop the connection; the next event makes a new one."""
+        with self._lock:
+            self._drop()
+
+    def _publish(self, name: str, body: bytes) -> None:
+        link = self._ready()
+        exchange = self._topology.event(name)
+        if name not in self._declared:
+            exchange(link.channel).declare()
+            self._declared.add(name)
+        method = frames.publish_method(link.channel_id, exchange.name, "")
+        for properties, part in split(body, self._name, self._number):
+            link.send_parts([method, *frames.content(link.channel_id, properties, part, link.frame_max)])
+            self._sent += 1
+            self._unconfirmed.add(self._sent)
+        limit = time.monotonic() + SEND_TIMEOUT
+        while self._unconfirmed:
+            link.drain()
+            if time.monotonic() > limit:
+                raise LinkLost(f"the broker did not confirm an event within {SEND_TIMEOUT:.0f} s")
+
+    def _ready(self) -> Link:
+        if self._pid != os.getpid():  # after a fork the link is the parent's; even to collect it would close it there
+            self._inherited += [self._link] if self._link is not None else []
+            self._link, self._pid = None, os.getpid()
+            self._name, self._number = os.urandom(8).hex(), 1
+        link = self._link
+        if link is not None and link.alive:
+            link.drain(0.0)  # has the broker closed it meanwhile?
+            return link
+        self._drop()
+        self._link = link = Link(self._app)
+        link.channel.confirm_select()
+        for answer in ("basic_ack", "basic_nack"):  # refused: by the queue of a subscriber that is no more
+            link.channel.events[answer].add(self._confirmed)
+        return link
+
+    def _confirmed(self, tag: int, multiple: bool) -> None:
+        self._unconfirmed -= {sent for sent in self._unconfirmed if sent <= tag} if multiple else {tag}
+
+    def _again(self, _error: Exception, pauses: Iterator[float], _retries: int) -> float:
+        self._drop()
+        return next(pauses)
+
+    def _drop(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        self._link, self._sent = None, 0
+        self._unconfirmed.clear()
+        self._declared.clear()
+
+
+class Source:
+    """The queues of one subscription on a connection of its own. `heard`: consumer tag -> what it hears.
+
+    `keep` is called with the tag and the body of each event that has come whole.
+    """
+
+    def __init__(
+        self, app: Any, topology: Topology, heard: Mapping[str, Subscribed], subscriber: str, keep: Keep
+    ) -> None:
+        self._keep = keep
+        self._assemblers = {tag: Assembler(on) for tag, on in heard.items()}
+        self._held: dict[int, None] = {}  # delivery tags that are not to be acknowledged yet, in order
+        self.full = False  # whether more may wait in a queue, since all that may be under way had come
+        self._link = link = Link(app)
+        try:
+            for tag, on in heard.items():
+                queue = topology.event_queue(on.event, subscriber, waiting_messages(on))(link.channel)
+                queue.declare()
+                link.consume(queue.name, tag, prefetch=WINDOW)
+        except BaseException:
+            link.close()
+            raise
+
+    def receive(self, timeout: float | None) -> bool:
+        """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
+        deliveries = self._link.drain(timeout)
+        if not deliveries and self._link.midway:
+            deliveries = self._link.drain()
+        whole: list[tuple[str, bytes]] = []
+        used: list[int] = []
+        self.full = False
+        for delivery in deliveries:
+            assembler = self._assemblers[delivery.consumer]
+            self._held[delivery.tag] = None
+            body = assembler.add(delivery)
+            if body is not None:
+                whole.append((delivery.consumer, body))
+            self.full = self.full or assembler.full
+        for assembler in self._assemblers.values():
+            used += assembler.used()
+        if used:
+            for tag in used:
+                del self._held[tag]
+            self._link.send(b"".join(frames.acks(self._link.channel_id, used, self._held)))
+        for name, body in whole:
+            self._keep(name, body)
+        return bool(deliveries)
+
+    def close(self) -> None:
+        """Leave; the queues go with the connection."""
+        self._link.close()

@@ -1,0 +1,91 @@
+"""Events on a Redis broker, by kombu. What waits for a slow subscriber waits in the server's output buffer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tasks import codec
+from tasks.codec import claim_check
+from tasks.events.chunks import CLAIM_LASTS
+from tasks.service import Subscribed
+from tasks.topology import Topology
+
+SHORTEST_LOOK = 0.002  # s; kombu takes 0 for any time
+A_MOMENT = 0.2  # s that an idle subscription waits before it looks up
+
+
+class Sender:
+    """Fires events through the app's own producers. For any thread."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        self._app, self._topology = app, topology
+
+    def send(self, name: str, body: bytes) -> None:
+        """Send a packed payload to all present subscribers of `name`. Raises kombu's OperationalError."""
+        exchange = self._topology.event(name)
+        with self._app.producer_pool.acquire(block=True) as producer, claim_check.lasting(CLAIM_LASTS):
+            producer.publish(
+                claim_check.check_in(body),
+                exchange=exchange,
+                routing_key="",  # it is a part of the channel's name
+                content_type=codec.CONTENT_TYPE,
+                content_encoding="binary",
+                declare=[exchange],
+                retry=True,
+                retry_policy=self._app.conf.task_publish_retry_policy,
+            )
+
+    def close(self) -> None:
+        """The producers are the app's."""
+
+
+class Source:
+    """The queues of one subscription on a connection of its own. `heard`: name -> what it hears.
+
+    `keep` is called with the name and the body of each event, also while more keep arriving.
+    """
+
+    full = False
+
+    def __init__(
+        self,
+        app: Any,
+        topology: Topology,
+        heard: Mapping[str, Subscribed],
+        subscriber: str,
+        keep: Callable[[str, bytes], None],
+    ) -> None:
+        self._keep = keep
+        with contextlib.ExitStack() as stack:
+            self._connection = stack.enter_context(app.connection_for_read())
+            self._connection.connect()
+            channel = stack.enter_context(self._connection.channel())
+            for name, on in heard.items():
+                stack.enter_context(
+                    self._connection.Consumer(
+                        topology.event_queue(on.event, subscriber),
+                        channel=channel,
+                        on_message=lambda message, name=name: self._take(name, message),
+                        accept=[codec.NAME],
+                        no_ack=True,
+                    )
+                )
+            self.receive(SHORTEST_LOOK)  # the first look is what subscribes
+            self._stack = stack.pop_all()
+
+    def receive(self, timeout: float | None) -> bool:
+        """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
+        try:
+            self._connection.drain_events(timeout=A_MOMENT if timeout is None else max(timeout, SHORTEST_LOOK))
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Leave."""
+        self._stack.close()
+
+    def _take(self, name: str, message: Any) -> None:
+        self._keep(name, bytes(message.body))

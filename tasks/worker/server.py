@@ -1,0 +1,236 @@
+"""Serving: the methods of workers as Celery tasks of one Celery worker, received by the way the broker allows.
+
+On RabbitMQ a step of the worker's blueprint runs a Receiver (receiver.py) and Celery's consumer leaves the services'
+queues alone. On a Redis broker, which has no direct reply-to, Celery's consumer takes the calls and `batching.strategy`
+gathers them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import bootsteps, signals
+from celery.exceptions import SecurityWarning
+from celery.utils.log import get_logger
+from celery.worker.control import inspect_command
+
+from tasks.admin.registry import Directory
+from tasks.amqp.connection import speaks_amqp
+from tasks.codec.decoder import unpack
+from tasks.events import Subscription
+from tasks.events.retained import Retained
+from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
+from tasks.topology import Topology
+from tasks.worker.batching import BatchTask
+from tasks.worker.pool import OneThreadPool
+from tasks.worker.receiver import Receiver
+from tasks.worker.task_events import given_rate
+from warren.errors import ConfigurationError
+
+logger = get_logger(__name__)
+
+LOOK_EVERY = 0.2  # s between looks whether the worker has ended under an event that waits for its pool
+
+
+class ServiceTask(BatchTask):
+    """The Celery task of one service."""
+
+    abstract = True
+    plural = False
+    acks_late = True
+
+
+def register(app: Any, workers: Sequence[Worker]) -> dict[str, Any]:
+    """Make each service of `workers` a task of `app`; service name -> task.
+
+    Raises ConfigurationError when there is none, or two of the same name.
+    """
+    made: dict[str, Any] = {}
+    for worker in workers:
+        for spec in services_of(worker):
+            if spec.name in made:
+                raise ConfigurationError(f"service {spec.name} is offered twice; give one of the classes another role")
+            made[spec.name] = _task(app, worker, spec)
+    if not made:
+        names = ", ".join(type(worker).__name__ for worker in workers) or "no worker"
+        raise ConfigurationError(f"{names}: no method is a service; mark one with @service")
+    return made
+
+
+def _task(app: Any, worker: Worker, spec: Spec) -> Any:
+    method = getattr(worker, spec.name.partition(".")[2])
+    app.tasks.pop(spec.name, None)
+    return app.task(
+        method,
+        base=ServiceTask,
+        name=spec.name,
+        batch=spec.batch,
+        minimum=spec.minimum,
+        wait=spec.wait,
+        isolate=spec.isolate,
+        ignore_result=not spec.response,
+        deliveries=1 + spec.retries,
+        typing=False,
+    )
+
+
+class ServiceStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Starts and stops the Receiver with the Celery worker; the worker has `warren_receiver`."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, worker: Any, **_: Any) -> None:
+        worker.warren_receiver = None
+
+    def start(self, worker: Any) -> None:
+        receiver = getattr(worker.app, "warren_receiver", None)
+        if receiver is not None:
+            worker.warren_receiver = receiver
+            receiver.start(worker.hostname)
+
+    def stop(self, worker: Any) -> None:
+        if worker.warren_receiver is not None:
+            worker.warren_receiver.stop()
+
+    def terminate(self, worker: Any) -> None:
+        if worker.warren_receiver is not None:
+            worker.warren_receiver.stop(timeout=1.0)
+
+
+@inspect_command(name="services")  # type: ignore[untyped-decorator]
+def _services(state: Any, **_: Any) -> dict[str, Any] | None:
+    """Celery's remote control: what this worker serves, how much it has done, how busy it is."""
+    receiver = getattr(state.app, "warren_receiver", None)
+    if receiver is None:
+        return None
+    return {"host": socket.gethostname(), "pid": os.getpid(), **receiver.status()}
+
+
+class Serving:
+    """A Celery worker that serves `workers`. `name` is its node name on this host.
+
+    `event_rate`: share of calls that Flower hears of; None for that of WARREN_EVENT_RATE, which is none by default.
+    `queues`: Celery queues to consume besides, for ordinary tasks.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        topology: Topology,
+        workers: Sequence[Worker],
+        name: str,
+        *,
+        event_rate: float | None = None,
+        queues: Sequence[Any] = (),
+        log_level: str = "INFO",
+    ) -> None:
+        self.app, self.topology, self.workers = app, topology, list(workers)
+        self.specs = [spec for worker in self.workers for spec in services_of(worker)]
+        self.tasks = register(app, self.workers)
+        self._fast = speaks_amqp(app)
+        self._subscriptions: list[Subscription] = []
+        self._ended = threading.Event()
+        # Celery warns root about pickle, which this app accepts nowhere.
+        warnings.filterwarnings("ignore", category=SecurityWarning)
+        own = list(queues)
+        if self._fast:
+            rate = (given_rate() or 0.0) if event_rate is None else event_rate
+            app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, rate)
+        else:
+            own += [topology.service_queue(spec.name, spec.response, spec.bound) for spec in self.specs]
+        app.steps["worker"].add(ServiceStep)
+        for queue in own:
+            app.amqp.queues.add(queue)
+        self.worker = app.Worker(
+            hostname=f"{name}@{socket.gethostname()}",
+            pool=OneThreadPool,
+            concurrency=1,
+            queues=[queue.name for queue in own] or None,
+            prefetch_multiplier=max([1, *(2 * spec.batch for spec in self.specs)]),
+            loglevel=log_level,
+            without_gossip=True,
+            without_mingle=True,
+            quiet=True,
+        )
+        if not own:
+            app.amqp.queues.deselect(list(app.amqp.queues))
+
+    def run(self, on_ready: Callable[[], None] | None = None, on_stopping: Callable[[], None] | None = None) -> int:
+        """Serve until told to stop; the exit status. `on_ready` runs once every service is served."""
+
+        def ready(**_: Any) -> None:
+            if self._fast:
+                self.app.warren_receiver.ready.wait(30.0)
+            else:
+                Directory(self.app, self.topology).enter(self.specs)
+                self._hear()
+            if on_ready is not None:
+                on_ready()
+
+        def stopping(**_: Any) -> None:
+            if on_stopping is not None:
+                on_stopping()
+
+        signals.worker_ready.connect(ready, weak=False)
+        signals.worker_shutting_down.connect(stopping, weak=False)
+        try:
+            self.worker.start()
+        finally:
+            signals.worker_ready.disconnect(ready)
+            signals.worker_shutting_down.disconnect(stopping)
+            self._ended.set()
+            for subscription in self._subscriptions:
+                subscription.stop()
+        return int(self.worker.exitcode or 0)
+
+    def stop(self) -> None:
+        """Ask for a warm stop, from any thread."""
+        from celery.worker import state
+
+        state.should_stop = 0
+
+    def _hear(self) -> None:
+        """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""
+        retained = Retained(self.app, self.topology)
+        for worker in self.workers:
+            for method, on in handlers_of(worker).items():
+                mark = event_handler(on.event, latest=on.latest, bound=on.bound)
+                handler = self._in_pool(getattr(worker, method))
+                handlers = {on.event: mark(handler)}
+                subscriber = f"{role_of(worker)}.{method}"
+
+                def catch_up(on: Subscribed = on, handler: Callable[[Any], None] = handler) -> None:
+                    retained.hear([on.event])
+                    body = retained.newest(on.event)
+                    if body is not None:
+                        handler(unpack(body))
+
+                found = Subscription(
+                    self.app, self.topology, handlers, subscriber, on_connected=catch_up if on.retained else None
+                )
+                self._subscriptions.append(found.start())
+
+    def _in_pool(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
+        """`handler`, called in the pool and waited for: what comes meanwhile waits where its bound counts."""
+
+        def hand_over(payload: Any) -> None:
+            done = threading.Event()
+            self.worker.pool.apply_async(_guarded, (handler, payload, done))
+            while not done.wait(LOOK_EVERY) and not self._ended.is_set():
+                pass
+
+        return hand_over
+
+
+def _guarded(handler: Callable[[Any], None], payload: Any, done: threading.Event) -> None:
+    try:
+        handler(payload)
+    except Exception:
+        logger.exception("an event handler failed")
+    finally:
+        done.set()

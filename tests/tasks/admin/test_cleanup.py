@@ -1,0 +1,135 @@
+"""Looking at a run's queues, and removing all of a run and nothing of another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.admin.cleanup import Depths, remove_run
+from tasks.admin.registry import Directory
+from tasks.app import create_app
+from tasks.client.chord import gather
+from tasks.events import STATUS, WEIGHTS, EventDispatcher, Subscription
+from tasks.service import Spec
+from tasks.topology import Topology
+from warren.errors import BrokerError
+from workers.servers import Servers
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def server(request: pytest.FixtureRequest) -> Servers:
+    found: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
+    return found
+
+
+def lived_in(servers: Servers, run: str) -> tuple[Any, Topology]:
+    """A run with something in every place: queues, events, a chord that never ends, results, remote control, keys."""
+    topology = Topology(run)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+        receiver = app.events.Receiver(channel, handlers={})  # what Flower has
+        receiver.queue(channel).declare()
+        topology.service_queue("policy.act")(channel).declare()
+    Directory(app, topology).enter([Spec("policy.act")])
+    subscription = Subscription(app, topology, {WEIGHTS: print, STATUS: print}, "me").start()
+    dispatcher = EventDispatcher(app, topology)
+    dispatcher.fire(WEIGHTS, {"version": 1})
+    dispatcher.fire(STATUS, {"state": "training"})
+    app.control.ping(timeout=0.1)
+    quiet = {"ignore_result": True}
+    rollouts = [app.signature("actor.rollout", args=(i,), options=quiet) for i in range(3)]
+    gather(app, rollouts, app.signature("learner.learn", options=quiet))
+    app.backend.store_result(f"{run}-task", {"a": 1}, "SUCCESS")
+    redis.Redis.from_url(servers.redis_url).set(f"{topology.key_prefix}pool:main", b"weights")
+    subscription.stop()
+    return app, topology
+
+
+def keys(servers: Servers, topology: Topology) -> set[bytes]:
+    found: set[bytes] = set()
+    for url in {servers.redis_url, *([servers.broker_url] if servers.kind == "redis" else [])}:
+        found |= set(redis.Redis.from_url(url).scan_iter(match=f"*{topology.prefix}[.:]*", count=1000))
+    return found
+
+
+def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
+    server: Servers, run_name: str, request: pytest.FixtureRequest
+) -> None:
+    (app, topology), (_, other) = lived_in(server, run_name), lived_in(server, f"{run_name}-2")
+    rabbitmqctl: Callable[..., list[str]] | None = None
+    if server.kind == "rabbitmq":
+        rabbitmqctl = request.getfixturevalue("rabbitmqctl")
+
+    def names(of: Topology) -> set[str]:
+        if rabbitmqctl is None:
+            return set()
+        listed = [*rabbitmqctl("list_queues", "name"), *rabbitmqctl("list_exchanges", "name")]
+        return {name for name in listed if f"{of.prefix}." in name}
+
+    assert keys(server, topology)
+    kept = names(other), keys(server, other)
+    remove_run(app, redis.Redis.from_url(server.redis_url), topology)
+    # Queues of remote control and of task events belong to a connection or expire by themselves within a minute.
+    assert {name for name in names(topology) if ".control.reply." not in name and ".events." not in name} == set()
+    assert keys(server, topology) == set()
+    assert (names(other), keys(server, other)) == kept
+
+
+def test_removing_a_run_that_is_not_there_is_no_error(server: Servers, run_name: str) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, server.broker_url, server.redis_url)
+    for _ in range(2):
+        remove_run(app, redis.Redis.from_url(server.redis_url), topology)
+
+
+def test_more_keys_than_one_command_takes_are_removed(servers: Servers, run_name: str) -> None:
+    topology, client = Topology(run_name), redis.Redis.from_url(servers.redis_url)
+    with client.pipeline() as pipe:
+        for number in range(2500):
+            pipe.set(f"{topology.key_prefix}{number}", 1)
+        pipe.execute()
+    remove_run(create_app(topology, servers.broker_url, servers.redis_url), client, topology)
+    assert keys(servers, topology) == set()
+
+
+def test_servers_that_are_away_are_named_within_seconds_and_the_other_is_cleaned(
+    servers: Servers, run_name: str
+) -> None:
+    topology, client = Topology(run_name), redis.Redis.from_url(servers.redis_url)
+    client.set(f"{topology.key_prefix}pool:main", b"weights")
+    app = create_app(topology, "amqp://guest:guest@127.0.0.1:1//", servers.redis_url)
+    began = time.monotonic()
+    with pytest.raises(BrokerError, match=rf"not all of run {run_name} could be removed.*refused"):
+        remove_run(app, client, topology)
+    assert time.monotonic() - began < 5
+    assert keys(servers, topology) == set()
+
+
+def test_depths_are_those_of_the_task_queues(server: Servers, run_name: str) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, server.broker_url, server.redis_url)
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+    for number in range(3):
+        app.send_task("learner.learn", args=(number,), ignore_result=True)
+    depths = Depths(app, topology)
+    assert depths.read() == {"actor.main": 0, "learner.main": 3}
+    depths.close()
+    assert depths.read() == {"actor.main": 0, "learner.main": 3}
+    depths.close()
+    remove_run(app, redis.Redis.from_url(server.redis_url), topology)
+
+
+@pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
+def test_depths_of_a_broker_that_is_away_are_unknown_at_once(url: str, run_name: str) -> None:
+    topology = Topology(run_name)
+    began = time.monotonic()
+    assert Depths(create_app(topology, url, "redis://127.0.0.1:1/0"), topology).read() == {}
+    assert time.monotonic() - began < 2

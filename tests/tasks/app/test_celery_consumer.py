@@ -1,0 +1,125 @@
+"""Celery workers of the app, on a real RabbitMQ: what cannot be read, and claims that have been dealt with."""
+
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kombu
+import numpy as np
+import pytest
+import redis
+from celery._state import _set_task_join_will_block
+from celery.worker import state as worker_state
+
+from tasks import codec
+from tasks.app import create_app
+from tasks.codec import claim_check
+from tasks.topology import Topology
+from tasks.worker.batching import BatchTask
+from tasks.worker.pool import OneThreadPool
+from workers.servers import Servers
+
+
+class Running:
+    """An app of a run of its own with a worker on the actor queue, in this process."""
+
+    def __init__(self, run_name: str, broker_url: str, redis_url: str) -> None:
+        self.topology = Topology(run_name)
+        self.app = create_app(self.topology, broker_url, redis_url, claim_threshold=1000, prefetch=4)
+        self.redis = redis.Redis.from_url(redis_url)
+        self.seen: list[Any] = []
+        self.app.task(self.total, name="actor.rollout", shared=False)
+        self.app.task(self.batch, name="actor.learn", base=BatchTask, batch=2, shared=False)
+        with self.app.connection_for_write() as connection:
+            for queue in self.topology.declared():
+                queue(connection.default_channel).declare()
+        self.worker = self.app.Worker(
+            hostname=f"{run_name}@test",
+            pool=OneThreadPool,
+            concurrency=1,
+            queues=[self.topology.actor_queue().name],
+            without_gossip=True,
+            without_mingle=True,
+            quiet=True,
+        )
+        self.thread = threading.Thread(target=self.worker.start, daemon=True)
+        self.thread.start()
+
+    def total(self, value: Any) -> None:
+        self.seen.append(np.asarray(value).sum())
+
+    def batch(self, calls: list[Any]) -> list[None]:
+        return [None for _ in calls]
+
+    def claims(self) -> list[bytes]:
+        return list(self.redis.scan_iter(match=f"{self.topology.key_prefix}claim:*"))
+
+    def dead(self) -> int:
+        with self.app.connection_for_read() as connection:
+            queue = self.topology.dead_queue("actor")(connection.default_channel)
+            return int(queue.queue_declare(passive=True).message_count)
+
+
+def eventually(condition: Callable[[], Any], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def running(servers: Servers) -> Iterator[Running]:
+    # One worker for all tests: a second one in the same process would find the first one's state.
+    before = claim_check.install(None)
+    found = Running(f"test-{secrets.token_hex(6)}", servers.broker_url, servers.redis_url)
+    yield found
+    worker_state.should_stop = 0
+    found.thread.join(20)
+    # What a worker leaves behind in its process, and whoever tests after this must not find.
+    worker_state.should_stop = None
+    _set_task_join_will_block(False)
+    claim_check.install(before)
+
+
+def publish(running: Running, body: bytes) -> None:
+    """A message of the rollout task whose body is whatever is given."""
+    with kombu.Connection(running.app.conf.broker_url) as connection:
+        connection.Producer().publish(
+            body,
+            exchange=running.topology.actor.name,
+            routing_key="actor.main",
+            headers={"task": "actor.rollout", "id": "by-hand", "lang": "py"},
+            content_type=codec.CONTENT_TYPE,
+            content_encoding="binary",
+        )
+
+
+def test_a_claim_is_forgotten_once_its_task_is_done(running: Running) -> None:
+    running.app.send_task("actor.rollout", args=(np.ones(10_000),), ignore_result=True)
+    eventually(lambda: running.seen[-1:] == [10_000])
+    eventually(lambda: not running.claims())
+
+
+def test_the_claims_of_a_batch_are_forgotten_once_it_is_done(running: Running) -> None:
+    for _ in range(2):
+        running.app.send_task("actor.learn", args=(np.ones(10_000),), ignore_result=True)
+    eventually(lambda: not running.claims())
+
+
+def test_a_message_that_cannot_be_read_goes_to_the_dead_letter_queue_and_others_go_on(running: Running) -> None:
+    before = running.dead()
+    publish(running, b"WRN\x01 nonsense")
+    running.app.send_task("actor.rollout", args=(np.ones(3),), ignore_result=True)
+    eventually(lambda: running.seen[-1:] == [3])
+    eventually(lambda: running.dead() == before + 1)
+
+
+def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: Running) -> None:
+    before, seen = running.dead(), list(running.seen)
+    stub = codec.encode(((np.ones(10_000),), {}, {}))
+    running.redis.delete(*running.claims())
+    publish(running, stub)
+    eventually(lambda: running.dead() == before + 1)
+    assert running.seen == seen

@@ -1,0 +1,87 @@
+"""Counting how often a message was begun by workers that did not come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.app.redelivery import Deliveries, was_redelivered
+from tasks.topology import Topology
+from warren.errors import DeliveriesExceeded
+
+
+@pytest.fixture
+def deliveries(redis_url: str, run_name: str):
+    topology = Topology(run_name)
+    yield Deliveries(redis_url, topology)
+    client = redis.Redis.from_url(redis_url)
+    for key in client.scan_iter(f"{topology.key_prefix}*"):
+        client.delete(key)
+
+
+def die_at(deliveries: Deliveries, ids: list[str]) -> None:
+    """What a worker that is killed in the middle of these leaves behind."""
+    deliveries.begin(ids)
+
+
+def echo(calls: list[Any]) -> list[Any]:
+    return list(calls)
+
+
+def test_a_message_is_given_up_after_as_many_deliveries_as_it_may_have(deliveries):
+    assert deliveries.numbers(["a"]) == [2]  # the first was not counted: it was no redelivery
+    die_at(deliveries, ["a"])
+    assert deliveries.numbers(["a"]) == [3]
+    assert deliveries.run("actor.push", 3, echo, ["A"], ["a"]) == ["A"]
+    die_at(deliveries, ["a"])
+    die_at(deliveries, ["a"])
+    (outcome,) = deliveries.run("actor.push", 3, echo, ["A"], ["a"])
+    assert isinstance(outcome, DeliveriesExceeded)
+    assert "message a for actor.push was delivered 3 times" in str(outcome)
+
+
+def test_a_run_that_ends_is_forgotten_whatever_its_outcome(deliveries):
+    def fail(calls: list[Any]) -> list[Any]:
+        raise ValueError("bad")
+
+    for _ in range(5):
+        assert deliveries.run("n", 3, echo, ["A"], ["a"]) == ["A"]
+        with pytest.raises(ValueError, match="bad"):
+            deliveries.run("n", 3, fail, ["A"], ["a"])
+    assert deliveries.numbers(["a"]) == [2]
+
+
+def test_on_its_last_delivery_a_message_runs_alone(deliveries):
+    groups: list[list[Any]] = []
+
+    def note(calls: list[Any]) -> list[Any]:
+        groups.append(list(calls))
+        return list(calls)
+
+    die_at(deliveries, ["a", "b"])
+    ids = ["a", None, "b", "c"]
+    assert deliveries.run("n", 3, note, ["A", "new", "B", "C"], ids) == ["A", "new", "B", "C"]
+    assert groups == [["A"], ["B"], ["new", "C"]]
+
+
+def test_a_limit_of_one_runs_nothing_twice(deliveries):
+    outcomes = deliveries.run("n", 1, echo, ["A", "new"], ["a", None])
+    assert isinstance(outcomes[0], DeliveriesExceeded) and outcomes[1] == "new"
+    assert "delivered once" in str(outcomes[0])
+
+
+def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):
+    nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
+    assert nowhere.run("n", 3, echo, ["A"], ["a"]) == ["A"]
+    assert "cannot look how often" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("info", "headers", "expected"),
+    [({"redelivered": True}, {}, True), ({}, {"redelivered": True}, True), ({"redelivered": False}, {}, False)],
+)
+def test_both_brokers_mark_what_was_delivered_before(info, headers, expected):
+    assert was_redelivered(info, headers) is expected
+    assert was_redelivered(None, None) is False

@@ -1,0 +1,224 @@
+"""tasks.codec.claim_check on a real Redis: long bodies wait there, stubs travel, and an unredeemed one says why."""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+import redis
+from kombu import serialization
+from wire_values import same
+
+from tasks import codec
+from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
+from tasks.codec.serializer import decode, encode
+from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+
+LONG = {"obs": np.arange(300_000, dtype=np.float32), "who": "main"}  # 1.2 MB, over the default threshold
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(redis_url) as connected:
+        yield connected
+
+
+@pytest.fixture
+def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
+    """Installed in this process for the length of a test."""
+    store = ClaimStore(client, f"{run_name}:claim:", ttl_seconds=60)
+    with ExitStack() as stack:
+        stack.callback(claim_check.install, claim_check.install(store))
+        yield store
+
+
+@pytest.fixture
+def no_store() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.callback(claim_check.install, claim_check.install(None))
+        yield
+
+
+@pytest.fixture
+def unused_port() -> Iterator[int]:
+    """A port on which nothing listens, held so that nothing can begin to."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+def claim_keys(client: redis.Redis, store: ClaimStore) -> list[bytes]:
+    return list(client.scan_iter(f"{store.prefix}*"))
+
+
+def decode_elsewhere(redis_url: str, prefix: str, body: bytes, answers: Any) -> None:
+    claim_check.install(ClaimStore(redis.Redis.from_url(redis_url), prefix, ttl_seconds=60))
+    answers.put(float(decode(body)["obs"].sum()))
+
+
+def test_a_long_value_travels_as_a_stub_and_comes_back_whole(store: ClaimStore, client: redis.Redis) -> None:
+    body = encode(LONG)
+    assert len(body) < 200
+    assert same(LONG, decode(body))
+    (key,) = claim_keys(client, store)
+    assert client.strlen(key) > 1_200_000
+
+
+def test_a_claim_can_be_redeemed_by_every_subscriber_and_expires_on_its_own(
+    store: ClaimStore, client: redis.Redis
+) -> None:
+    body = encode(LONG)
+    assert all(same(LONG, decode(body)) for _ in range(5))
+    (key,) = claim_keys(client, store)
+    assert 50_000 < client.pttl(key) <= 60_000
+
+
+def test_another_process_redeems_it(store: ClaimStore, redis_url: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    answers = spawn.Queue()
+    process = spawn.Process(target=decode_elsewhere, args=(redis_url, store.prefix, encode(LONG), answers))
+    process.start()
+    assert answers.get(timeout=60) == float(LONG["obs"].sum())
+    process.join(timeout=60)
+
+
+def test_bodies_up_to_the_threshold_stay_in_the_message(client: redis.Redis, run_name: str) -> None:
+    store = ClaimStore(client, f"{run_name}:", ttl_seconds=60, threshold=100)
+    assert store.check_in(bytes(100)) == bytes(100)
+    assert not claim_keys(client, store)
+    stub = store.check_in(bytes(101))
+    assert claim_check.is_stub(stub)
+    assert store.redeem(stub) == bytes(101)
+
+
+def test_two_equal_bodies_are_two_claims(store: ClaimStore, client: redis.Redis) -> None:
+    encode(LONG), encode(LONG)
+    assert len(claim_keys(client, store)) == 2
+
+
+def test_it_works_unseen_through_kombu(store: ClaimStore) -> None:
+    codec.register()
+    content_type, encoding, body = serialization.dumps(LONG, serializer=codec.NAME)
+    assert len(body) < 200
+    assert same(LONG, serialization.loads(body, content_type, encoding, accept={codec.CONTENT_TYPE}))
+    assert same(LONG, serialization.loads(memoryview(body), content_type, encoding, accept={codec.CONTENT_TYPE}))
+
+
+def test_a_claim_that_expired_says_how_to_make_it_last(store: ClaimStore, client: redis.Redis) -> None:
+    body = encode(LONG)
+    client.delete(*claim_keys(client, store))
+    with pytest.raises(ClaimError, match=r"is gone; either it waited for longer than its time to live \(60 s here\)"):
+        decode(body)
+
+
+@pytest.mark.parametrize("damage", [b"short", bytes(1_200_080)], ids=["cut", "overwritten"])
+def test_a_damaged_claim_is_never_decoded(store: ClaimStore, client: redis.Redis, damage: bytes) -> None:
+    body = encode(LONG)
+    (key,) = claim_keys(client, store)
+    client.set(key, damage)
+    with pytest.raises(ClaimError, match=f"is damaged: {len(damage)} bytes"):
+        decode(body)
+
+
+def test_one_changed_bit_is_noticed(store: ClaimStore, client: redis.Redis) -> None:
+    body = encode(LONG)
+    (key,) = claim_keys(client, store)
+    client.setbit(key, 5_000_003, 1 - client.getbit(key, 5_000_003))
+    with pytest.raises(ClaimError, match="is damaged"):
+        decode(body)
+
+
+def test_a_stub_cannot_name_keys_outside_the_run(store: ClaimStore, client: redis.Redis, run_name: str) -> None:
+    secret = encode("not yours")
+    client.set(f"{run_name}:other", secret, px=60_000)
+    stub = b"WRC\x01" + msgpack.packb((f"{run_name}:other", len(secret), zlib.crc32(secret)))
+    with pytest.raises(ClaimError, match="is not of this run"):
+        decode(stub)
+
+
+def test_a_claim_for_a_claim_is_refused(store: ClaimStore, client: redis.Redis) -> None:
+    stub = encode(LONG)
+    client.set(f"{store.prefix}loop", stub, px=60_000)
+    with pytest.raises(CodecError, match="a message begins with"):
+        decode(b"WRC\x01" + msgpack.packb((f"{store.prefix}loop", len(stub), zlib.crc32(stub))))
+
+
+def test_a_key_of_another_type_is_a_claim_error(store: ClaimStore, client: redis.Redis) -> None:
+    client.hset(f"{store.prefix}hash", "a", "b")
+    client.expire(f"{store.prefix}hash", 60)
+    with pytest.raises(ClaimError, match="Redis refused to fetch claim"):
+        decode(b"WRC\x01" + msgpack.packb((f"{store.prefix}hash", 1, 1)))
+
+
+def test_without_a_store_long_bodies_travel_in_the_message(no_store: None) -> None:
+    body = encode(LONG)
+    assert len(body) > 1_200_000
+    assert same(LONG, decode(body))
+
+
+def test_a_stub_in_a_process_without_a_store_names_the_remedy(no_store: None) -> None:
+    stub = b"WRC\x01" + msgpack.packb(("run:claim:1", 5, 1))
+    with pytest.raises(
+        ClaimError, match=r"'run:claim:1' \(5 bytes\) and this process has no claim store; make the app"
+    ):
+        decode(stub)
+
+
+@pytest.mark.parametrize(
+    "stub",
+    [
+        b"WRC\x01",
+        b"WRC\x01\xc1",
+        b"WRC\x01" + msgpack.packb(("key", 1)),
+        b"WRC\x01" + msgpack.packb(("key", "1", 2)),
+        b"WRC\x01" + msgpack.packb((b"key", 1, 2)),
+        b"WRC\x01" + msgpack.packb(("key", 1, 2)) + b"more",
+        b"WRC\x01" + msgpack.packb(("k" * 2000, 1, 2)),
+        b"WRC\x01\xdd\xff\xff\xff\xff",
+        b"WRC\x01\x93\xa1\xff\x01\x01",
+    ],
+    ids=lambda stub: f"{stub[:20]!a}",
+)
+def test_a_malformed_stub_is_a_codec_error(stub: bytes, no_store: None) -> None:
+    for buffer in (stub, bytearray(stub), memoryview(stub)):
+        with pytest.raises(CodecError, match="are no claim check"):
+            decode(buffer)
+
+
+def test_redis_gone_is_a_broker_error(run_name: str, unused_port: int) -> None:
+    client = redis.Redis(port=unused_port, retry=None, socket_connect_timeout=5)
+    store = ClaimStore(client, f"{run_name}:", ttl_seconds=60, threshold=0)
+    with pytest.raises(BrokerError, match=r"Redis went away, so cannot store 9 bytes as claim .* check redis_url"):
+        store.check_in(b"some body")
+    with pytest.raises(BrokerError, match="Redis went away, so cannot fetch claim"):
+        store.redeem(b"WRC\x01" + msgpack.packb((f"{run_name}:x", 1, 1)))
+
+
+def test_every_wrong_setting_of_a_store_is_reported_at_once() -> None:
+    with pytest.raises(ConfigurationError) as refusal:
+        ClaimStore(redis.Redis(decode_responses=True), "", ttl_seconds=0, threshold=-1)
+    assert len(refusal.value.problems) == 4
+
+
+@pytest.mark.servers
+def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claim_check.ClaimStore) -> None:
+    stub = store.check_in(b"x" * 3_000_000)
+    store.release(stub)
+    with pytest.raises(ClaimError, match="is gone"):
+        store.redeem(stub)
+
+
+@pytest.mark.servers
+def test_a_claim_made_while_lasting_goes_sooner(store: claim_check.ClaimStore) -> None:
+    with claim_check.lasting(5.0):
+        store.check_in(b"x" * 3_000_000)
+    (key,) = store.client.keys(f"{store.prefix}*")
+    assert 0 < store.client.pttl(key) <= 5_000

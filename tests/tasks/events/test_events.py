@@ -1,0 +1,370 @@
+"""Events: every present subscriber gets them, the slow ones only the newest, and a lost connection is made anew."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+import redis
+from obedient import close_connections, until
+
+from tasks import codec, context
+from tasks.app import create_app
+from tasks.events import EventDispatcher, Subscription, event_handler
+from tasks.events.chunks import PART_BYTES
+from tasks.topology import EVENT_LENGTH, Topology
+from warren.errors import BrokerError
+from workers.servers import Servers
+
+# A subscriber in a process of its own, so that it can be paused; notes the number of each event in a Redis list.
+LISTENER = """
+import sys, time
+import redis
+from tasks.app import create_app
+from tasks.events import Subscription
+from tasks.topology import Topology
+run, broker_url, redis_url = sys.argv[1:]
+topology, client = Topology(run), redis.Redis.from_url(redis_url)
+def note(payload): client.rpush("heard:" + run, payload["number"])
+Subscription(create_app(topology, broker_url, redis_url), topology, {"weights": note}, "listener").start()
+client.rpush("heard:" + run, -1)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def server(request: pytest.FixtureRequest) -> Servers:
+    found: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
+    return found
+
+
+class Run:
+    """An app with subscriptions that are stopped with the test."""
+
+    def __init__(self, servers: Servers, run: str) -> None:
+        self.servers, self.topology = servers, Topology(run)
+        self.app = create_app(self.topology, servers.broker_url, servers.redis_url)
+        self.dispatcher = EventDispatcher(self.app, self.topology)
+        self._subscriptions: list[Subscription] = []
+
+    def subscribe(self, handlers: Any, subscriber: str = "me", app: Any = None, **options: Any) -> Subscription:
+        subscription = Subscription(app or self.app, self.topology, handlers, subscriber, **options)
+        self._subscriptions.append(subscription)
+        return subscription.start()
+
+    def close(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.stop()
+        self.dispatcher.close()
+
+
+@pytest.fixture
+def run(server: Servers, run_name: str) -> Iterator[Run]:
+    run = Run(server, run_name)
+    yield run
+    run.close()
+
+
+@pytest.fixture
+def on_rabbitmq(servers: Servers, run_name: str) -> Iterator[Run]:
+    run = Run(servers, run_name)
+    yield run
+    run.close()
+
+
+def test_an_event_reaches_every_subscriber_of_its_name_and_no_other(run: Run) -> None:
+    heard: dict[str, list[Any]] = {"a": [], "b": [], "other": []}
+    run.subscribe({"weights": heard["a"].append}, "a")
+    run.subscribe({"weights": heard["b"].append}, "b")
+    run.subscribe({"status": heard["other"].append}, "c")
+    run.dispatcher.fire("weights", {"version": 3, "data": b"\x00\xff"})
+    until(lambda: heard["a"] and heard["b"], "an event at both")
+    assert heard == {
+        "a": [{"version": 3, "data": b"\x00\xff"}],
+        "b": [{"version": 3, "data": b"\x00\xff"}],
+        "other": [],
+    }
+
+
+def test_an_event_without_subscribers_is_gone(run: Run) -> None:
+    heard: list[Any] = []
+    run.dispatcher.fire("weights", "before")
+    run.subscribe({"weights": heard.append})
+    run.dispatcher.fire("weights", "after")
+    until(lambda: heard, "the event")
+    assert heard == ["after"]
+
+
+def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
+    for turn in range(10):
+        heard: list[int] = []
+        subscription = run.subscribe({"weights": heard.append}, f"subscriber-{turn}")
+        run.dispatcher.fire("weights", turn)
+        until(lambda heard=heard: heard, f"event {turn}", timeout=10)
+        subscription.stop()
+
+
+@pytest.mark.parametrize("size", [200_000, 3 * PART_BYTES], ids=["in_one_message", "in_parts"])
+def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_newest(
+    server: Servers, run: Run, request: pytest.FixtureRequest, size: int
+) -> None:
+    client = redis.Redis.from_url(server.redis_url)
+    key = f"heard:{run.topology.run}"
+
+    def heard() -> list[int]:
+        return [int(number) for number in client.lrange(key, 0, -1)]
+
+    listener = subprocess.Popen([sys.executable, "-c", LISTENER, run.topology.run, server.broker_url, server.redis_url])
+    try:
+        until(heard, "the subscription")
+        listener.send_signal(signal.SIGSTOP)
+        for number in range(60):
+            run.dispatcher.fire("weights", {"number": number, "data": bytes(size)})
+            if server.kind == "rabbitmq" and number in (39, 59):
+                rabbitmqctl: Callable[..., list[str]] = request.getfixturevalue("rabbitmqctl")
+                rows = [line.split("\t") for line in rabbitmqctl("list_queues", "name", "messages_ready", "messages")]
+                waiting = [row for row in rows if row[0].startswith(f"{run.topology.prefix}.event.weights.listener")]
+                # Of messages, which hold at least the newest event whole; as many are on their way, or in its socket.
+                assert [int(ready) for _, ready, _ in waiting] == [EVENT_LENGTH]
+                assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
+        listener.send_signal(signal.SIGCONT)
+        until(lambda: heard()[-1] == 59, "the newest event")
+        assert len(heard()) <= 4, "a backlog was worked through"
+    finally:
+        listener.kill()
+        listener.wait()
+
+
+class Busy:
+    """A handler that is busy with its first event until all others have been fired."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+        self._begun, self._go_on = threading.Event(), threading.Event()
+
+    def __call__(self, number: int) -> None:
+        self.heard.append(number)
+        self._begun.set()
+        assert self._go_on.wait(30)
+
+    def is_fired_at(self, run: Run, name: str, last: int) -> None:
+        """Fire 0, and while it is busy with that, 1 to `last`; returns once it has heard `last`."""
+        run.dispatcher.fire(name, 0)
+        assert self._begun.wait(30)
+        for number in range(1, last + 1):
+            run.dispatcher.fire(name, number)
+        self._go_on.set()
+        until(lambda: self.heard[-1] == last, "the newest event")
+
+
+def test_a_slow_handler_continues_with_the_newest(run: Run) -> None:
+    slow = Busy()
+    run.subscribe({"weights": slow})
+    slow.is_fired_at(run, "weights", 20)
+    assert len(slow.heard) <= 4
+
+
+@pytest.mark.parametrize("size", [0, 1000, PART_BYTES, 3 * PART_BYTES + 17])
+def test_an_event_of_any_length_arrives_as_it_was_fired(run: Run, size: int) -> None:
+    heard: list[np.ndarray[Any, Any]] = []
+    run.subscribe({"weights": lambda payload: heard.append(np.array(payload["data"]))})
+    data = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
+    run.dispatcher.fire("weights", {"data": data})
+    until(lambda: heard, "the event")
+    assert np.array_equal(heard[0], data)
+
+
+def test_a_handler_of_all_events_hears_all_that_were_fired_while_it_was_busy(run: Run) -> None:
+    count = event_handler("counted", latest=False, bound=500)(Busy())
+    run.subscribe({"counted": count})
+    count.is_fired_at(run, "counted", 300)
+    assert count.heard == list(range(301))
+
+
+def test_beyond_its_bound_a_handler_of_all_events_loses_the_oldest_and_that_is_logged(
+    on_rabbitmq: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    count = event_handler("counted", bound=20)(Busy())
+    on_rabbitmq.subscribe({"counted": count})
+    count.is_fired_at(on_rabbitmq, "counted", 100)
+    heard = count.heard
+    assert heard == sorted(heard)
+    assert heard[-20:] == list(range(81, 101)), "the newest that fit its bound"
+    assert 20 < len(heard) <= 1 + EVENT_LENGTH + 20, "what was under way already, and what its queue held"
+    assert f"event 'counted': {101 - len(heard)} were dropped" in caplog.text
+
+
+def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
+    monkeypatch.setattr(context, "_run", context.Run(run.app, run.topology))
+    heard: list[str] = []
+    subscription = Subscription(None, None, {"weights": heard.append}, "me").start()
+    dispatcher = EventDispatcher()
+    dispatcher.fire("weights", "here")
+    until(lambda: heard == ["here"], "the event")
+    subscription.stop()
+    dispatcher.close()
+
+
+def test_the_wire_format_on_rabbitmq_is_one_that_kombu_reads(on_rabbitmq: Run) -> None:
+    with on_rabbitmq.app.connection_for_read() as connection, connection.channel() as channel:
+        queue = on_rabbitmq.topology.event_queue("small", "kombu")(channel)
+        queue.declare()
+        on_rabbitmq.dispatcher.fire("small", {"a": 1})
+        message = queue.get(accept=[codec.NAME])
+    assert message is not None, "it is there when `fire` returns"
+    assert message.decode() == {"a": 1}
+
+
+def test_a_dispatcher_goes_on_after_its_connection_was_closed_and_after_its_exchange_was_deleted(
+    on_rabbitmq: Run,
+) -> None:
+    heard: list[str] = []
+    connected: list[int] = []
+    on_rabbitmq.subscribe({"weights": heard.append}, on_connected=lambda: connected.append(1))
+    on_rabbitmq.dispatcher.fire("weights", "first")
+    close_connections(on_rabbitmq.servers)
+    until(lambda: len(connected) == 2, "a new subscription")
+    on_rabbitmq.dispatcher.fire("weights", "second")
+    until(lambda: heard[-1:] == ["second"], "the event")
+    with on_rabbitmq.app.connection_for_write() as connection:
+        on_rabbitmq.topology.event("weights")(connection.default_channel).delete()
+    on_rabbitmq.dispatcher.fire("weights", "to nobody")
+
+
+def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:
+    heard: list[int] = []
+    run.subscribe({"weights": heard.append})
+    number, deadline = 0, time.monotonic() + 30
+    while not heard and time.monotonic() < deadline:
+        run.dispatcher.fire("weights", number)
+        number += 1
+    assert heard, f"{number} events were fired and none was delivered"
+    assert heard[0] < number
+
+
+def test_a_subscriber_that_lost_its_connection_subscribes_anew_and_catches_up(run: Run) -> None:
+    heard: list[Any] = []
+    connected: list[float] = []
+    run.subscribe({"weights": heard.append}, on_connected=lambda: connected.append(time.monotonic()))
+    assert len(connected) == 1
+    close_connections(run.servers)
+    until(lambda: len(connected) == 2, "a new subscription")
+    run.dispatcher.fire("weights", "after the loss")
+    until(lambda: heard == ["after the loss"], "the event")
+
+
+def test_catching_up_is_tried_again_while_it_fails(run: Run) -> None:
+    heard: list[Any] = []
+    tries: list[int] = []
+
+    def on_connected() -> None:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise redis.ConnectionError("away as well")
+
+    run.subscribe({"weights": heard.append}, on_connected=on_connected)
+    until(lambda: len(tries) == 3, "the third try")
+    run.dispatcher.fire("weights", "still there")
+    until(lambda: heard == ["still there"], "the event")
+    assert len(tries) == 3
+
+
+def test_a_handler_that_fails_does_not_end_the_subscription(run: Run) -> None:
+    heard: list[Any] = []
+
+    def handler(payload: Any) -> None:
+        heard.append(payload)
+        raise ValueError("a bad event")
+
+    run.subscribe({"weights": handler})
+    for payload in ("first", "second"):
+        run.dispatcher.fire("weights", payload)
+        until(lambda payload=payload: payload in heard, payload)
+
+
+class Wire:
+    """Forwards one TCP port to the broker; `lose` cuts the client off while the broker's side stays open."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._to = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lose(self) -> None:
+        for client, _ in self._pairs:
+            client.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        for end in (self._listener, *(end for pair in self._pairs for end in pair)):
+            end.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            broker = socket.create_connection(self._to)
+            self._pairs.append((client, broker))
+            for source, sink in ((client, broker), (broker, client)):
+                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+
+    @staticmethod
+    def _forward(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+        except OSError:
+            return
+
+
+def test_a_subscriber_comes_back_although_the_broker_still_holds_its_old_connection(on_rabbitmq: Run) -> None:
+    url = urlsplit(on_rabbitmq.servers.broker_url)
+    assert url.hostname is not None
+    assert url.port is not None
+    wire = Wire(url.hostname, url.port)
+    try:
+        through = url._replace(netloc=f"{url.username}:{url.password}@127.0.0.1:{wire.port}").geturl()
+        app = create_app(on_rabbitmq.topology, through, on_rabbitmq.servers.redis_url)
+        heard: list[Any] = []
+        connected: list[int] = []
+        on_rabbitmq.subscribe({"weights": heard.append}, app=app, on_connected=lambda: connected.append(1))
+        wire.lose()
+        until(lambda: len(connected) == 2, "a new subscription", timeout=15)
+        on_rabbitmq.dispatcher.fire("weights", "after the loss")
+        until(lambda: heard == ["after the loss"], "the event")
+    finally:
+        wire.close()
+
+
+def test_a_subscription_leaves_nothing_behind(on_rabbitmq: Run, rabbitmqctl: Callable[..., list[str]]) -> None:
+    subscription = on_rabbitmq.subscribe({"weights": print, "status": print}, "me")
+    prefix = f"{on_rabbitmq.topology.prefix}.event."
+
+    def queues() -> list[str]:
+        return [name for name in rabbitmqctl("list_queues", "name") if name.startswith(prefix)]
+
+    assert len(queues()) == 2
+    subscription.stop()
+    until(lambda: not queues(), "the end of both queues")
+
+
+@pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
+def test_an_event_that_finds_no_broker_is_an_error_within_seconds(url: str, run_name: str) -> None:
+    topology = Topology(run_name)
+    dispatcher = EventDispatcher(create_app(topology, url, "redis://127.0.0.1:1/0"), topology)
+    began = time.monotonic()
+    with pytest.raises(BrokerError, match=r"event 'weights' was not sent, since the broker is away"):
+        dispatcher.fire("weights", {})
+    assert time.monotonic() - began < 15

@@ -1,0 +1,116 @@
+"""The worker pool on real brokers: tasks in one thread, everything else stays with the event loop."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from obedient import ObedientWorker, close_connections, until
+
+from tasks.worker.pool import OneThreadPool
+from workers.servers import Servers
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def worker(request: pytest.FixtureRequest, tmp_path: Path, run_name: str) -> Iterator[ObedientWorker]:
+    servers: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "worker.log") as worker:
+        yield worker
+
+
+def test_tasks_run_one_at_a_time_in_order_and_the_event_loop_acknowledges_them(worker: ObedientWorker) -> None:
+    for value in (0.10, 0.05, 0.02, 0.01):
+        worker.do("sleep", value, ignore_result=True)
+    worker.noted("acknowledged", times=4)
+    steps = [(kind, value) for kind, value, _ in worker.notes("began", "ended")]
+    assert steps == [(kind, value) for value in (0.10, 0.05, 0.02, 0.01) for kind in ("began", "ended")]
+    assert {thread for _, _, thread in worker.notes("began", "ended")} == {"tasks"}
+    assert {thread for _, _, thread in worker.notes("acknowledged")} == {"MainThread"}
+
+
+def test_a_warm_stop_finishes_and_acknowledges_the_running_task(worker: ObedientWorker) -> None:
+    result = worker.do("sleep", 1.5)
+    worker.noted("began", 1.5)
+    worker.process.send_signal(signal.SIGTERM)
+    assert worker.process.wait(30) == 0, worker.log.read_text()
+    assert [kind for kind, *_ in worker.notes("ended", "acknowledged")] == ["ended", "acknowledged"]
+    assert result.get(timeout=5) == 1.5
+
+
+def test_a_worker_that_has_nothing_to_do_stops_at_once(servers: Servers, tmp_path: Path, run_name: str) -> None:
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
+        began = time.monotonic()
+        worker.process.send_signal(signal.SIGTERM)
+        assert worker.process.wait(30) == 0
+        assert time.monotonic() - began < 6
+
+
+def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
+    worker.do("sleep", 4.0, ignore_result=True)
+    worker.noted("began", 4.0)
+    node = [f"obedient@{worker.topology.run}"]
+    assert worker.app.control.ping(timeout=2.0, destination=node) == [{node[0]: {"ok": "pong"}}]
+    active = worker.app.control.inspect(timeout=2.0, destination=node).active()
+    assert not worker.notes("ended"), "the answers came after the task"
+    assert [task["name"] for tasks in active.values() for task in tasks] == ["actor.rollout"]
+
+
+def test_a_busy_worker_keeps_sending_heartbeats(servers: Servers, tmp_path: Path, run_name: str) -> None:
+    # At a heartbeat of one second RabbitMQ drops a silent peer within three.
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log", heartbeat=1) as worker:
+        result = worker.do("sleep", 5.0)
+        assert result.get(timeout=30) == 5.0
+        worker.noted("acknowledged")
+        assert len(worker.notes("began")) == 1
+        assert "Connection to broker lost" not in worker.log.read_text()
+
+
+def test_a_cold_stop_gives_back_what_was_not_acknowledged(
+    servers: Servers, tmp_path: Path, run_name: str, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
+        for value in (60, 61, 62):
+            worker.do("sleep", value, ignore_result=True)
+        worker.noted("began", 60)
+        began = time.monotonic()
+        worker.process.send_signal(signal.SIGQUIT)
+        worker.process.wait(30)
+        assert time.monotonic() - began < 15
+        name = worker.topology.actor_queue().name
+
+        def ready() -> bool:
+            lines = (line.split("\t") for line in rabbitmqctl("list_queues", "name", "messages_ready"))
+            return dict(lines)[name] == "3"
+
+        until(ready, "the return of three messages")
+
+
+def test_a_worker_goes_on_after_its_connection_was_lost_in_mid_task(
+    servers: Servers, tmp_path: Path, run_name: str
+) -> None:
+    with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
+        worker.do("sleep", 2.0, ignore_result=True)
+        worker.noted("began", 2.0)
+        close_connections(servers)
+        # What ran cannot be acknowledged any more, so it is delivered again: at least once, as late acks promise.
+        worker.noted("ended", 2.0, times=2)
+        assert worker.do("return", "after").get(timeout=30) == "after"
+        worker.noted("acknowledged", times=2)
+
+
+def test_an_error_of_a_callback_reaches_no_other_task() -> None:
+    pool = OneThreadPool(1)
+    pool.start()
+    seen = []
+
+    def fails() -> None:
+        raise MemoryError("outside its own code")
+
+    pool.on_apply(fails, error_callback=seen.append)
+    pool.on_apply(lambda: "well", callback=seen.append)
+    pool.stop()
+    assert [type(item).__name__ for item in seen] == ["ExceptionInfo", "str"]
+    assert "outside its own code" in str(seen[0].exception)
