@@ -12,9 +12,9 @@ import numpy as np
 import redis
 
 from benchmarks.league_manager import InProcessManager
-from league.payoff import CELL_BYTES
-from league.pool import Pool
-from league.store import Store
+from league.models.pool import Pool
+from league.redis.store import Store
+from league.rules.win_rates import CELL_BYTES
 
 PLAYERS = 1000
 HUNTERS = 50  # of those, snapshots of exploiters

@@ -18,8 +18,8 @@ import redis
 
 from benchmarks.call_peers import OBSERVATION, served, started
 from benchmarks.league_speed import league_of
-from league.pool import Pool
-from league.store import Store
+from league.models.pool import Pool
+from league.redis.store import Store
 from tasks.app import create_app
 from tasks.solver import Solver
 from tasks.topology import Topology

@@ -10,10 +10,10 @@ import torch
 
 from agents.policies import Policy
 from envs import TwoPlayerVectorEnv
-from league.meta import solve_zero_sum
-from league.payoff import Slots
-from league.quantal import quantal_response
-from league.returns import Returns
+from league.empirical_game.quantal_response import quantal_response
+from league.empirical_game.returns import Returns
+from league.empirical_game.solvers import solve_zero_sum
+from league.rules.win_rates import Slots
 
 REFRESH = 100  # batches until the mixture that cells are refined for is solved anew
 

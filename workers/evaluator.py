@@ -21,14 +21,14 @@ import torch
 import envs
 from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
-from league.history import History
-from league.live import progress_from
 from league.matchmaking import names_of
-from league.payoff import Slots
-from league.players import MainAgent
-from league.shared_returns import SharedReturns
-from league.texts import pairs
-from league.view import Player, Roster
+from league.matchmaking.alphastar import MainAgent
+from league.matchmaking.view import Player, Roster
+from league.redis.reader import progress_from
+from league.redis.shared_returns import SharedReturns
+from league.redis.texts import pairs
+from league.rules.win_rates import Slots
+from league.state.history import History
 from tasks.events import EVALUATION
 from warren.errors import BrokerError, WarrenError
 from workers.config import Config

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
-from league.pool import Pool
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
 
 KEPT = 256  # least used ones are dropped beyond; their weights stay in the pool's own cache for longer
 

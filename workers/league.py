@@ -16,14 +16,14 @@ from typing import Any
 
 import redis
 
-from league.keeper import Keeper
-from league.periods import LearningPeriod, Periods
-from league.pool import Pool
-from league.settings import Settings
-from league.snapshots import STREAM, Snapshots
-from league.state import Match
-from league.store import Store, check_outcomes
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.models.keeper import Keeper
+from league.models.pool import Pool
+from league.models.snapshots import STREAM, Snapshots
+from league.redis.periods import LearningPeriod, Periods
+from league.redis.store import Store, check_outcomes
+from league.rules.settings import Settings
+from league.state.league_state import Match
 from tasks.service import Worker, service
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError

@@ -19,8 +19,8 @@ from celery.exceptions import Reject
 import envs
 from agents.checkpoints import load_weights
 from agents.policies import Policy
-from league.state import Match
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.state.league_state import Match
 from tasks.events import STATUS, WEIGHTS, Subscription, of_player
 from warren.errors import MatchmakingError, PlayerWaits, WarrenError
 from workers.config import Config

@@ -8,10 +8,10 @@ from math import inf
 from typing import Any
 
 from agents.configuration import parse
-from league.kinds import kind_of
-from league.mutation import Hyperparameters
-from league.settings import Settings
-from league.texts import NAME
+from league.matchmaking import kind_of
+from league.rules.hyperparameters import Hyperparameters
+from league.rules.names import NAME
+from league.rules.settings import Settings
 from warren.errors import ConfigurationError
 
 
@@ -21,7 +21,7 @@ class PlayerConfig:
 
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # of the algorithm, by rule (league.mutation)
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     updates: int = 1  # in each round of a league in one process: its share of the learning
 
 
@@ -56,7 +56,7 @@ class LeagueConfig:
     cell_least: int = 2048  # games of every pair
     cell_most: int = 200_000
     cell_error: float = 0.01  # standard error of a mean return at which a cell is known well enough
-    mixture_temperature: float = 0.25  # of the mixture (league.quantal), in mean standard errors of the cells
+    mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over

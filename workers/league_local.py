@@ -7,8 +7,8 @@
     slots, mixture = league.mixture()   # the Nash mixture of all frozen players
     league.policy_of(slots[0])
 
-Matchmaking, counting and learning periods are those of league.memory, sampling and learning those of the distributed
-roles; only queues, leases and the pool are missing.
+Matchmaking, counting and learning periods are those of league.state.in_memory, sampling and learning those of the
+distributed roles; only queues, leases and the pool are missing.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
+from league.empirical_game.returns import Returns
 from league.matchmaking import Decision, names_of
-from league.memory import MemoryLeague
-from league.payoff import Slots
-from league.players import LeagueExploiter, MainExploiter
-from league.returns import Returns
-from league.settings import Settings
-from league.state import Event, Match
-from league.view import Player
+from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
+from league.matchmaking.view import Player
+from league.rules.settings import Settings
+from league.rules.win_rates import Slots
+from league.state.in_memory import MemoryLeague
+from league.state.league_state import Event, Match
 from workers.evaluation import Evaluator
 from workers.league_config import LeagueConfig
 from workers.match_sampler import MatchSampler

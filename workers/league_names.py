@@ -9,8 +9,8 @@ import envs
 from agents import build_policy
 from agents.policies import Policy
 from league.matchmaking import names_of
-from league.players import LeagueExploiter, MainExploiter
-from league.store import Store
+from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
+from league.redis.store import Store
 from workers.config import Config
 from workers.league_config import LeagueConfig
 from workers.session import Session

@@ -21,11 +21,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import envs.exploitability
-from league.commands import guarded
-from league.history import History
-from league.replay import read_file
-from league.returns import Returns
-from league.snapshots import RETURNS, STREAM
+from league.cli.commands import guarded
+from league.empirical_game.returns import Returns
+from league.models.snapshots import RETURNS, STREAM
+from league.state.history import History
+from league.state.replay import read_file
 from warren.errors import ConfigurationError, LeagueError
 from workers import league_plots
 from workers.league_scores import read_scores

@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from league.history import History
-from league.payoff import games_of
-from league.returns import Returns
-from league.view import Player
+from league.empirical_game.returns import Returns
+from league.matchmaking.view import Player
+from league.rules.win_rates import games_of
+from league.state.history import History
 
 DPI = 120
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -12,8 +12,8 @@ from celery.utils.log import get_logger
 
 from agents import Algorithm, build_algorithm, checkpoints
 from agents.policies import Policy
-from league.periods import LearningPeriod
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.redis.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
 from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
 from workers.league_client import LeagueClient

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from league.matchmaking import Decision
-from league.periods import LearningPeriod, Outcome
-from league.state import Match
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.redis.periods import LearningPeriod, Outcome
+from league.state.league_state import Match
 
 
 class Invitation(NamedTuple):

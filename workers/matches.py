@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.policies import Policy
 from agents.segments import Segment
-from league.state import Match
+from league.state.league_state import Match
 from warren.errors import PlayerWaits
 from workers.match_sampler import MatchSampler, Opponent
 from workers.results import MatchResult

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from league.payoff import DRAW, LOSS, WIN
+from league.rules.win_rates import DRAW, LOSS, WIN
 
 
 @dataclass(frozen=True)

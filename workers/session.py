@@ -17,7 +17,7 @@ from celery.worker import state as worker_state
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from league.pool import Pool
+from league.models.pool import Pool
 from tasks.app import REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology

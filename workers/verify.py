@@ -14,8 +14,8 @@ import numpy as np
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
-from league.mutation import Hyperparameters
-from league.snapshots import STREAM
+from league.models.snapshots import STREAM
+from league.rules.hyperparameters import Hyperparameters
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import CONF, Config, Sampling

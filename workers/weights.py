@@ -8,7 +8,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from agents.checkpoints import weights_from_bytes
-from league.pool import Pool
+from league.models.pool import Pool
 from tasks.events import WEIGHTS
 
 logger = get_logger(__name__)

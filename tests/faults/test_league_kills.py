@@ -18,7 +18,7 @@ import pytest
 import redis
 from integration.league_run import LeagueOfRun, check_books
 
-from league.store import Store
+from league.redis.store import Store
 from workers.servers import Servers
 from workers.servers.child import free_port
 

@@ -9,8 +9,8 @@ import psutil
 import redis
 from integration.training_run import TrainingRun
 
-from league.replay import fold
-from league.store import Store
+from league.redis.store import Store
+from league.state.replay import fold
 from workers.league_scores import read_scores
 
 # Rock, paper, scissors with little of everything: many periods and matches in a few seconds.

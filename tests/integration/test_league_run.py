@@ -14,7 +14,7 @@ import pytest
 import redis
 from integration.league_run import LeagueOfRun, check_books
 
-from league.replay import fold, read_file
+from league.state.replay import fold, read_file
 from workers.servers import Servers
 from workers.servers.child import free_port
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from league.settings import Settings
-from league.state import LeagueState
-from league.view import Player
+from league.matchmaking.view import Player
+from league.rules.settings import Settings
+from league.state.league_state import LeagueState
 
 
 def league(**settings: Any) -> LeagueState:

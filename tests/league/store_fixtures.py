@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import redis
 
-from league.settings import Settings
-from league.state import LeagueState
-from league.store import Store
+from league.redis.store import Store
+from league.rules.settings import Settings
+from league.state.league_state import LeagueState
 
 
 def store_on(redis_url: str, run_name: str, settings: Settings | None = None, seed: int = 0) -> Store:

@@ -5,7 +5,7 @@ import torch
 import envs
 from agents import build_policy
 from envs import exploitability
-from league.returns import Returns
+from league.empirical_game.returns import Returns
 from workers.evaluation import Evaluator, play
 
 pytestmark = pytest.mark.usefixtures("one_thread")

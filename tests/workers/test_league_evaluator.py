@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from agents import checkpoints
-from league.pool import Pool
-from league.store import Store
+from league.models.pool import Pool
+from league.redis.store import Store
 from tasks.topology import Topology
 from warren.errors import CheckpointError
 from workers import evaluator as evaluator_module

@@ -5,7 +5,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from envs import exploitability
-from league.state import LeagueState
+from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
 from workers.config import CONF
 from workers.league_config import LeagueConfig

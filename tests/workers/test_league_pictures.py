@@ -11,10 +11,10 @@ import pytest
 from matplotlib.figure import Figure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from league.history import History
-from league.memory import MemoryLeague
-from league.returns import Returns
-from league.settings import Settings
+from league.empirical_game.returns import Returns
+from league.rules.settings import Settings
+from league.state.history import History
+from league.state.in_memory import MemoryLeague
 from workers import league_pictures, league_plots
 from workers.league_pictures import Board, draw_all
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import redis
 
-from league.pool import Pool
-from league.store import Store
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.store import Store
 from warren.errors import LeagueError, PlayerError, PlayerWaits, PoolError, RemoteFailure
 from workers import league as league_module
 from workers.league import LeagueService, keep

@@ -13,10 +13,10 @@ import redis
 import torch
 from celery import Celery
 
-from league.periods import LearningPeriod, Outcome, Periods
-from league.pool import Pool
-from league.store import Store
-from league.view import ModelRef
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.periods import LearningPeriod, Outcome, Periods
+from league.redis.store import Store
 from tasks.topology import Topology
 from workers import league_learner, league_trainer
 from workers.config import Config

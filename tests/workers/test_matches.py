@@ -4,7 +4,7 @@ import pytest
 
 import envs
 from agents import build_policy
-from league.memory import MemoryLeague
+from league.state.in_memory import MemoryLeague
 from warren.errors import PlayerWaits
 from workers.match_sampler import MatchSampler
 from workers.matches import Matches

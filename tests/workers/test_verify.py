@@ -13,7 +13,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
-from league.snapshots import STREAM
+from league.models.snapshots import STREAM
 from warren.errors import ConfigurationError
 from workers.config import CONF, Config, from_hydra
 from workers.league import saved_league

@@ -1,0 +1,86 @@
+"""What the league's command lines share: where the league is, and errors as one message."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import redis
+
+from league.models.pool import Pool
+from league.redis.store import Store
+from league.redis.texts import text
+from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
+
+URL_VARIABLE, RUN_VARIABLE = "WARREN_REDIS_URL", "WARREN_RUN"
+
+
+def add_source(parser: argparse.ArgumentParser) -> None:
+    """Options that say which league: --redis and --run."""
+    parser.add_argument("--redis", help=f"URL of Redis; default: {URL_VARIABLE}")
+    parser.add_argument(
+        "--run", default=os.environ.get(RUN_VARIABLE), help=f"name of the run on the servers; default: {RUN_VARIABLE}"
+    )
+
+
+def run_prefix(given: argparse.Namespace) -> str:
+    """The first part of every key of the run. Raises ConfigurationError when none is named."""
+    if not given.run:
+        raise ConfigurationError(f"no run is named; give --run NAME, as the launcher printed it, or set {RUN_VARIABLE}")
+    return f"warren.{given.run}:"
+
+
+def client(given: argparse.Namespace) -> Any:
+    """A connection to Redis that answered. Raises ConfigurationError without a URL, BrokerError where none answers."""
+    url = given.redis or os.environ.get(URL_VARIABLE)
+    if not url:
+        raise ConfigurationError(f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}")
+    try:
+        found = redis.Redis.from_url(url)
+        found.ping()
+    except (redis.RedisError, ValueError) as error:
+        raise BrokerError(f"Redis does not answer ({error}); is its URL right, and is it running?") from None
+    return found
+
+
+def connected(given: argparse.Namespace) -> tuple[Any, str]:
+    """(connection, prefix of the league's keys) of the league that the options name."""
+    return client(given), f"{run_prefix(given)}league:"
+
+
+def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
+    """The league and the pool of the run that the options name. Raises UnknownName when that run has no league."""
+    connection, prefix = client(given), run_prefix(given)
+    store = Store(connection, f"{prefix}league:")
+    if not connection.exists(f"{store.prefix}settings"):
+        pattern = "warren.*:league:settings"
+        runs = [text(key).removeprefix("warren.").rpartition(":league:")[0] for key in connection.scan_iter(pattern)]
+        raise UnknownName("run with a league", given.run, runs, "" if runs else "this Redis holds none")
+    return store, Pool(connection, prefix)
+
+
+def value_of(given: str) -> Any:
+    """What a person wrote as a value: JSON where it is JSON, else the text itself."""
+    try:
+        return json.loads(given)
+    except json.JSONDecodeError:
+        return given
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
+    try:
+        return run()
+    except WarrenError as error:
+        for line in str(error).splitlines():
+            print(f"error: {line}", file=sys.stderr)
+        return 2
+    except redis.RedisError as error:  # it answered at first
+        print(f"error: Redis failed ({error}); nothing is half done: try again once it answers", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130

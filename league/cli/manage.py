@@ -1,0 +1,244 @@
+"""Players by hand, while a league runs: add, pause, resume, freeze and remove them, and set what they are.
+
+python -m league.manage --redis URL --run NAME kinds                      what kinds there are, with their options
+... add NAME KIND option=value                                          as in: add main pfsp weighting=linear
+... add NAME KIND --rule learning_rate=0.001 --initial main@1200         hyperparameters, and what a reset goes back to
+... add NAME KIND --model main@1200                                      a player that is that model and learns nothing
+... pause NAME...        resume NAME...        remove NAME...            (removed players are gone for good)
+... freeze NAME...                                                       at its newest model, which is frozen as well
+... set NAME config.weighting=linear rules.learning_rate='{"rule": "log_uniform", "low": 1e-5, "high": 1e-3}'
+
+Every change is one event of the league's stream, which says who made it (--by). What is so already is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from league.cli.commands import add_source, existing, guarded, value_of
+from league.cli.overview import standing_of
+from league.matchmaking import KINDS, Fixed, kind_of
+from league.matchmaking.view import ModelRef, Player
+from league.models.pool import Pool
+from league.redis.store import Store
+from league.rules.hyperparameters import Constant, Hyperparameters
+from league.state.fields import to_json
+from warren.errors import ConfigurationError, PlayerError, UnknownName
+
+MODELS = ("model", "initial")
+MAPPINGS = ("config", "rules", "hyperparameters")
+SETTABLE = ("kind", "paused", *MODELS, *MAPPINGS)
+
+
+def assignments(given: Sequence[str]) -> dict[str, Any]:
+    """`name=value` each, values as JSON or text. Raises ConfigurationError for what is no assignment."""
+    wrong = [f"{one!r} is no assignment; write name=value" for one in given if "=" not in one[1:]]
+    if wrong:
+        raise ConfigurationError(wrong)
+    return {name: value_of(value) for name, _, value in (one.partition("=") for one in given)}
+
+
+def add(store: Store, pool: Pool, given: argparse.Namespace) -> str:
+    """Add a player; says so when it is there as asked for. Raises PlayerError when it is there as something else."""
+    config, rules = assignments(given.options), assignments(given.rule)
+    _check_kind(store, given.kind, config)
+    # Frozen, or the model could leave the pool before the player needs it.
+    model, initial = (pool.freeze(*ref) if ref else None for ref in (given.model, given.initial))
+    models = {"model": model, "initial": initial}
+    if store.add_player(given.name, given.kind, config, frozen=model is not None, rules=rules, by=given.by, **models):
+        return f"added {given.name} ({given.kind})"
+    there = store.player(given.name)
+    if there.removed:
+        raise PlayerError(f"player {given.name!r} was removed, and its name stays taken by its history; choose another")
+    asked = {"kind": given.kind, "config": config, "rules": rules, **models}
+    differing = [name for name, value in asked.items() if getattr(there, name) != value]
+    if differing:
+        now = ", ".join(f"{name}={_text(getattr(there, name))}" for name in differing)
+        raise PlayerError(f"player {given.name!r} exists with {now}; use `set` to change it, or choose another name")
+    return f"{given.name} exists"
+
+
+def freeze(store: Store, pool: Pool, player: Player, by: str) -> str:
+    """Freeze a player's newest model, and the player at it; one that is frozen stays what it is."""
+    if player.frozen:
+        return f"{player.name} is frozen at {player.model}"
+    model = pool.freeze(player.name)
+    store.freeze(player.name, model, by)
+    return f"froze {player.name} at {model}"
+
+
+def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], by: str) -> str:
+    """Set fields of a player; `mapping.entry` sets one entry. Raises WarrenError for what cannot be set, before any."""
+    wanted: dict[str, Any] = {}
+    for name, value in given.items():
+        field, dot, entry = name.partition(".")
+        if field not in SETTABLE:
+            raise UnknownName("field of a player", field, SETTABLE, "`freeze` and `remove` are commands")
+        if dot and field not in MAPPINGS:
+            raise ConfigurationError(f"{field!r} of a player has no entries such as {entry!r}; {_all(MAPPINGS)} have")
+        kept = {} if field == "hyperparameters" else getattr(player, field)
+        wanted[field] = {**wanted.get(field, kept), entry: value} if dot else _checked(field, value)
+    _check_kind(store, wanted.get("kind", player.kind), wanted.get("config", player.config))
+    if {"rules", "hyperparameters"} & wanted.keys():
+        rules = wanted.get("rules", player.rules)
+        wanted["hyperparameters"] = _values(player, rules, wanted.get("hyperparameters", {}), store.rng)
+    for field in MODELS:
+        if wanted.get(field) is not None:
+            pool.freeze(*wanted[field])  # or it could leave the pool before the player needs it
+    store.change(player.name, by, **wanted)
+    return f"set {', '.join(f'{field}={_text(value)}' for field, value in wanted.items())} of {player.name}"
+
+
+def _checked(field: str, value: Any) -> Any:
+    """The value of a field as the store takes it. Raises ConfigurationError for one of another type."""
+    if field == "paused" and not isinstance(value, bool):
+        raise ConfigurationError(f"{field}={_text(value)} is neither true nor false")
+    if field in MAPPINGS and not isinstance(value, dict):
+        raise ConfigurationError(f"{field}={_text(value)} is no JSON object; write {field}='{{...}}', or {field}.NAME=")
+    if field in MODELS:
+        return ModelRef.parse(str(value)) if value not in ("", None) else None
+    return value
+
+
+def _values(
+    player: Player, rules: Mapping[str, Any], given: Mapping[str, Any], rng: np.random.Generator
+) -> dict[str, Any]:
+    """The value of each hyperparameter with a rule: the one given, else the one it has, else drawn by its rule."""
+    by_rule = Hyperparameters(rules)
+    for name, value in given.items():
+        if name not in rules:
+            raise UnknownName("hyperparameter", name, rules, f"give it a rule first, as in rules.{name}={_text(value)}")
+        if isinstance(by_rule.rules[name], Constant):
+            raise ConfigurationError(
+                f"hyperparameter {name!r} is constant by its rule; set rules.{name}={_text(value)}"
+            )
+    # What one rule drew means nothing to another: a place in a cycle is no learning rate.
+    kept = {name for name, rule in rules.items() if player.rules.get(name) == rule}
+    return {
+        **by_rule.initial(rng),
+        **{name: value for name, value in player.hyperparameters.items() if name in kept},
+        **given,
+    }
+
+
+def _check_kind(store: Store, name: str, config: Mapping[str, Any]) -> None:
+    kind = kind_of(name, config)
+    if isinstance(kind, Fixed):
+        store.player(kind.opponent)
+
+
+def kinds() -> str:
+    """All kinds of player with their options and defaults, a line each."""
+    lines = []
+    for name in KINDS:
+        options = " ".join(
+            field.name if field.default is MISSING else f"{field.name}={_text(field.default)}"
+            for field in fields(KINDS[name])
+        )
+        lines.append(f"{name:<18}{options}")
+    return "\n".join(lines)
+
+
+def _all(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _text(value: Any) -> str:
+    return (
+        str(value)
+        if isinstance(value, str | ModelRef)
+        else to_json(dict(value) if isinstance(value, Mapping) else value)
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m league.manage", description=(__doc__ or "").partition("\n")[0])
+    add_source(made)
+    made.add_argument("--by", default="manage", help="who does this, for the league's history; default: manage")
+    made.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help="with own kinds")
+    made.add_argument("--json", action="store_true", help="print the players that were meant, one JSON object a line")
+    commands = made.add_subparsers(dest="command", required=True)
+    commands.add_parser("kinds", help="all kinds of player with their options")
+    adding = commands.add_parser("add", help="add a player")
+    adding.add_argument("name")
+    adding.add_argument("kind", help="of `kinds`")
+    adding.add_argument("options", nargs="*", metavar="OPTION=VALUE", help="of the kind")
+    adding.add_argument("--rule", action="append", default=[], metavar="FIELD=VALUE", help="of a hyperparameter")
+    adding.add_argument("--initial", type=ModelRef.parse, metavar="PLAYER@VERSION", help="what a reset goes back to")
+    adding.add_argument(
+        "--model", type=ModelRef.parse, metavar="PLAYER@VERSION", help="be this model, and learn nothing"
+    )
+    for name, meaning in (
+        ("pause", "give no more matches and no learning periods"),
+        ("resume", "undo pause"),
+        ("freeze", "freeze the newest model, and the player at it"),
+        ("remove", "take out of the league for good"),
+    ):
+        commands.add_parser(name, help=meaning).add_argument("names", nargs="+", metavar="NAME")
+    setting = commands.add_parser("set", help="set fields of a player")
+    setting.add_argument("name")
+    setting.add_argument("fields", nargs="+", metavar="FIELD=VALUE", help=_all(SETTABLE))
+    return made
+
+
+def run(given: argparse.Namespace) -> int:
+    """Do what the command line asks."""
+    for module in given.modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ConfigurationError(f"--import {module}: {error}; give a module that Python finds here") from None
+    if given.command == "kinds":
+        print(kinds())
+        return 0
+    store, pool = existing(given)
+    names = [given.name] if hasattr(given, "name") else list(dict.fromkeys(given.names))
+    if given.command == "add":
+        _say(given, store, given.name, add(store, pool, given))
+        return 0
+    roster = store.view().roster
+    players = [roster[name] for name in names]  # a wrong name among them changes nothing
+    if gone := [player.name for player in players if player.removed and given.command != "remove"]:
+        raise PlayerError(f"player {gone[0]!r} was removed from the league for good; add another")
+    plain: dict[str, Callable[[str, str], None]] = {
+        "pause": store.pause,
+        "resume": store.resume,
+        "remove": store.remove,
+    }
+    for player in players:
+        match given.command:
+            case "freeze":
+                said = freeze(store, pool, player, given.by)
+            case "set":
+                said = change(store, pool, player, assignments(given.fields), given.by)
+            case command:
+                plain[command](player.name, given.by)
+                said = f"{player.name} is {standing_of(store.player(player.name))}"
+        _say(given, store, player.name, said)
+    return 0
+
+
+def _say(given: argparse.Namespace, store: Store, name: str, said: str) -> None:
+    if not given.json:
+        print(said)
+        return
+    player = store.player(name)
+    shown = {
+        field: getattr(player, field)
+        for field in ("kind", "paused", "frozen", "removed", "parent", "generation", *MAPPINGS)
+    }
+    models = {field: str(getattr(player, field) or "") or None for field in MODELS}
+    print(json.dumps({"player": name, **shown, **models}))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; exit status 2 for an error."""
+    return guarded(lambda: run(parser().parse_args(argv)))

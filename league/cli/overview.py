@@ -1,0 +1,150 @@
+"""A league at one moment as rows of plain values: what `league.show` prints, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from league.matchmaking.view import Player
+from league.models.pool import DISK, ModelInfo, Pool
+from league.redis.store import Store
+from league.rules.win_rates import games_of
+from league.state.league_state import LeagueState
+
+Row = dict[str, Any]
+
+
+def overview(store: Store, pool: Pool, width: int) -> Row:
+    """All of the below; `width` is the most players in the payoff. The league's part is of one moment."""
+    state = store.load()
+    seconds, microseconds = store.redis.time()
+    now = seconds * 1000 + microseconds // 1000
+    return {
+        "time": now / 1000.0,
+        "players": standings(state),
+        "payoff": payoff(state, width),
+        "matches": open_matches(state, now),
+        "periods": open_periods(state, now),
+        "wanted": [str(ref) for ref in pool.wanted()],
+        "counters": balance(state.counters, len(state.matches)),
+        "pool": pool_size(pool.models()),
+    }
+
+
+def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
+    """(decayed games of a player against others, its mean win rate over those it met; None where it met nobody)."""
+    others = state.roster.everyone[state.roster.everyone != slot]
+    games = state.games(slot, others)
+    met = others[games > 0]
+    return float(games.sum()), float(state.win_rates(slot, met).mean()) if len(met) else None
+
+
+def standings(state: LeagueState) -> list[Row]:
+    """One row a player, the strongest by Elo first; those that were removed come last."""
+    rows = []
+    for player in state.roster:
+        games, rate = record_of(state, player.slot)
+        progress = state.progress[player.name]
+        rows.append(
+            {
+                "player": player.name,
+                "kind": player.kind,
+                "state": standing_of(player),
+                "elo": round(state.ratings[player.slot], 1),
+                "games": round(games, 1),
+                "win_rate": None if rate is None else round(rate, 4),
+                "generation": player.generation,
+                "steps": progress.steps,
+                "period": progress.period,
+                "period_open": progress.is_open and standing_of(player) in ("learning", "paused"),
+                "parent": player.parent,
+                "model": None if player.model is None else str(player.model),
+            }
+        )
+    return sorted(rows, key=lambda row: (row["state"] == "removed", -float(row["elo"])))
+
+
+def standing_of(player: Player) -> str:
+    """What a player is at present: "removed", "frozen", "paused" or "learning"; the first that is true."""
+    for state in ("removed", "frozen", "paused"):
+        if getattr(player, state):
+            return state
+    return "learning"
+
+
+def payoff(state: LeagueState, width: int) -> Row:
+    """Win rates between at most `width` players, the strongest first: those that learn, then the strongest others.
+
+    `win_rates` are those of the row's player, None where it never met the column's; `games` are decayed.
+    """
+    roster = state.roster
+    strongest = sorted(roster.present, key=lambda player: -state.ratings[player.slot])
+    shown = sorted(strongest, key=lambda player: player.frozen)[: max(0, width)]
+    shown.sort(key=lambda player: -state.ratings[player.slot])
+    slots = np.array([player.slot for player in shown], dtype=np.intp)
+    games, rates = games_of(state.payoff.cells[np.ix_(slots, slots)]), state.matrix(slots)
+    return {
+        "players": [player.name for player in shown],
+        "states": [standing_of(player) for player in shown],
+        "left_out": len(strongest) - len(shown),
+        "win_rates": [
+            [round(float(rate), 4) if played > 0 else None for rate, played in zip(*rows, strict=True)]
+            for rows in zip(rates, games, strict=True)
+        ],
+        "games": np.round(games, 1).tolist(),
+    }
+
+
+def open_matches(state: LeagueState, now: int) -> list[Row]:
+    """Who holds which match, the next to expire first; `lease_left` in s, negative where any request may free it."""
+    return [
+        {
+            "match": match.match,
+            "holder": match.holder,
+            "home": match.home,
+            "away": match.away,
+            "branch": match.branch,
+            "lease_left": (match.deadline - now) / 1000.0,
+        }
+        for match in sorted(state.matches.values(), key=lambda match: match.deadline)
+    ]
+
+
+def open_periods(state: LeagueState, now: int) -> list[Row]:
+    """Who trains which player; where `lease_left` (s) is negative, the next learner that asks takes the period over.
+
+    The period of a player that was frozen or removed meanwhile is nobody's any more.
+    """
+    return [
+        {
+            "player": name,
+            "period": progress.period,
+            "learner": progress.learner,
+            "steps": progress.steps,
+            "lease_left": (progress.deadline - now) / 1000.0,
+        }
+        for name, progress in state.progress.items()
+        if progress.is_open and not state.players[name].frozen and not state.players[name].removed
+    ]
+
+
+def balance(counters: Mapping[str, int], unended: int) -> Row:
+    """All counters, the open matches, and by how many `issued` differs from what became of the matches: 0."""
+    ended = sum(counters.get(name, 0) for name in ("counted", "expired", "aborted"))
+    zero = dict.fromkeys(("issued", "counted", "expired", "aborted", "games"), 0)
+    return {**zero, **counters, "open": unended, "missing": counters.get("issued", 0) - ended - unended}
+
+
+def pool_size(models: Iterable[ModelInfo]) -> Row:
+    """How many models there are, and how many bytes of them are in Redis and on disk alone."""
+    found = list(models)
+    spilled = [info for info in found if info.place == DISK]
+    return {
+        "models": len(found),
+        "frozen": sum(info.frozen for info in found),
+        "spilled": len(spilled),
+        "redis_bytes": sum(info.size for info in found if info.place != DISK),
+        "disk_bytes": sum(info.size for info in spilled),
+    }

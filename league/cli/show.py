@@ -1,0 +1,244 @@
+"""A league as it is now, for a person: standings, payoff, who waits for what, counters, and the pool.
+
+    python -m league.show --redis URL --run NAME          # once
+    python -m league.show --run NAME --watch              # until Ctrl-C
+    python -m league.show --run NAME --json               # one JSON object (with --watch: one a line)
+
+Exit status 1 when matches are missing: issued = counted + expired + aborted + open holds at every moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from league.cli.commands import add_source, existing, guarded
+from league.cli.overview import Row, overview
+
+ROWS = 40  # of a table, unless more are asked for
+JSON_WIDTH = 100  # players in the payoff of --json, unless more are asked for
+CELL = 3  # characters of a win rate in %
+BUSY = 9.0  # times as long as a look takes, --watch waits until the next at least
+FIXED_ROWS = 16  # of a screen: headings, counters and the pool
+STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
+
+
+def title(found: Row, run: str) -> Text:
+    """The first line: the run, how many players, and when."""
+    states = [row["state"] for row in found["players"]]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
+    moment = datetime.fromtimestamp(found["time"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return Text(f"league of run {run}: {len(states)} players ({counts or 'none'}), {moment}", style="bold")
+
+
+def standings_table(players: list[Row], width: int, rows: int) -> Table:
+    """One row a player."""
+    shown = [players[place] for place in kept([row["state"] for row in players], rows)]
+    columns = {
+        "player": [row["player"] for row in shown],
+        "kind": [row["kind"] for row in shown],
+        "state": [row["state"] for row in shown],
+        "parent": [row["parent"] or "" for row in shown],
+        ">games": [f"{row['games']:,.0f}" for row in shown],
+        ">win rate": ["" if row["win_rate"] is None else f"{row['win_rate']:.3f}" for row in shown],
+        ">Elo": [f"{row['elo']:.0f}" for row in shown],
+        ">gen.": [str(row["generation"]) for row in shown],
+        ">steps": [f"{row['steps']:,}" if row["steps"] else "" for row in shown],
+        ">period": [f"{row['period'] or ''}{' open' if row['period_open'] else ''}" for row in shown],
+    }
+    styles = [STYLES[row["state"]] for row in shown]
+    return _table(columns, width, ("parent", "kind", ">gen."), styles, len(players) - len(shown), "players")
+
+
+def payoff_table(payoff: Row, width: int, rows: int) -> Table:
+    """Win rates in %, of the row against the column; numbers above name the players of the rows."""
+    names, rates = payoff["players"], payoff["win_rates"]
+    longest = max((len(name) for name in names), default=0)
+    places = kept(payoff["states"], max(1, min(rows, (width - longest - 5) // (CELL + 1))))
+    columns: dict[str, list[str | Text]] = {
+        "win rate, %": [names[place] for place in places],
+        ">": [str(number) for number in range(1, len(places) + 1)],
+    }
+    for number, other in enumerate(places, 1):
+        columns[f">{number}"] = [_rate(rates[place][other]) for place in places]
+    left_out = len(names) + payoff["left_out"] - len(places)
+    return _table(columns, width, (), None, left_out, "players", padding=1)
+
+
+def matches_table(matches: list[Row], width: int, rows: int) -> Table:
+    """Open matches and who holds them."""
+    shown, more = matches[:rows], max(0, len(matches) - rows)
+    columns = {"match": "match", "match held by": "holder", "home": "home", "away": "away", "branch": "branch"}
+    cells = {heading: [row[name] for row in shown] for heading, name in columns.items()}
+    return _table({**cells, **_leases(shown)}, width, ("match", "branch"), _late(shown), more, "open matches")
+
+
+def periods_table(periods: list[Row], width: int, rows: int) -> Table:
+    """Open learning periods and who holds them."""
+    shown, more = periods[:rows], max(0, len(periods) - rows)
+    cells = {
+        "learning period of": [row["player"] for row in shown],
+        "held by": [row["learner"] for row in shown],
+        ">number": [str(row["period"]) for row in shown],
+        ">steps": [f"{row['steps']:,}" for row in shown],
+    }
+    return _table({**cells, **_leases(shown)}, width, (">number",), _late(shown), more, "open periods")
+
+
+def kept(states: Sequence[str], rows: int) -> list[int]:
+    """Places of at most `rows` players, in the order they are in: those that are not frozen, then the first others."""
+    first = sorted(range(len(states)), key=lambda place: (states[place] not in ("learning", "paused"), place))
+    return sorted(first[:rows])
+
+
+def counters_text(counters: Row) -> Text:
+    """The identity of matches, checked, and the reasons of those that did not count."""
+    parts = ("counted", "expired", "aborted", "open")
+    line = Text(f"matches  issued {counters['issued']:,} = ")
+    line.append(" + ".join(f"{name} {counters[name]:,}" for name in parts))
+    if missing := counters["missing"]:
+        line.append(f"  DIFFERS by {missing:,}: restore a snapshot, or ask league.replay where", style="bold red")
+    else:
+        line.append("  holds", style="green")
+    reasons = [f"{name} {count:,}" for name, count in sorted(counters.items()) if ":" in name]
+    return line.append(f"\ngames    {counters['games']:,}" + "".join(f"  {reason}" for reason in reasons))
+
+
+def pool_text(pool: Row, wanted: list[str]) -> Text:
+    """How large the pool is, and which spilled models somebody waits for."""
+    line = Text(
+        f"models   {pool['models']:,} ({pool['frozen']:,} frozen), {pool['redis_bytes'] / 1e6:,.1f} MB in Redis"
+    )
+    if pool["spilled"]:
+        line.append(f"; {pool['spilled']:,} spilled, {pool['disk_bytes'] / 1e6:,.1f} MB on disk")
+    if wanted:
+        line.append(f"\nwaited for until a keeper brings them back: {', '.join(wanted)}", style="yellow")
+    return line
+
+
+def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
+    """All of it, one below the other, for a terminal `width` characters wide; at most `rows` rows a table."""
+    parts: list[RenderableType] = [title(found, run), counters_text(found["counters"])]
+    parts += [pool_text(found["pool"], found["wanted"]), ""]
+    if found["players"]:
+        parts += [standings_table(found["players"], width, rows), "", payoff_table(found["payoff"], width, rows)]
+    if found["periods"]:
+        parts += ["", periods_table(found["periods"], width, rows)]
+    if found["matches"]:
+        parts += ["", matches_table(found["matches"], width, rows)]
+    return Group(*parts)
+
+
+def _leases(rows: Iterable[Row]) -> dict[str, list[str]]:
+    return {">lease left, s": [f"{row['lease_left']:,.1f}" for row in rows]}
+
+
+def _late(rows: Iterable[Row]) -> list[str]:
+    return ["yellow" if row["lease_left"] < 0 else "" for row in rows]
+
+
+def _table(
+    columns: Mapping[str, Sequence[str | Text]],
+    width: int,
+    spare: Iterable[str],
+    styles: Sequence[str] | None,
+    left_out: int,
+    what: str,
+    padding: int = 2,
+) -> Table:
+    """Columns by heading, those with ">" before it to the right; `spare` ones are left out where all are too wide."""
+    shown = dict(columns)
+    for heading in spare:
+        if sum(max(len(cell) for cell in [name, *cells]) + padding for name, cells in shown.items()) > width:
+            shown.pop(heading)
+    table = Table(box=None, pad_edge=False, header_style="bold cyan", padding=(0, padding, 0, 0))
+    for heading in shown:
+        table.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", no_wrap=True)
+    for place, cells in enumerate(zip(*shown.values(), strict=True)):
+        table.add_row(*cells, style=styles[place] if styles else None)
+    if left_out > 0:
+        table.caption, table.caption_justify = f"{left_out:,} more {what}", "left"
+    return table
+
+
+def _rate(rate: float | None) -> Text:
+    if rate is None:
+        return Text("·", style="dim")
+    # Blue for who wins and orange for who loses: colours that nearly everybody can tell apart.
+    style = "" if 0.45 <= rate <= 0.55 else "bright_blue" if rate > 0.5 else "dark_orange"
+    return Text(f"{100 * rate:.0f}", style=style)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(prog="python -m league.show", description=(__doc__ or "").partition("\n")[0])
+    add_source(made)
+    made.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
+    made.add_argument("--every", type=float, default=2.0, metavar="S", help="s between two looks of --watch")
+    made.add_argument("--rows", type=int, help=f"rows of a table at most; default: {ROWS}, or what fits with --watch")
+    made.add_argument("--width", type=int, help="players in the payoff at most; default: what fits")
+    made.add_argument("--json", action="store_true", help="print JSON: everything, with numbers as they are")
+    return made
+
+
+def run(given: argparse.Namespace, console: Console | None = None) -> int:
+    """Do what the command line asks."""
+    console = console or Console(highlight=False)
+    store, pool = existing(given)
+    width = given.width if given.width is not None else JSON_WIDTH if given.json else console.width // (CELL + 1)
+
+    def look() -> Row:
+        return overview(store, pool, width)
+
+    if given.watch:
+        return watch(given, console, look)
+    found = look()
+    if given.json:
+        print(json.dumps({"run": given.run, **found}))
+    else:
+        console.print(page(found, given.run, console.width, given.rows or ROWS))
+    return 1 if found["counters"]["missing"] else 0
+
+
+def watch(given: argparse.Namespace, console: Console, look: Callable[[], Row]) -> int:
+    """Look again and again until Ctrl-C, which is how it is meant to end."""
+    try:
+        if given.json or not console.is_terminal:
+            for found in looks(look, given.every):
+                _print(given, console, found)
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            for found in looks(look, given.every):
+                rows = given.rows or max(4, (console.height - FIXED_ROWS) // 4)
+                live.update(page(found, given.run, console.width, rows), refresh=True)
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def looks(look: Callable[[], Row], every: float) -> Iterator[Row]:
+    """What `look` finds, every so many s, or less often: a large league keeps Redis busy, which others need."""
+    while True:
+        began = time.monotonic()
+        yield look()
+        time.sleep(max(every, BUSY * (time.monotonic() - began)))
+
+
+def _print(given: argparse.Namespace, console: Console, found: dict[str, Any]) -> None:
+    if given.json:
+        print(json.dumps({"run": given.run, **found}), flush=True)
+    else:
+        console.print(page(found, given.run, console.width, given.rows or ROWS), "")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The command line; exit status 1 when matches are missing, 2 for an error."""
+    return guarded(lambda: run(parser().parse_args(argv)))

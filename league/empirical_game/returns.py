@@ -1,0 +1,67 @@
+"""Mean returns between frozen players: the payoff that the league's Nash mixture is solved on.
+
+The payoff of rules.win_rates counts wins, draws and losses, decayed, since it guides matchmaking among players that
+change. Where games are won by more or by less, as in poker, an equilibrium of win rates is not one of the game: a
+player that wins many small pots and loses few large ones has a high win rate and a negative return. Exploitability is
+measured in expected returns, so the mixture has to be solved on those; and for each seat apart, as what is good in one
+may be poor in the other. Frozen players do not change: nothing decays, and the count, sum and sum of squares of a cell
+add up in any order, from any number of evaluators.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from league.rules.win_rates import Slots
+
+FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all of the player in seat 0
+
+
+class Returns:
+    """All cells: row is the slot of the player in seat 0, column that of the player in seat 1."""
+
+    def __init__(self) -> None:
+        self._cells = np.zeros((0, 0, FIELDS))
+        self.total_games = 0
+
+    def record(self, first: int, second: int, returns: ArrayLike) -> None:
+        """Add games of `first` in seat 0 against `second` in seat 1: `returns` (games,) of `first`."""
+        values = np.asarray(returns, dtype=np.float64)
+        self.add(first, second, len(values), float(values.sum()), float(np.square(values).sum()))
+
+    def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
+        """Add games that were summed elsewhere."""
+        self._grow(max(first, second) + 1)
+        self._cells[first, second] += (games, total, squares)
+        self.total_games += games
+
+    def games(self, slots: Slots) -> NDArray[np.float64]:
+        """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
+        return self._of(slots)[..., 0]
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
+        cells = self._of(slots)
+        mean: NDArray[np.float64] = cells[..., 1] / np.maximum(cells[..., 0], 1.0)
+        return mean
+
+    def errors(self, slots: Slots) -> NDArray[np.float64]:
+        """Standard error of each mean, (n, n); inf with fewer than two games."""
+        cells = self._of(slots)
+        games = np.maximum(cells[..., 0], 2.0)
+        variance = np.maximum(cells[..., 2] - np.square(cells[..., 1]) / games, 0.0) / (games - 1.0)
+        errors: NDArray[np.float64] = np.where(cells[..., 0] < 2.0, np.inf, np.sqrt(variance / games))
+        return errors
+
+    def _of(self, slots: Slots) -> NDArray[np.float64]:
+        self._grow(int(slots.max(initial=-1)) + 1)
+        found: NDArray[np.float64] = self._cells[np.ix_(slots, slots)]
+        return found
+
+    def _grow(self, slots: int) -> None:
+        have = len(self._cells)
+        if slots > have:
+            cells = np.zeros((max(slots, 2 * have, 8),) * 2 + (FIELDS,))
+            cells[:have, :have] = self._cells
+            self._cells = cells

@@ -1,0 +1,54 @@
+"""Who plays whom: every kind of player, each a pure function of a read-only view of the league.
+
+Others take KINDS, `kind_of`, `choose`, `distribution` and what a new kind needs. No Redis and no clock in here.
+"""
+
+from league.matchmaking.alphastar import LeagueExploiter, MainAgent, MainExploiter
+from league.matchmaking.base import (
+    KINDS,
+    Branch,
+    Candidates,
+    Choice,
+    Decision,
+    Kind,
+    by_pfsp,
+    choose,
+    distribution,
+    kind_of,
+    names_of,
+    only,
+    rivals_of,
+    weighted,
+)
+from league.matchmaking.pbt import PbtElo, PbtPsro
+from league.matchmaking.psro import Psro
+from league.matchmaking.simple import Champion, Fixed, Pfsp, Random, SelfPlay, Softmax
+
+__all__ = [
+    "KINDS",
+    "Branch",
+    "Candidates",
+    "Champion",
+    "Choice",
+    "Decision",
+    "Fixed",
+    "Kind",
+    "LeagueExploiter",
+    "MainAgent",
+    "MainExploiter",
+    "PbtElo",
+    "PbtPsro",
+    "Pfsp",
+    "Psro",
+    "Random",
+    "SelfPlay",
+    "Softmax",
+    "by_pfsp",
+    "choose",
+    "distribution",
+    "kind_of",
+    "names_of",
+    "only",
+    "rivals_of",
+    "weighted",
+]

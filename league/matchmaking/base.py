@@ -1,0 +1,179 @@
+"""What a kind of player is, and how an opponent is chosen by it.
+
+A kind is a frozen dataclass; its fields are its configuration, so a new one takes ten lines:
+
+    @KINDS.register("nemesis")
+    @dataclass(frozen=True)
+    class Nemesis(Kind):
+        floor: float = 0.1
+
+        def branches(self, view: View, me: Player) -> Iterator[Branch]:
+            rivals = view.roster.historical
+            yield Branch("nemesis", 1.0, lambda: weighted(rivals, view.win_rates(me.slot, rivals) < self.floor))
+
+A matchmaker says which branches there are, with which probability, and for each who is met how often. Hence what it
+will do is known exactly (`distribution`), not only sampled (`choose`): tests and offline replays compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from league.matchmaking.view import Player, View
+from league.rules.pfsp import pfsp
+from league.rules.win_rates import Slots
+from warren.errors import ConfigurationError, MatchmakingError, unknown_name
+from warren.registry import Registry
+
+
+class Candidates(NamedTuple):
+    """Whom a branch may choose: `slots` (n,) and the probability of each, (n,), summing to 1."""
+
+    slots: Slots
+    probabilities: NDArray[np.float64]
+
+
+class Branch(NamedTuple):
+    """One way to find an opponent: taken with `probability`; only a branch that is taken is computed."""
+
+    name: str
+    probability: float
+    candidates: Callable[[], Candidates]
+
+
+class Choice(NamedTuple):
+    """The opponent that was chosen, and the branch that chose it."""
+
+    opponent: Player
+    branch: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a learning player at the end of a learning period. A snapshot is always taken before a reset."""
+
+    snapshot: bool = False
+    reset: bool = False  # back to its initial weights
+    exploit: str | None = None  # name of a stronger player whose weights and hyperparameters it takes over
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of player. `steps` below are environment steps."""
+
+    # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
+    snapshot_every: int | None = 0
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        """The ways in which `me` finds its next opponent; their probabilities sum to 1.
+
+        Raises MatchmakingError when there is nobody to play.
+        """
+        raise NotImplementedError
+
+    def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
+        """What becomes of `me`, `steps` after its last snapshot."""
+        if self.snapshot_every is None or steps < self.snapshot_every:
+            return Decision(reason="too few steps since the last snapshot")
+        return Decision(snapshot=True, reason="end of the learning period")
+
+    def problems(self) -> list[str]:
+        """What is wrong with the configuration."""
+        return []
+
+
+KINDS: Registry[type[Kind]] = Registry("kind of player")
+K = TypeVar("K", bound=Kind)
+
+
+def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
+    """The kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
+    kind = KINDS[name]
+    config = config or {}
+    known = [field.name for field in fields(kind)]
+    problems = [unknown_name(f"option of {name}", option, known) for option in config if option not in known]
+    if problems:
+        raise ConfigurationError(problems)
+    try:
+        made = kind(**config)
+    except TypeError as error:  # a field without a default is missing
+        raise ConfigurationError(f"{name}: {str(error).split('__init__() ')[-1]}") from None
+    if problems := made.problems():
+        raise ConfigurationError([f"{name}: {problem}" for problem in problems])
+    return made
+
+
+def names_of(kind: type[Kind]) -> frozenset[str]:
+    """Names under which `kind` and its subclasses are registered."""
+    return frozenset(name for name in KINDS if issubclass(KINDS[name], kind))
+
+
+def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choice:
+    """The next opponent of `me`, sampled. Raises MatchmakingError when there is none."""
+    branches = [branch for branch in kind.branches(view, me) if branch.probability > 0.0]
+    coin, passed = rng.random(), 0.0
+    taken = branches[-1]
+    for branch in branches:
+        passed += branch.probability
+        if coin < passed:
+            taken = branch
+            break
+    candidates = taken.candidates()
+    # A search in the cumulated probabilities is what rng.choice does, without its checks of a thousand candidates.
+    place = int(np.searchsorted(np.cumsum(candidates.probabilities), rng.random(), side="right"))
+    slot = int(candidates.slots[min(place, len(candidates.slots) - 1)])
+    return Choice(view.roster.by_slot[slot], taken.name)
+
+
+def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
+    """Probability of each slot to be the next opponent of `me`, (slots,) float64."""
+    total = np.zeros(view.roster.slots)
+    for branch in kind.branches(view, me):
+        if branch.probability <= 0.0:
+            continue
+        candidates = branch.candidates()
+        np.add.at(total, candidates.slots, branch.probability * candidates.probabilities)
+    return total
+
+
+def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
+    """Candidates in proportion to `weights`, uniform where those sum to nothing. Raises MatchmakingError for none."""
+    values = np.asarray(weights, dtype=np.float64)
+    if len(slots) == 0:
+        raise MatchmakingError("there is nobody to choose from; add a player or wait for the first snapshot")
+    total = values.sum()
+    if total < 1e-10:
+        return Candidates(slots, np.full(len(slots), 1.0 / len(slots)))
+    return Candidates(slots, values / total)
+
+
+def only(slot: int) -> Candidates:
+    """One candidate, for certain."""
+    return Candidates(np.array([slot], dtype=np.intp), np.ones(1))
+
+
+def by_pfsp(view: View, me: Player, slots: Slots, weighting: str) -> Candidates:
+    """PFSP among `slots` by the win rates of `me`. Raises MatchmakingError for none."""
+    if len(slots) == 0:
+        raise MatchmakingError(f"player {me.name!r} has nobody to play by PFSP; add a frozen player or a snapshot")
+    return Candidates(slots, pfsp(view.win_rates(me.slot, slots), weighting))
+
+
+def rivals_of(view: View, me: Player) -> Slots:
+    """All frozen players but `me`; before the first snapshot, every other player; alone, `me` itself."""
+    for group in (view.roster.historical, view.roster.everyone):
+        others: Slots = group[group != me.slot]
+        if len(others):
+            return others
+    return np.array([me.slot], dtype=np.intp)
+
+
+def share_problems(name: str, value: float) -> list[str]:
+    """What is wrong with a share, a probability or a win rate."""
+    return [] if 0.0 <= value <= 1.0 else [f"{name}={value} is not in [0, 1]"]

@@ -1,0 +1,121 @@
+"""The simple kinds of player: self-play, random, a fixed opponent, PFSP, softmax, the champion of a knockout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from league.matchmaking.base import KINDS, Branch, Candidates, Kind, by_pfsp, only, rivals_of, share_problems, weighted
+from league.matchmaking.view import Player, View
+from league.rules.pfsp import WEIGHTINGS
+from league.rules.win_rates import Slots
+from warren.errors import MatchmakingError, unknown_name
+
+
+@KINDS.register("self_play")
+@dataclass(frozen=True)
+class SelfPlay(Kind):
+    """Always itself, at its newest."""
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        yield Branch("self_play", 1.0, lambda: only(me.slot))
+
+
+@KINDS.register("random")
+@dataclass(frozen=True)
+class Random(Kind):
+    """Uniform over its rivals: fictitious self-play over history (Heinrich et al. 2015); itself with `self_share`."""
+
+    self_share: float = 0.0
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        yield Branch("self_play", self.self_share, lambda: only(me.slot))
+        rivals = rivals_of(view, me)
+        yield Branch("random", 1.0 - self.self_share, lambda: weighted(rivals, np.ones(len(rivals))))
+
+    def problems(self) -> list[str]:
+        return share_problems("self_share", self.self_share)
+
+
+@KINDS.register("fixed")
+@dataclass(frozen=True)
+class Fixed(Kind):
+    """Always `opponent`: against a reference, or to exploit one player."""
+
+    opponent: str = ""
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        opponent = view.roster[self.opponent]
+        if opponent.removed:
+            raise MatchmakingError(f"player {me.name!r} plays only {opponent.name!r}, which was removed; add it again")
+        yield Branch("fixed", 1.0, lambda: only(opponent.slot))
+
+    def problems(self) -> list[str]:
+        return [] if self.opponent else ["opponent is not given; name a player"]
+
+
+@KINDS.register("pfsp")
+@dataclass(frozen=True)
+class Pfsp(Kind):
+    """Prioritized fictitious self-play over its rivals by `weighting`; itself with `self_share`."""
+
+    weighting: str = "squared"
+    self_share: float = 0.0
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        yield Branch("self_play", self.self_share, lambda: only(me.slot))
+        rivals = rivals_of(view, me)
+        yield Branch("pfsp", 1.0 - self.self_share, lambda: by_pfsp(view, me, rivals, self.weighting))
+
+    def problems(self) -> list[str]:
+        known = [] if self.weighting in WEIGHTINGS else [unknown_name("PFSP weighting", self.weighting, WEIGHTINGS)]
+        return known + share_problems("self_share", self.self_share)
+
+
+@KINDS.register("softmax")
+@dataclass(frozen=True)
+class Softmax(Kind):
+    """p proportional to exp(-|w - target| / temperature): opponents near a wanted win rate, equals at 1/2."""
+
+    temperature: float = 0.1
+    target: float = 0.5
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        rivals = rivals_of(view, me)
+
+        def candidates() -> Candidates:
+            distance = np.abs(view.win_rates(me.slot, rivals) - self.target)
+            return weighted(rivals, np.exp((distance.min() - distance) / self.temperature))
+
+        yield Branch("softmax", 1.0, candidates)
+
+    def problems(self) -> list[str]:
+        positive = [] if self.temperature > 0.0 else [f"temperature={self.temperature} is not positive"]
+        return positive + share_problems("target", self.target)
+
+
+@KINDS.register("champion")
+@dataclass(frozen=True)
+class Champion(Kind):
+    """The champion of a knockout among its rivals, seeded by Elo as in tennis, decided by the payoff."""
+
+    def branches(self, view: View, me: Player) -> Iterator[Branch]:
+        rivals = rivals_of(view, me)
+        yield Branch("champion", 1.0, lambda: only(knockout(view, rivals)))
+
+
+def knockout(view: View, slots: Slots) -> int:
+    """The slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed."""
+    seeds = slots[np.argsort(-view.elo(slots), kind="stable")]
+    standing = list(range(len(seeds)))
+    rates = view.matrix(seeds)
+    while len(standing) > 1:
+        half = (len(standing) + 1) // 2
+        better, worse = standing[:half], standing[half:][::-1]
+        byes = half - len(worse)  # an odd field: the first seed rests
+        winners = better[:byes]
+        winners += [one if rates[one, other] >= 0.5 else other for one, other in zip(better[byes:], worse, strict=True)]
+        standing = sorted(winners)
+    return int(seeds[standing[0]])

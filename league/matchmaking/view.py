@@ -1,0 +1,154 @@
+"""A read-only view of the league: who is in it and how they fared. Matchmakers see this and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.rules.win_rates import Slots
+from warren.errors import PlayerError, unknown_name
+
+
+class ModelRef(NamedTuple):
+    """A model in the pool; written `player@version`."""
+
+    player: str
+    version: int
+
+    def __str__(self) -> str:
+        return f"{self.player}@{self.version}"
+
+    @classmethod
+    def parse(cls, text: str) -> ModelRef:
+        """The model that `player@version` names. Raises PlayerError for any other form."""
+        player, at, version = text.rpartition("@")
+        if not at or not player or not version.isdigit():
+            raise PlayerError(f"{text!r} names no model; write PLAYER@VERSION, as in main@1200")
+        return cls(player, int(version))
+
+
+@dataclass(frozen=True)
+class Player:
+    """One player as the league knows it; changes seldom, with the league's roster version.
+
+    `slot` is its place in the payoff for good. A learning player has `parent` None; a snapshot of it is a frozen player
+    whose `parent` is the learner's name. `model` is what plays it: for a learning player None means its newest weights.
+    `generation` counts its resets and exploits: results of an older generation are about other weights.
+    """
+
+    name: str
+    slot: int
+    kind: str  # its entry in league.matchmaking.base.KINDS
+    config: Mapping[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+    model: ModelRef | None = None
+    initial: ModelRef | None = None  # what a reset goes back to; None: fresh weights
+    frozen: bool = False
+    paused: bool = False
+    removed: bool = False
+    generation: int = 0
+    rules: Mapping[str, Any] = field(default_factory=dict)  # of league.rules.hyperparameters, a field each
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # their values now
+
+
+class Roster:
+    """All players at one version of the roster, and the groups that matchmakers choose from; slots are ascending."""
+
+    def __init__(self, players: Iterable[Player] = (), version: int = 0) -> None:
+        self.version = version
+        self._by_name = {player.name: player for player in sorted(players, key=lambda player: player.slot)}
+        self._groups: dict[Any, Slots] = {}
+
+    def __getitem__(self, name: str) -> Player:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise PlayerError(unknown_name("player", name, self._by_name)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Player]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    @cached_property
+    def by_slot(self) -> dict[int, Player]:
+        """Every player by its slot, removed ones too."""
+        return {player.slot: player for player in self}
+
+    @cached_property
+    def slots(self) -> int:
+        """One more than the highest slot in use."""
+        return max(self.by_slot, default=-1) + 1
+
+    @cached_property
+    def present(self) -> list[Player]:
+        """Players that were not removed, by slot."""
+        return [player for player in self if not player.removed]
+
+    @property
+    def everyone(self) -> Slots:
+        """Slots of all present players."""
+        return self._group("everyone", lambda player: True)
+
+    @property
+    def historical(self) -> Slots:
+        """Slots of all frozen players, oldest first."""
+        return self._group("historical", lambda player: player.frozen)
+
+    @property
+    def learning(self) -> Slots:
+        """Slots of all players that still learn."""
+        return self._group("learning", lambda player: not player.frozen)
+
+    def learning_of(self, kinds: Collection[str]) -> Slots:
+        """Slots of the learning players of these kinds."""
+        return self._group(("learning", frozenset(kinds)), lambda player: not player.frozen and player.kind in kinds)
+
+    def snapshots_of(self, parent: str) -> Slots:
+        """Slots of the snapshots of one player, oldest first."""
+        return self._group(("snapshots", parent), lambda player: player.frozen and player.parent == parent)
+
+    def snapshots_of_kinds(self, kinds: Collection[str]) -> Slots:
+        """Slots of the snapshots of players of these kinds, oldest first; hand-made frozen players are none."""
+        return self._group(
+            ("snapshots of kinds", frozenset(kinds)),
+            lambda player: player.frozen and player.parent is not None and player.kind in kinds,
+        )
+
+    def _group(self, key: Any, belongs: Any) -> Slots:
+        if key not in self._groups:
+            self._groups[key] = np.array([player.slot for player in self.present if belongs(player)], dtype=np.intp)
+        return self._groups[key]
+
+
+class View(Protocol):
+    """What a matchmaker may ask. Slots are arrays of shape (n,), intp; answers are float64."""
+
+    @property
+    def roster(self) -> Roster:
+        """Who is in the league."""
+
+    @property
+    def counted(self) -> int:
+        """Matches counted so far: tells whether something that was computed from the payoff is out of date."""
+
+    def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Win rates of `home` against each of `away`, (n,); 1/2 for whom it never met."""
+
+    def games(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Decayed games of `home` against each of `away`, (n,)."""
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+
+    def elo(self, slots: Slots) -> NDArray[np.float64]:
+        """Elo ratings, (n,)."""

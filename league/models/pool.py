@@ -1,0 +1,303 @@
+"""The model pool in Redis: weights of each player by version, frozen ones immutable, listed without loading.
+
+    pool = Pool(redis, "warren.my-run:")
+    pool.put("main", version=12, step=48_000, data=safetensors_bytes)     # acknowledged when this returns True
+    pool.freeze("main", 12)
+    model = pool.get("main", 12)
+    model = pool.newest("main", newer_than=11)
+
+Of weights that were not frozen only the newest few versions are kept. Frozen ones may have been spilled to disk by the
+keeper (league.models.keeper) and come back when they are asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from redis.exceptions import ResponseError
+from xxhash import xxh3_64_intdigest
+
+from league.matchmaking.view import ModelRef
+from league.models.cache import ByteCache
+from league.redis.scripts import Scripts
+from league.redis.texts import pairs, text
+from league.rules.names import NAME
+from league.state.fields import to_json
+from warren.errors import CheckpointError, PoolError
+
+KEPT = 2  # versions of a player that are not frozen: whoever was just told of one can still fetch it
+CACHE_BYTES = 256 << 20
+SENT_MS = 60_000  # how long bytes wait that were sent and never entered, because their sender died
+REDIS, DISK = "redis", "disk"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What the pool knows of a model without its weights; `created` is Unix time in s, `size` in bytes."""
+
+    player: str
+    version: int
+    step: int  # environment steps that it was made at
+    created: float
+    size: int
+    checksum: int  # XXH3 of the bytes, 64 bits
+    frozen: bool
+    parent: ModelRef | None  # what its training began from
+    place: str  # "redis", or "disk" for one that was spilled
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ref(self) -> ModelRef:
+        """Its name, player@version."""
+        return ModelRef(self.player, self.version)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One entry: `data` is safetensors bytes, `step` the environment steps it was made at, `created` Unix time in s."""
+
+    player: str
+    version: int
+    step: int
+    created: float
+    data: bytes
+
+
+class Pool:
+    """The weights of a run's players; keys begin with `prefix`. Safe to use from any thread.
+
+    `folder` is where the keeper's files are, if this machine sees them: spilled models are then read from there, else
+    the keeper is asked to bring them back, for up to `patience` s.
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        prefix: str,
+        *,
+        folder: Path | None = None,
+        kept: int = KEPT,
+        cache_bytes: int = CACHE_BYTES,
+        patience: float = 30.0,
+    ) -> None:
+        self.redis, self.prefix = redis, f"{prefix}pool:"
+        self.folder, self._kept, self._patience = folder, kept, patience
+        self._says_when_on_disk = True
+        self._scripts = Scripts(redis, self.prefix, library="pool_lib")
+        self._cache: ByteCache[Model] = ByteCache(cache_bytes)
+
+    def put(self, player: str, version: int, step: int, data: bytes, parent: ModelRef | None = None) -> bool:
+        """Store `data` as the newest weights of `player`; False when the pool holds this version or a newer one.
+
+        Raises PoolError for an impossible name of a player, or when Redis has no memory left for the bytes.
+        """
+        if not NAME.fullmatch(player):
+            raise PoolError(f"player name {player!r} is not 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'; choose another")
+        sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
+        stamps = (step, repr(time.time()), checksum_of(data), len(data), str(parent or ""), self._kept)
+        return self._send(sent, data, "pool_put", player, version, sent, *stamps)
+
+    def version(self, player: str) -> int | None:
+        """The newest version of `player`, None when there is none; loads no weights."""
+        version = self.redis.hget(f"{self.prefix}newest", player)
+        return None if version is None else int(version)
+
+    def newest(self, player: str, newer_than: int = -1) -> Model | None:
+        """The newest weights of `player`, or None when they are not newer than `newer_than`.
+
+        Raises CheckpointError when the bytes do not match their checksum.
+        """
+        while True:
+            version = self.version(player)
+            if version is None or version <= newer_than:
+                return None
+            model = self._find(ModelRef(player, version))
+            if model is not None:
+                return model
+            # Replaced several times between the two questions: ask again.
+
+    def get(self, player: str, version: int) -> Model:
+        """The weights of one version. Raises PoolError when the pool lacks it, CheckpointError when it is damaged."""
+        model = self._find(ModelRef(player, version))
+        if model is None:
+            raise PoolError(
+                f"model {player}@{version} is not in the pool: it was removed, or replaced by newer ones before it was "
+                "frozen; freeze what has to last"
+            )
+        return model
+
+    def freeze(self, player: str, version: int | None = None) -> ModelRef:
+        """Make a version (default: the newest) immutable, and keep it for good. Safe to repeat.
+
+        Raises PoolError when the pool lacks it.
+        """
+        version = self.version(player) if version is None else version
+        ref = ModelRef(player, -1 if version is None else version)
+        if not self._scripts("pool_freeze", player, ref.version, repr(time.time())):
+            which = f"model {ref}" if version is not None else f"a model of {player!r}"
+            raise PoolError(f"{which} is not in the pool, so it cannot be frozen; put it first")
+        self._wait_for_disk()
+        return ref
+
+    def describe(self, ref: ModelRef, **attributes: Any) -> None:
+        """Set attributes (JSON values) of a model, frozen or not. Raises PoolError when the pool lacks it."""
+        flat = [item for name, value in attributes.items() for item in (name, to_json(value))]
+        if not self._scripts("pool_describe", str(ref), *flat):
+            raise PoolError(f"model {ref} is not in the pool; `python -m league.models list` shows what is")
+
+    def info(self, ref: ModelRef) -> ModelInfo | None:
+        """What is known of a model, without loading it; None when the pool lacks it."""
+        fields = pairs(self.redis.hgetall(f"{self.prefix}model:{ref}"))
+        return _info(fields) if fields else None
+
+    def models(self, player: str | None = None) -> list[ModelInfo]:
+        """All models (of one player), oldest version first; loads no weights."""
+        players = [player] if player else sorted(text(name) for name in self.redis.hkeys(f"{self.prefix}newest"))
+        with self.redis.pipeline(transaction=False) as pipeline:
+            for name in players:
+                pipeline.zrange(f"{self.prefix}versions:{name}", 0, -1)
+            refs = [text(ref) for found in pipeline.execute() for ref in found]
+        with self.redis.pipeline(transaction=False) as pipeline:
+            for ref in refs:
+                pipeline.hgetall(f"{self.prefix}model:{ref}")
+            return [_info(pairs(fields)) for fields in pipeline.execute() if fields]
+
+    def lineage(self, ref: ModelRef) -> list[ModelRef]:
+        """The model, what it began from, what that began from, and so on; the last may have left the pool."""
+        line = [ref]
+        while (info := self.info(line[-1])) is not None and info.parent is not None and info.parent not in line:
+            line.append(info.parent)
+        return line
+
+    def remove(self, ref: ModelRef, frozen: bool = False) -> None:
+        """Take a model out; a frozen one only with `frozen`. Raises PoolError when it may not or does not exist."""
+        answer = text(self._scripts("pool_remove", ref.player, ref.version, int(frozen)))
+        if answer == "unknown":
+            raise PoolError(f"model {ref} is not in the pool; `python -m league.models list` shows what is")
+        if answer == "frozen":
+            raise PoolError(f"model {ref} is frozen, and players of the league may need it; say so to remove it anyway")
+        self._cache.drop(str(ref))
+
+    # Spilled models; league.models.keeper decides which.
+
+    def wanted(self) -> list[ModelRef]:
+        """Spilled models that readers wait for and no keeper has brought back, the first to be asked for first."""
+        names = dict.fromkeys(text(name) for name in self.redis.lrange(f"{self.prefix}wanted", 0, -1))
+        return [ModelRef.parse(name) for name in names if name]  # an empty entry tells the keeper of a freeze
+
+    def spill(self, ref: ModelRef) -> bool:
+        """Give back the memory of a frozen model whose bytes are on disk; False when it holds none or may not."""
+        return bool(self._scripts("pool_spill", str(ref)))
+
+    def bring_back(self, ref: ModelRef, data: bytes) -> bool:
+        """Return the bytes of a spilled model; False when another did so first."""
+        sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
+        return self._send(sent, data, "pool_return", str(ref), sent, repr(time.time()))
+
+    def file(self, ref: ModelRef, folder: Path | None = None) -> Path | None:
+        """Where the keeper saves a model; None when this process was not told of its folder."""
+        folder = folder or self.folder
+        return None if folder is None else folder / f"{ref}.safetensors"
+
+    def _wait_for_disk(self) -> None:
+        """Wait until the append-only file holds what was written so far, where the server can say (Redis 7.2 on).
+
+        An older one, or one without such a file, keeps what its own settings promise.
+        """
+        if self._says_when_on_disk:
+            try:
+                self.redis.execute_command("WAITAOF", 1, 0, 5000)
+            except ResponseError:
+                self._says_when_on_disk = False
+
+    def _send(self, sent: str, data: bytes, script: str, *arguments: Any) -> bool:
+        """Send bytes and run the script that enters them, in one round trip."""
+        try:
+            (answer,) = self._scripts.together((script, *arguments), before=("SET", sent, data, "PX", SENT_MS))
+        except ResponseError as error:
+            raise PoolError(
+                f"Redis took no {len(data)} bytes of weights ({error}); give it more memory, or the keeper less"
+            ) from None
+        return bool(answer)
+
+    def _find(self, ref: ModelRef) -> Model | None:
+        """A model from this process's cache, from Redis, or from disk; None when the pool lacks it."""
+        kept = self._cache.get(str(ref))
+        if kept is not None:
+            return kept
+        deadline, asked = time.monotonic() + self._patience, False
+        while True:
+            with self.redis.pipeline(transaction=False) as pipeline:
+                pipeline.hgetall(f"{self.prefix}model:{ref}")
+                pipeline.get(f"{self.prefix}data:{ref}")
+                pipeline.zadd(f"{self.prefix}used", {str(ref): time.time()}, xx=True)
+                fields, data, _ = pipeline.execute()
+            if not fields:
+                return None
+            info = _info(pairs(fields))
+            if data is None and info.place == DISK:
+                data = self._from_disk(ref)
+            if data is not None:
+                if checksum_of(data) != info.checksum:
+                    raise CheckpointError(damaged(ref))
+                model = Model(info.player, info.version, info.step, info.created, data)
+                self._cache.put(str(ref), model)
+                return model
+            if info.place == DISK and not asked:
+                self.redis.rpush(f"{self.prefix}wanted", str(ref))
+                asked = True
+            if time.monotonic() > deadline:
+                raise PoolError(self._missing(info))
+            time.sleep(0.01)  # until the keeper has brought it, or the one who replaces it is done
+
+    def _missing(self, info: ModelInfo) -> str:
+        if info.place == DISK:
+            return (
+                f"model {info.ref} was spilled to disk and nobody brought it back within {self._patience} s; is a "
+                "keeper running, with the folder that holds it?"
+            )
+        return (
+            f"model {info.ref} is listed and its bytes are gone; does Redis evict keys? Its maxmemory-policy has to be "
+            "noeviction. Restore a snapshot"
+        )
+
+    def _from_disk(self, ref: ModelRef) -> bytes | None:
+        path = self.file(ref)
+        if path is None or not path.exists():
+            return None
+        data = path.read_bytes()
+        with contextlib.suppress(PoolError):  # no memory left for it: this process has it all the same
+            self.bring_back(ref, data)
+        return data
+
+
+def checksum_of(data: bytes) -> int:
+    """XXH3, 64 bits: finds damage, at the speed of memory."""
+    return xxh3_64_intdigest(data)
+
+
+def damaged(ref: ModelRef) -> str:
+    """The message for bytes that do not match their checksum."""
+    return f"pool: the weights of {ref} are damaged; put them again, or restore a snapshot"
+
+
+def _info(fields: Mapping[str, str]) -> ModelInfo:
+    return ModelInfo(
+        player=fields["player"],
+        version=int(fields["version"]),
+        step=int(fields["step"]),
+        created=float(fields["created"]),
+        size=int(fields["size"]),
+        checksum=int(fields["checksum"]),
+        frozen=fields["frozen"] == "1",
+        parent=ModelRef.parse(fields["parent"]) if fields["parent"] else None,
+        place=fields["place"],
+        attributes={name[2:]: json.loads(value) for name, value in fields.items() if name.startswith("a:")},
+    )

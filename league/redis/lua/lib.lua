@@ -1,0 +1,141 @@
+-- Begins every script: the league's keys, its clock, its stream, its counters and its payoff.
+-- KEYS[1] is the prefix of all keys of the league. On a cluster it has to hold a hash tag, so that all lie in one slot.
+-- Whatever changes here has its like in league/state/league_state.py, which folds the stream back into the same state.
+
+local P = KEYS[1]
+local CELL = 24 -- bytes: wins, draws, losses of the row's player, float64 little-endian
+
+local function now() -- ms
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function whole(number) return string.format('%.0f', number) end
+local function exact(number) return string.format('%.17g', number) end
+
+local function emit(event, ...)
+  return redis.call('XADD', P .. 'events', '*', 'event', event, ...)
+end
+
+local function count(what, by)
+  redis.call('HINCRBY', P .. 'counters', what, by or 1)
+end
+
+local function hash(key) -- a table of its fields, nil when there is no such key
+  local flat = redis.call('HGETALL', key)
+  if #flat == 0 then return nil end
+  local fields = {}
+  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
+  return fields
+end
+
+local function player_key(name) return P .. 'player:' .. name end
+local function player_of(name) return hash(player_key(name)) end
+local function setting(name) return redis.call('HGET', P .. 'settings', name) end
+local function slots() return tonumber(redis.call('ZCARD', P .. 'players')) end
+
+local function touched(name) -- the roster changed: league workers read this player anew
+  local version = redis.call('INCR', P .. 'roster')
+  redis.call('ZADD', P .. 'changes', version, name)
+end
+
+local function elo_of(slot) return tonumber(redis.call('ZSCORE', P .. 'elo', slot)) end
+local function set_elo(slot, rating) redis.call('ZADD', P .. 'elo', exact(rating), slot) end
+
+local function row_key(slot) return P .. 'payoff:' .. whole(slot) end
+
+local function read_cell(row, column)
+  local raw = redis.call('GETRANGE', row_key(row), column * CELL, column * CELL + CELL - 1)
+  if #raw < CELL then return 0, 0, 0 end
+  local wins, draws, losses = struct.unpack('<ddd', raw)
+  return wins, draws, losses
+end
+
+local function write_cell(row, column, wins, draws, losses)
+  redis.call('SETRANGE', row_key(row), column * CELL, struct.pack('<ddd', wins, draws, losses))
+end
+
+local function clear_payoff(slot)
+  redis.call('DEL', row_key(slot))
+  local nothing = string.rep('\0', CELL)
+  for other = 0, slots() - 1 do
+    if redis.call('STRLEN', row_key(other)) > slot * CELL then
+      redis.call('SETRANGE', row_key(other), slot * CELL, nothing)
+    end
+  end
+end
+
+local function copy_payoff(source, target)
+  for other = 0, slots() - 1 do
+    if other ~= source and other ~= target then
+      local wins, draws, losses = read_cell(source, other)
+      if wins + draws + losses > 0 then
+        write_cell(target, other, wins, draws, losses)
+        write_cell(other, target, losses, draws, wins)
+      end
+    end
+  end
+end
+
+-- Enter a player; `fields` holds kind, config, parent, model, initial, frozen, rules, hyperparameters, elo.
+local function enter(name, fields, by)
+  local slot = slots()
+  redis.call('ZADD', P .. 'players', slot, name)
+  redis.call('HSET', player_key(name), 'slot', slot, 'kind', fields.kind, 'config', fields.config,
+    'parent', fields.parent, 'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen,
+    'paused', '0', 'removed', '0', 'generation', '0', 'rules', fields.rules,
+    'hyperparameters', fields.hyperparameters, 'steps', '0', 'snapshot_steps', '0', 'period', '0', 'is_open', '0',
+    'learner', '', 'deadline', '0', 'start', '')
+  set_elo(slot, fields.elo)
+  emit('added', 'name', name, 'slot', slot, 'kind', fields.kind, 'config', fields.config, 'parent', fields.parent,
+    'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen, 'rules', fields.rules,
+    'hyperparameters', fields.hyperparameters, 'elo', exact(fields.elo), 'by', by)
+  touched(name)
+  return slot
+end
+
+-- A frozen copy of a learning player, as it is at `model`; nothing when there is one already.
+local function snapshot(name, player, model, by)
+  if redis.call('EXISTS', player_key(model)) == 1 then return false end
+  local slot = enter(model, {
+    kind = player.kind, config = player.config, parent = name, model = model, initial = '', frozen = '1',
+    rules = player.rules, hyperparameters = player.hyperparameters, elo = elo_of(player.slot),
+  }, by)
+  if setting('snapshots_inherit') == '1' then copy_payoff(tonumber(player.slot), slot) end
+  redis.call('HSET', player_key(name), 'snapshot_steps', redis.call('HGET', player_key(name), 'steps'))
+  return true
+end
+
+-- The player has other weights from now on: what is known about the old ones no longer holds.
+local function new_weights(name, player, start, elo)
+  local generation = redis.call('HINCRBY', player_key(name), 'generation', 1)
+  redis.call('HSET', player_key(name), 'start', start)
+  clear_payoff(tonumber(player.slot))
+  set_elo(player.slot, elo)
+  touched(name)
+  return generation
+end
+
+-- Take a match from the open ones; how it ended is remembered for a while, to tell a late result from a strange one.
+local function finish(match, as)
+  redis.call('DEL', P .. 'match:' .. match)
+  redis.call('ZREM', P .. 'leases', match)
+  redis.call('SET', P .. 'ended:' .. match, as, 'PX', whole(setting('memory') * 1000))
+  count(as)
+end
+
+local function abort(match, reason, by)
+  finish(match, 'aborted')
+  count('aborted:' .. reason)
+  emit('ended', 'match', match, 'as', 'aborted', 'reason', reason, 'by', by)
+end
+
+-- Why a match that is not open is not: it ended before, or nobody ever issued it.
+local function refuse(match, by)
+  local ended = redis.call('GET', P .. 'ended:' .. match)
+  local reason = 'unknown'
+  if ended == 'counted' then reason = 'duplicate' elseif ended then reason = 'late' end
+  count('refused:' .. reason)
+  emit('refused', 'match', match, 'reason', reason, 'by', by)
+  return { 'refused', reason }
+end

@@ -1,0 +1,147 @@
+"""Learning periods: what a learner trains, from which weights, with which hyperparameters, and what follows.
+
+    period = periods.open("main", learner="learner-0", lease=60.0)
+    ... train from period.model with period.at(progress); now and then: periods.progress(period, steps, lease=60.0)
+    pool.freeze("main", version)
+    outcome = periods.close(period, steps, version)     # snapshot, reset or exploit, as the player's kind decides
+
+A period is leased to its learner. One that dies leaves it open; the next learner takes the same period up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from league.matchmaking import Decision, kind_of
+from league.matchmaking.view import ModelRef
+from league.redis.reader import progress_from
+from league.redis.scripts import texts
+from league.redis.store import Store
+from league.redis.texts import milliseconds, pairs
+from league.rules.hyperparameters import Hyperparameters
+from league.state.fields import to_json
+from league.state.league_state import model_of
+from warren.errors import PlayerError, PlayerStopped, PlayerWaits
+
+
+@dataclass(frozen=True)
+class LearningPeriod:
+    """What a learner is asked to do. `model` is what it starts from; None: weights of its own making."""
+
+    player: str
+    number: int  # from 1
+    learner: str
+    model: ModelRef | None
+    steps: int  # environment steps of the player so far
+    generation: int
+    rules: Mapping[str, Any]
+    hyperparameters: Mapping[str, Any]  # as the league stores them; `at` gives those to train with
+    deadline: int  # ms of Unix time
+
+    def at(self, progress: float = 0.0) -> dict[str, Any]:
+        """Hyperparameters to train with, `progress` in [0, 1] through the period."""
+        return Hyperparameters(self.rules).at(self.hyperparameters, self.number - 1, progress)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a period ended: `status` is "closed", "reset", "exploited", or "again" for one that was closed before.
+
+    `start` is the model from which the player goes on; None: from its initial weights.
+    """
+
+    status: str
+    start: ModelRef | None
+    decision: Decision
+
+
+class Periods:
+    """The learning periods of a league."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
+        """The period to work on: a new one, or the open one of this learner or of one that went silent.
+
+        Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
+        PlayerWaits while it is paused or another learner holds its period.
+        """
+        answer = texts(self._store.scripts("open_period", player, learner, milliseconds(lease)))
+        if answer[0] == "unknown":
+            self._store.player(player)
+        if answer[0] == "busy":
+            raise PlayerWaits(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
+        if answer[0] != "opened":
+            refusal = PlayerWaits if answer[0] == "paused" else PlayerStopped
+            raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
+        number, start, initial, rules, hyperparameters, steps, generation, deadline = answer[1:]
+        return LearningPeriod(
+            player=player,
+            number=int(number),
+            learner=learner,
+            model=model_of(start or initial),
+            steps=int(steps),
+            generation=int(generation),
+            rules=json.loads(rules),
+            hyperparameters=json.loads(hyperparameters),
+            deadline=int(deadline),
+        )
+
+    def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
+        """Tell how far the player is (its environment steps in all) and keep the lease: "on", "paused", or why to stop.
+
+        Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it),
+        "frozen", "removed".
+        """
+        answer = self._store.scripts(
+            "progress", period.player, period.number, period.learner, steps, milliseconds(lease)
+        )
+        return texts([answer])[0]
+
+    def close(
+        self,
+        period: LearningPeriod,
+        steps: int,
+        version: int,
+        by: str = "",
+        weights_of: Callable[[str], ModelRef | None] = lambda player: None,
+    ) -> Outcome:
+        """End a period at `steps` with the weights `version`, which the pool should hold frozen. Safe to repeat.
+
+        `weights_of` freezes and names the newest weights of a learning player, for one that takes them over; where it
+        knows none, that player's last closed period counts, and without any the player goes on as it is.
+
+        Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
+        """
+        store, name = self._store, period.player
+        view = store.view(name)
+        me = view.roster[name]
+        rng = store.rng
+        taken = progress_from(pairs(store.redis.hgetall(f"{store.prefix}player:{name}"))).snapshot_steps
+        decision = kind_of(me.kind, me.config).period_end(view, me, steps - taken, rng)
+        source = source_model = mutated = ""
+        if decision.exploit is not None:
+            stronger = view.roster[decision.exploit]
+            fields = pairs(store.redis.hgetall(f"{store.prefix}player:{stronger.name}"))
+            source_model = str(weights_of(stronger.name) or fields["model"] or fields["start"])
+            source = stronger.name if source_model else ""
+            mutated = to_json(Hyperparameters(me.rules).exploited(stronger.hyperparameters, rng))
+        answer = texts(
+            store.scripts(
+                "close_period",
+                *(name, period.number, period.learner, steps, str(ModelRef(name, version))),
+                *(int(decision.snapshot), int(decision.reset)),
+                *(source, source_model, mutated, decision.reason, by or period.learner),
+            )
+        )
+        if answer[0] == "unknown":
+            store.player(name)
+        if answer[0] in ("frozen", "removed"):
+            raise PlayerError(f"player {name!r} was {answer[0]} meanwhile, and what was learned since is not taken in")
+        if answer[0] == "lost":
+            raise PlayerError(f"period {period.number} of {name!r} is no longer {period.learner!r}'s; open a new one")
+        return Outcome(answer[0], model_of(answer[1]) or (me.initial if answer[0] == "reset" else None), decision)

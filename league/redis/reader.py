@@ -1,0 +1,161 @@
+"""Reading the league out of Redis: one player, the roster as a cache that follows it, a view, and all of it at once."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.matchmaking.view import Player, Roster
+from league.redis.scripts import Scripts
+from league.redis.texts import pairs, text
+from league.rules.settings import Settings
+from league.rules.win_rates import Payoff, Slots, games_of, row_from_bytes, win_rates_of
+from league.state.league_state import LeagueState, Match, Progress, model_of
+
+
+def player_from(name: str, fields: Mapping[str, str]) -> Player:
+    """A player from the hash that Redis holds."""
+    return Player(
+        name=name,
+        slot=int(fields["slot"]),
+        kind=fields["kind"],
+        config=json.loads(fields["config"]),
+        parent=fields["parent"] or None,
+        model=model_of(fields["model"]),
+        initial=model_of(fields["initial"]),
+        frozen=fields["frozen"] == "1",
+        paused=fields["paused"] == "1",
+        removed=fields["removed"] == "1",
+        generation=int(fields["generation"]),
+        rules=json.loads(fields["rules"]),
+        hyperparameters=json.loads(fields["hyperparameters"]),
+    )
+
+
+def progress_from(fields: Mapping[str, str]) -> Progress:
+    """A player's progress from the hash that Redis holds."""
+    return Progress(
+        steps=int(fields["steps"]),
+        snapshot_steps=int(fields["snapshot_steps"]),
+        period=int(fields["period"]),
+        is_open=fields["is_open"] == "1",
+        learner=fields["learner"],
+        deadline=int(fields["deadline"]),
+        start=fields["start"],
+    )
+
+
+def match_from(match: str, fields: Mapping[str, str]) -> Match:
+    """An open match from the hash that Redis holds."""
+    return Match(
+        match,
+        fields["home"],
+        fields["away"],
+        fields["branch"],
+        fields["holder"],
+        int(fields["home_generation"]),
+        int(fields["away_generation"]),
+        fields["home_frozen"] == "1",
+        fields["away_frozen"] == "1",
+        int(fields["deadline"]),
+    )
+
+
+def load(scripts: Scripts) -> LeagueState:
+    """The whole league as it is at one moment, read in one step."""
+    settings, players, rows, ratings, counters, matches, version, last = scripts("dump")
+    state = LeagueState(settings=Settings.from_fields(pairs(settings)) if settings else Settings())
+    state.payoff = Payoff(state.settings.decay)
+    state.payoff.grow(len(players))
+    for slot, ((raw_name, raw_fields), row) in enumerate(zip(players, rows, strict=True)):
+        name, fields = text(raw_name), pairs(raw_fields)
+        state.players[name] = player_from(name, fields)
+        state.progress[name] = progress_from(fields)
+        state.payoff.cells[slot] = row_from_bytes(row, len(players))
+    state.ratings = [float(rating) for rating in ratings]
+    state.counters = Counter({name: int(count) for name, count in pairs(counters).items()})
+    state.matches = {text(match): match_from(text(match), pairs(fields)) for match, fields in matches}
+    state.roster_version, state.last_event = int(version), text(last)
+    return state
+
+
+class RosterCache:
+    """The roster of this process; a refresh costs one number while nobody joined, and else only those who changed."""
+
+    def __init__(self, redis: Any, prefix: str) -> None:
+        self._redis, self._prefix = redis, prefix
+        self._lock = threading.Lock()
+        self._players: dict[str, Player] = {}
+        self._roster = Roster()
+
+    def at(self, version: int | None) -> Roster:
+        """The roster at `version` or newer; None for the last one seen."""
+        with self._lock:
+            if version is None or version == self._roster.version:
+                return self._roster
+            if version < self._roster.version:  # another league, or one that a crash of Redis set back
+                self._players, self._roster = {}, Roster()
+            changes = self._redis.zrange(
+                f"{self._prefix}changes", f"({self._roster.version}", "+inf", byscore=True, withscores=True
+            )
+            names = [text(name) for name, _ in changes]
+            with self._redis.pipeline(transaction=False) as pipeline:
+                for name in names:
+                    pipeline.hgetall(f"{self._prefix}player:{name}")
+                found = pipeline.execute()
+            for name, fields in zip(names, found, strict=True):
+                self._players[name] = player_from(name, pairs(fields))
+            newest = max((int(score) for _, score in changes), default=version)
+            self._roster = Roster(self._players.values(), newest)
+            return self._roster
+
+
+class RedisView:
+    """A league.view.View over Redis; payoff rows are read when they are first asked for, and kept for this view."""
+
+    def __init__(self, redis: Any, prefix: str, roster: Roster, counted: int) -> None:
+        self._redis, self._prefix = redis, prefix
+        self.roster, self.counted = roster, counted
+        self._rows: dict[int, NDArray[np.float64]] = {}
+        self._rates: dict[int, NDArray[np.float64]] = {}
+
+    def keep_row(self, slot: int, data: bytes | None) -> None:
+        """Take a payoff row that came with another answer."""
+        self._rows[slot] = row_from_bytes(data or b"", self.roster.slots)
+
+    def row(self, slot: int) -> NDArray[np.float64]:
+        """The payoff row of `slot`, (slots, 3) float64."""
+        if slot not in self._rows:
+            self.keep_row(slot, self._redis.get(f"{self._prefix}payoff:{slot}"))
+        return self._rows[slot]
+
+    def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Win rates of `home` against each of `away`, (n,)."""
+        if home not in self._rates:
+            self._rates[home] = win_rates_of(self.row(home))
+        return self._rates[home][away]
+
+    def games(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Decayed games of `home` against each of `away`, (n,)."""
+        return games_of(self.row(home))[away]
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Win rates of each of `slots` (rows) against each (columns), (n, n); all rows come in one answer."""
+        missing = [int(slot) for slot in slots if int(slot) not in self._rows]
+        if missing:
+            rows = self._redis.mget([f"{self._prefix}payoff:{slot}" for slot in missing])
+            for slot, row in zip(missing, rows, strict=True):
+                self.keep_row(slot, row)
+        cells = np.array([self._rows[int(slot)][slots] for slot in slots]).reshape(len(slots), len(slots), 3)
+        return win_rates_of(cells)
+
+    def elo(self, slots: Slots) -> NDArray[np.float64]:
+        """Elo ratings, (n,)."""
+        scores = self._redis.zmscore(f"{self._prefix}elo", [int(slot) for slot in slots]) if len(slots) else []
+        return np.array(scores, dtype=np.float64)

@@ -1,0 +1,95 @@
+"""Mean returns between frozen players, kept in Redis: several evaluators add to them, and one that restarts goes on.
+
+    returns = SharedReturns(redis, store.prefix)
+    returns.refresh()                      # what the others added since; one number is read where that is nothing
+    returns.record(3, 7, games)            # counted once, in Redis and here
+    returns.matrix(slots)                  # read as league.returns.Returns is, from this process's copy
+
+Every cell in Redis is the same three float64 as here, and is added to in one step, so nothing is rounded on the way.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from league.empirical_game.returns import FIELDS, Returns
+from league.redis.scripts import Scripts
+from league.redis.texts import text
+
+BATCH = 2000  # cells sent or asked for at once
+PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
+
+Cell = tuple[int, int, float, float, float]  # slot in seat 0, slot in seat 1, and the three of PACKED
+
+
+class SharedReturns(Returns):
+    """The returns of one league; `prefix` is that of its store. For one thread: give each a copy of its own.
+
+    What is read is what this process knows: its own games at once, those of others from the next `refresh` on.
+    """
+
+    def __init__(self, redis: Any, prefix: str) -> None:
+        super().__init__()
+        self.redis, self.prefix = redis, prefix
+        self._scripts = Scripts(redis, prefix)
+        self._writer, self._calls = secrets.token_hex(8), 0
+        self.version = 0  # of the cells in Redis that were taken in; goes up with every addition
+
+    def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
+        """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again."""
+        self._calls += 1
+        added = PACKED.pack(games, total, squares)
+        cell = int(first), int(second)
+        self._take(*cell, self._scripts("returns_add", self._writer, self._calls, *cell, added))
+
+    def refresh(self) -> int:
+        """Take in what changed in Redis since the last time; how many cells."""
+        version = int(self.redis.get(f"{self.prefix}returns:version") or 0)
+        if version == self.version:
+            return 0
+        if version < self.version:  # another league, or one that a crash of Redis set back
+            self._cells, self.total_games, self.version = np.zeros((0, 0, FIELDS)), 0, 0
+        changes = self.redis.zrange(
+            f"{self.prefix}returns:changes", f"({self.version}", "+inf", byscore=True, withscores=True
+        )
+        fields = [text(field) for field, _ in changes]
+        for begin in range(0, len(fields), BATCH):
+            batch = fields[begin : begin + BATCH]
+            for field, raw in zip(batch, self.redis.hmget(f"{self.prefix}returns", batch), strict=True):
+                first, _, second = field.partition(":")
+                self._take(int(first), int(second), raw)
+        self.version = max((int(score) for _, score in changes), default=version)
+        return len(fields)
+
+    def cells(self) -> list[Cell]:
+        """All cells with games, as this process knows them."""
+        found = []
+        for first, second in np.argwhere(self._cells[..., 0] > 0.0):
+            games, total, squares = map(float, self._cells[first, second])
+            found.append((int(first), int(second), games, total, squares))
+        return found
+
+    def restore(self, cells: Iterable[Cell]) -> None:
+        """Put the cells of a snapshot into Redis, which holds none."""
+        given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in cells}
+        fields = list(given)
+        with self.redis.pipeline(transaction=True) as pipeline:
+            for begin in range(0, len(fields), BATCH):
+                batch = fields[begin : begin + BATCH]
+                pipeline.hset(f"{self.prefix}returns", mapping={field: given[field] for field in batch})
+                pipeline.zadd(f"{self.prefix}returns:changes", dict.fromkeys(batch, 1))
+            if fields:
+                pipeline.set(f"{self.prefix}returns:version", 1)
+            pipeline.execute()
+        self.refresh()
+
+    def _take(self, first: int, second: int, raw: bytes) -> None:
+        self._grow(max(first, second) + 1)
+        before = self._cells[first, second, 0]
+        self._cells[first, second] = PACKED.unpack(raw)
+        self.total_games += int(self._cells[first, second, 0] - before)

@@ -1,0 +1,327 @@
+"""The league in Redis: players, matches and results. Any number of league workers share it; none of them holds state.
+
+    store = Store(redis, "warren.my-run:league:")
+    store.create(Settings())
+    store.add_player("main", "main_agent")
+    match = store.request("main", holder="actor-3", lease=60.0)   # who plays whom; leased
+    store.report(match.match, "w", by="actor-3")                  # counted once, however often it comes
+
+Every change is one script (league/lua), and writes what happened into the stream `PREFIXevents`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from league.matchmaking import choose, kind_of
+from league.matchmaking.view import ModelRef, Player, Roster
+from league.redis.reader import RedisView, RosterCache, load, match_from
+from league.redis.scripts import Scripts, texts
+from league.redis.texts import milliseconds, pairs, text
+from league.rules.hyperparameters import Hyperparameters
+from league.rules.names import NAME
+from league.rules.settings import Settings
+from league.rules.win_rates import OUTCOMES
+from league.state.fields import to_field, to_json
+from league.state.league_state import LeagueState, Match
+from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError, PlayerWaits
+
+EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
+ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
+
+
+class Report(NamedTuple):
+    """What became of a result: `status` is "counted", "aborted" (by a rule) or "refused"; `reason` says why."""
+
+    status: str
+    reason: str = ""
+
+
+def check_outcomes(match: str, outcomes: str) -> None:
+    """Raises LeagueError for anything that is not one or more of "w", "d" and "l"."""
+    if not outcomes or set(outcomes) - set(OUTCOMES):
+        raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
+
+
+class Store:
+    """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server.
+
+    `view_age` is for how many s a view may serve further requests of the same player: 0 reads the payoff anew for each
+    request; 0.1 saves a busy league worker one of two round trips and lags behind by some results. What is issued is
+    checked against the league as it is in any case.
+    """
+
+    def __init__(self, redis: Any, prefix: str, seed: int | None = None, view_age: float = 0.0) -> None:
+        self.redis, self.prefix, self.view_age = redis, prefix, view_age
+        self._views: dict[str, tuple[float, RedisView]] = {}
+        self.scripts = Scripts(redis, prefix)
+        self._rosters = RosterCache(redis, prefix)
+        self._seeds, self._seeds_lock = np.random.SeedSequence(seed), threading.Lock()
+        self._of_thread = threading.local()
+
+    # The league and its players.
+
+    def create(self, settings: Settings | None = None) -> Settings:
+        """Create the league, or join the one that exists. Raises ConfigurationError when that has other settings."""
+        wanted = settings or Settings()
+        given = [item for pair in wanted.to_fields().items() for item in pair]
+        found = Settings.from_fields(pairs(self.scripts("create", *given)))
+        if settings is not None and found != wanted:
+            differing = [
+                f"league {name}: asked for {value}, but this league was created with {found.to_fields()[name]}; "
+                "its history counts by that, so start a new run for another"
+                for name, value in wanted.to_fields().items()
+                if value != found.to_fields()[name]
+            ]
+            raise ConfigurationError(differing)
+        return found
+
+    def add_player(
+        self,
+        name: str,
+        kind: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        frozen: bool = False,
+        model: ModelRef | None = None,
+        initial: ModelRef | None = None,
+        rules: Mapping[str, Any] | None = None,
+        by: str = "",
+    ) -> bool:
+        """Add a player with hyperparameters drawn by its `rules`; False when it is there already.
+
+        Raises ConfigurationError for an unknown kind, option or rule, PlayerError for an impossible name.
+        """
+        if not NAME.fullmatch(name):
+            raise PlayerError(f"player name {name!r} is not 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'; choose another")
+        kind_of(kind, config)
+        if frozen and model is None:
+            raise PlayerError(f"player {name!r} is frozen and has no model; name one, as in {name}@1")
+        drawn = Hyperparameters(rules or {}).initial(self.rng)
+        encoded = [kind, to_json(config or {}), str(model or ""), str(initial or ""), str(int(frozen))]
+        answer = texts(self.scripts("add", name, *encoded, to_json(rules or {}), to_json(drawn), by))
+        return answer[0] == "added"
+
+    def change(self, name: str, by: str = "", **fields: Any) -> None:
+        """Set fields of a player: paused, frozen, removed, kind, config, rules, hyperparameters, model, initial.
+
+        Raises PlayerError when it does not exist, ConfigurationError for what its kind does not accept.
+        """
+        player = self.player(name)
+        kind_of(fields.get("kind", player.kind), fields.get("config", player.config))
+        Hyperparameters(fields.get("rules", player.rules))
+        allowed = {"paused", "frozen", "removed", "kind", "config", "rules", "hyperparameters", "model", "initial"}
+        if wrong := sorted(fields.keys() - allowed):
+            raise LeagueError(f"fields {', '.join(wrong)} of a player cannot be set; {', '.join(sorted(allowed))} can")
+        flat = [item for field, value in fields.items() for item in (field, to_field(value))]
+        if self.scripts("change", name, by, *flat)[0] == b"unknown":
+            raise PlayerError(f"player {name!r} does not exist; it was removed meanwhile")
+
+    def freeze(self, name: str, model: ModelRef, by: str = "") -> None:
+        """Let a player learn no more: from now on it is `model`, which the pool should hold frozen."""
+        self.change(name, by, model=model, frozen=True)
+
+    def pause(self, name: str, by: str = "") -> None:
+        """Give a player no more matches and no learning periods; others still play against it."""
+        self.change(name, by, paused=True)
+
+    def resume(self, name: str, by: str = "") -> None:
+        """Undo `pause`."""
+        self.change(name, by, paused=False)
+
+    def remove(self, name: str, by: str = "") -> None:
+        """Take a player out for good; its history stays, results that still come for it are dropped and counted."""
+        self.change(name, by, removed=True)
+
+    def snapshot(self, name: str, version: int, by: str = "") -> Player:
+        """Add a frozen copy of a learning player, as it is at `version`; the one there is, when called again."""
+        model = ModelRef(name, version)
+        answer = texts(self.scripts("snapshot", name, str(model), by))[0]
+        if answer == "unknown":
+            self.player(name)
+        if answer == "frozen":
+            raise PlayerError(f"player {name!r} is frozen: it is its own snapshot")
+        return self.player(str(model))
+
+    def player(self, name: str) -> Player:
+        """One player as it is now. Raises PlayerError, which lists near names."""
+        return self.view().roster[name]
+
+    @property
+    def last_roster(self) -> Roster:
+        """The roster as this process saw it last; costs nothing."""
+        return self._rosters.at(None)
+
+    # Matches.
+
+    def view(self, home: str | None = None) -> RedisView:
+        """The league as it is now, in one round trip; with the payoff row of `home` when this process knows it."""
+        known = self._rosters.at(None)
+        slot = known[home].slot if home is not None and home in known else None
+        with self.redis.pipeline(transaction=False) as pipeline:
+            pipeline.get(f"{self.prefix}roster")
+            pipeline.hget(f"{self.prefix}counters", "counted")
+            if slot is not None:
+                pipeline.get(f"{self.prefix}payoff:{slot}")
+            version, counted, *row = pipeline.execute()
+        view = RedisView(self.redis, self.prefix, self._rosters.at(int(version or 0)), int(counted or 0))
+        if slot is not None:
+            view.keep_row(slot, row[0])
+        return view
+
+    def _recent_view(self, home: str) -> RedisView:
+        if self.view_age <= 0.0:
+            return self.view(home)
+        until, view = self._views.get(home, (0.0, None))
+        if view is None or time.monotonic() >= until:
+            view = self.view(home)
+            self._views[home] = (time.monotonic() + self.view_age, view)
+        return view
+
+    def request(self, home: str, holder: str, lease: float, match: str | None = None) -> Match:
+        """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
+
+        `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
+        does not exist, PlayerWaits while it is paused, MatchmakingError when it has nobody to play.
+        """
+        match = match or secrets.token_hex(8)
+        for attempt in range(ATTEMPTS):
+            view = self._recent_view(home) if attempt == 0 else self.view(home)
+            me = view.roster[home]
+            choice = choose(kind_of(me.kind, me.config), view, me, self.rng)
+            issued = self._issue(match, home, choice.opponent.name, choice.branch, holder, lease)
+            if issued is not None:
+                return issued
+        raise MatchmakingError(f"player {home!r}: {ATTEMPTS} opponents in turn were removed while chosen; ask again")
+
+    def request_many(
+        self, homes: Sequence[str], holder: str, lease: float, matches: Sequence[str] | None = None
+    ) -> list[Match]:
+        """A match for each of `homes`: a view for each player that occurs, and one round trip for all matches.
+
+        `matches` are their ids, as in `request`. Raises as that does, for the first that cannot have one; what was
+        issued before is answered when the same ids are asked for again, and expires otherwise.
+        """
+        ids = matches or [secrets.token_hex(8) for _ in homes]
+        views = {home: self._recent_view(home) for home in dict.fromkeys(homes)}
+        calls = []
+        for home, match in zip(homes, ids, strict=True):
+            me = views[home].roster[home]
+            choice = choose(kind_of(me.kind, me.config), views[home], me, self.rng)
+            calls.append(("issue", match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
+        answers = self.scripts.together(("expire", EXPIRED_AT_ONCE), *calls)[1:]
+        issued = []
+        for home, match, answer in zip(homes, ids, answers, strict=True):
+            found = self._issued(match, home, holder, texts(answer))
+            issued.append(found or self.request(home, holder, lease, match))
+        return issued
+
+    def report_many(self, results: Sequence[tuple[str, str]], by: str = "") -> list[Report]:
+        """Count the results (match, outcomes) in one round trip; each is as safe to repeat as `report`."""
+        for match, outcomes in results:
+            check_outcomes(match, outcomes)
+        if not results:
+            return []
+        answers = self.scripts.together(*(("report", match, outcomes, by) for match, outcomes in results))
+        return [Report(*texts(answer)) for answer in answers]
+
+    def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
+        """A match between two players by name, as an evaluation asks for. Raises PlayerError when either is gone."""
+        issued = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
+        if issued is None:
+            raise PlayerError(f"players {home!r} and {away!r} cannot play: one does not exist or was removed")
+        return issued
+
+    def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
+        freed = ("expire", EXPIRED_AT_ONCE)
+        issued = ("issue", match, home, away, branch, holder, milliseconds(lease))
+        return self._issued(match, home, holder, texts(self.scripts.together(freed, issued)[1]))
+
+    def _issued(self, match: str, home: str, holder: str, answer: list[str]) -> Match | None:
+        """The match that a script issued; None when the opponent is gone and another may be chosen."""
+        if answer[0] == "issued":
+            home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
+            return Match(
+                *(match, home, away, branch, holder, int(home_generation), int(away_generation)),
+                *(home_frozen == "1", away_frozen == "1", int(deadline)),
+            )
+        if answer[0] == "paused":
+            raise PlayerWaits(f"player {home!r} is paused; ask again once it is resumed")
+        if answer[0] == "ended":
+            raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
+        if answer[1] == home:
+            raise PlayerError(f"player {home!r} does not exist or was removed; ask for matches of another")
+        return None
+
+    def report(self, match: str, outcomes: str, by: str = "") -> Report:
+        """Count the games of a match: "w", "d" or "l" of its home player, oldest first. Safe to repeat.
+
+        Raises LeagueError for anything else as an outcome; the match stays open then.
+        """
+        check_outcomes(match, outcomes)
+        return Report(*texts(self.scripts("report", match, outcomes, by)))
+
+    def abort(self, match: str, reason: str = "actor", by: str = "") -> Report:
+        """End a match without a result, as an actor does whose model is gone. Safe to repeat."""
+        return Report(*texts(self.scripts("abort", match, reason, by)))
+
+    def extend(self, match: str, lease: float) -> bool:
+        """Hold an open match for `lease` s from now; False when it is no longer open."""
+        return bool(self.scripts("extend", match, milliseconds(lease)))
+
+    def expire(self, most: int = 1000) -> int:
+        """Free matches whose lease has passed; how many."""
+        return int(self.scripts("expire", most))
+
+    def open_matches(self) -> list[Match]:
+        """Matches that are being played, the next to expire first."""
+        matches = [text(match) for match in self.redis.zrange(f"{self.prefix}leases", 0, -1)]
+        with self.redis.pipeline(transaction=False) as pipeline:
+            for match in matches:
+                pipeline.hgetall(f"{self.prefix}match:{match}")
+            found = pipeline.execute()
+        return [match_from(match, pairs(fields)) for match, fields in zip(matches, found, strict=True) if fields]
+
+    # The whole.
+
+    def load(self) -> LeagueState:
+        """The live league at one moment, whole; for analyses, snapshots and comparison with a replay."""
+        return load(self.scripts)
+
+    def counters(self) -> dict[str, int]:
+        """What was counted: issued, counted, expired, aborted, games, and each reason."""
+        return {name: int(count) for name, count in pairs(self.redis.hgetall(f"{self.prefix}counters")).items()}
+
+    def last_event(self) -> str:
+        """The id of the newest event of the stream; "0-0" when there is none."""
+        found = self.redis.xrevrange(f"{self.prefix}events", count=1)
+        return text(found[0][0]) if found else "0-0"
+
+    def holds(self, event: str) -> bool:
+        """Whether the stream holds the event of this id."""
+        return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
+
+    def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
+        """(id, event) of the stream in order, after the id `after` and up to `until`."""
+        while True:
+            entries = self.redis.xrange(f"{self.prefix}events", min=f"({after}", max=until, count=batch)
+            for entry, fields in entries:
+                after = text(entry)
+                yield after, pairs(fields)
+            if len(entries) < batch:
+                return
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """This thread's own random numbers: a generator is not thread-safe."""
+        if not hasattr(self._of_thread, "rng"):
+            with self._seeds_lock:
+                self._of_thread.rng = np.random.default_rng(self._seeds.spawn(1)[0])
+        rng: np.random.Generator = self._of_thread.rng
+        return rng

@@ -1,0 +1,74 @@
+"""Ratings: Elo, updated with every game in the store, and a Bayesian skill with its uncertainty, from the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from openskill.models import PlackettLuce
+
+from league.rules.win_rates import DRAW, MIRRORED, SCORES, WIN
+
+ELO_INITIAL = 1200.0
+ELO_K = 16.0  # points at stake in one game
+ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
+
+
+def expected_score(rating: float, other: float) -> float:
+    """Expected score in (0, 1) of a player rated `rating` against one rated `other` (Elo 1978)."""
+    # Beyond some thousands of points the power would overflow, and the answer is 0 or 1 all the same.
+    exponent = max(-300.0, min(300.0, (other - rating) / ELO_SCALE))
+    score: float = 1.0 / (1.0 + 10.0**exponent)
+    return score
+
+
+def elo_update(home: float, away: float, outcomes: Sequence[str], k: float = ELO_K) -> tuple[float, float]:
+    """Ratings of both after games with `outcomes` ("w", "d", "l" of home), oldest first; their sum stays."""
+    for outcome in outcomes:
+        change = k * (SCORES[outcome] - expected_score(home, away))
+        home, away = home + change, away - change
+    return home, away
+
+
+@dataclass(frozen=True)
+class Skill:
+    """A normal belief about a player's strength, on the scale of TrueSkill (25 at the start)."""
+
+    mu: float = 25.0
+    sigma: float = 25.0 / 3.0
+
+    @property
+    def ordinal(self) -> float:
+        """mu - 3 sigma: with 99.7 % certainty the player is at least this strong; 0 at the start."""
+        return self.mu - 3.0 * self.sigma
+
+
+class Skills:
+    """Skills of all players by the Plackett-Luce model of Weng and Lin 2011 (openskill), a fold over results."""
+
+    def __init__(self, skills: dict[str, Skill] | None = None) -> None:
+        self._model = PlackettLuce()
+        self.skills = dict(skills or {})
+
+    def __getitem__(self, name: str) -> Skill:
+        return self.skills.get(name, Skill())
+
+    def record(self, home: str, away: str, outcomes: Iterable[str]) -> None:
+        """Count games of `home` against `away`; a player against itself teaches nothing."""
+        if home == away:
+            return
+        for outcome in outcomes:
+            ranks = [1.0, 1.0] if outcome == DRAW else [1.0, 2.0] if outcome == WIN else [2.0, 1.0]
+            teams = [[self._model.rating(mu=self[name].mu, sigma=self[name].sigma)] for name in (home, away)]
+            (one,), (other,) = self._model.rate(teams, ranks=ranks)
+            self.skills[home], self.skills[away] = Skill(one.mu, one.sigma), Skill(other.mu, other.sigma)
+
+    def win_probability(self, home: str, away: str) -> float:
+        """Probability that `home` beats `away`, in (0, 1); a draw counts as neither."""
+        teams = [[self._model.rating(mu=self[name].mu, sigma=self[name].sigma)] for name in (home, away)]
+        return float(self._model.predict_win(teams)[0])
+
+
+def mirrored(outcomes: str) -> str:
+    """The same games seen from the other side: "wdl" is "ldw"."""
+    return "".join(MIRRORED[outcome] for outcome in outcomes)

@@ -1,0 +1,59 @@
+"""What a league is created with and keeps: how results count, and the rules for those that come at a bad moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from league.rules.ratings import ELO_INITIAL, ELO_K
+from league.rules.win_rates import DECAY
+from warren.errors import ConfigurationError
+
+COUNT, DROP = "count", "drop"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Part of the league's history: the same results under other settings are another payoff."""
+
+    decay: float = DECAY  # of the payoff, with every game
+    elo_initial: float = ELO_INITIAL
+    elo_k: float = ELO_K
+    on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
+    on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
+    snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
+    memory: float = 600.0  # s; how long an ended match is known, to tell a late result from one that nobody asked for
+
+    def __post_init__(self) -> None:
+        problems = [] if 0.0 < self.decay <= 1.0 else [f"league decay={self.decay} is not in (0, 1]"]
+        problems += [] if self.elo_k >= 0.0 else [f"league elo_k={self.elo_k} is negative"]
+        problems += [] if self.memory >= 1.0 else [f"league memory={self.memory} s is less than 1 s"]
+        for name in ("on_reset", "on_frozen"):
+            if getattr(self, name) not in (COUNT, DROP):
+                problems.append(f"league {name}={getattr(self, name)!r}: write {COUNT!r} or {DROP!r}")
+        if problems:
+            raise ConfigurationError(problems)
+
+    def to_fields(self) -> dict[str, str]:
+        """As Redis and the stream hold them; floats exactly."""
+        return {
+            field.name: str(int(value)) if isinstance(value := getattr(self, field.name), bool) else _text(value)
+            for field in fields(self)
+        }
+
+    @classmethod
+    def from_fields(cls, given: Mapping[str, str]) -> Settings:
+        """What `to_fields` wrote."""
+        return cls(
+            decay=float(given["decay"]),
+            elo_initial=float(given["elo_initial"]),
+            elo_k=float(given["elo_k"]),
+            on_reset=given["on_reset"],
+            on_frozen=given["on_frozen"],
+            snapshots_inherit=given["snapshots_inherit"] == "1",
+            memory=float(given["memory"]),
+        )
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else repr(float(value))

@@ -1,0 +1,21 @@
+"""How values are written as the fields of an event: text, with equal values as equal texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_json(value: Any) -> str:
+    """Compact JSON with sorted keys: equal values are equal texts."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def to_field(value: Any) -> str:
+    """A field of a hash: 0 or 1 for a bool, JSON for a mapping, nothing for None."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, Mapping):
+        return to_json(dict(value))
+    return "" if value is None else str(value)

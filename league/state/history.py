@@ -1,0 +1,170 @@
+"""How a league came to be what it is, folded from its stream: ratings over time, snapshots, resets, exploits.
+
+    history = History()
+    history.follow(store)          # all events so far; called again, those since
+    history.take(read_file(path))  # or the stream of a saved league
+
+It grows with the players, not with the events: a rating is kept at some hundred moments, evenly spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.state.league_state import Event, LeagueState
+
+POINTS = 800  # of a series at most
+
+
+class EventSource(Protocol):
+    """Where a league's events come from: league.redis.store.Store, say."""
+
+    def holds(self, event: str) -> bool:
+        """Whether the event of this id is still there."""
+
+    def events(self, after: str = "0") -> Iterator[tuple[str, Event]]:
+        """(id, event), oldest first, those after `after`."""
+
+
+class Snapshot(NamedTuple):
+    """A frozen player that was taken from a learning one; `time` in s of Unix time."""
+
+    time: float
+    name: str
+    parent: str
+
+
+class Restart(NamedTuple):
+    """A learning player that went on with other weights: those of `source`, or its initial ones where that is ""."""
+
+    time: float
+    player: str
+    source: str
+
+
+class Series:
+    """A value over time, at POINTS moments at most, evenly spread: where there are more, some are forgotten."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._values: list[float] = []  # NaN where the value before and the value after are those of other weights
+        self._apart = 0.0  # s between two moments at least
+        self._latest: tuple[float, float] | None = None
+
+    def add(self, time: float, value: float) -> None:
+        """The value from `time` on; soon after another it is only the latest one."""
+        self._latest = (time, value)
+        if not self._times or np.isnan(self._values[-1]) or time >= self._times[-1] + self._apart:
+            self._times.append(time)
+            self._values.append(value)
+        if len(self._times) > POINTS:
+            self._thin()
+
+    def cut(self) -> None:
+        """What comes next does not go on from what was before."""
+        if self._latest is not None:
+            if self._times[-1] != self._latest[0]:
+                self._times.append(self._latest[0])
+                self._values.append(self._latest[1])
+            self._times.append(self._latest[0])
+            self._values.append(np.nan)
+            self._latest = None
+
+    def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(times (n,), values (n,)), the latest at the end; a value is NaN between two parts."""
+        latest = [self._latest] if self._latest is not None and self._times[-1] != self._latest[0] else []
+        times, values = self._times + [time for time, _ in latest], self._values + [value for _, value in latest]
+        return np.array(times), np.array(values)
+
+    def _thin(self) -> None:
+        # By time, not by number: the beginning, which was written down in full, becomes as sparse as the rest.
+        span = self._times[-1] - self._times[0]
+        self._apart = max(2.0 * self._apart, 2.0 * span / POINTS)
+        times, values = self._times[:1], self._values[:1]
+        for time, value in zip(self._times[1:], self._values[1:], strict=True):
+            first_gap = bool(np.isnan(value)) and not np.isnan(values[-1])
+            if first_gap or time >= times[-1] + self._apart:
+                times.append(time)
+                values.append(value)
+        self._times, self._values = times, values
+
+
+@dataclass
+class History:
+    """All of one league; `state` is what it is now. Times are s of Unix time."""
+
+    state: LeagueState = field(default_factory=LeagueState)
+    began: float = 0.0
+    now: float = 0.0  # of the last event
+    joined: dict[str, float] = field(default_factory=dict)  # every player
+    ended: dict[str, float] = field(default_factory=dict)  # players that were frozen or removed since they joined
+    ratings: dict[str, Series] = field(default_factory=dict)  # Elo of each player that joined to learn
+    snapshots: list[Snapshot] = field(default_factory=list)
+    restarts: list[Restart] = field(default_factory=list)
+    last_event: str = "0"
+
+    def follow(self, store: EventSource) -> None:
+        """Take in what happened in a live league since the last time; all anew where a crash of Redis lost some."""
+        if self.last_event != "0" and not store.holds(self.last_event):
+            vars(self).update(vars(History()))
+        self.take(store.events(after=self.last_event))
+
+    def take(self, entries: Iterable[tuple[str, Event]]) -> None:
+        """Take in events, (id, event) oldest first. Raises LeagueError for one that this version does not know."""
+        for entry, event in entries:
+            self.now = int(entry.partition("-")[0]) / 1000.0
+            self.began = self.began or self.now
+            step = getattr(self, f"_on_{event['event']}", None)
+            if step is None:
+                self.state.apply(event)
+            else:
+                step(event)
+            self.last_event = entry
+
+    def _on_added(self, event: Event) -> None:
+        self.state.apply(event)
+        name, parent = event["name"], event["parent"]
+        self.joined[name] = self.now
+        if parent:
+            self.snapshots.append(Snapshot(self.now, name, parent))
+        elif event["frozen"] != "1":
+            self.ratings[name] = Series()
+            self._rate(name)
+
+    def _on_changed(self, event: Event) -> None:
+        self.state.apply(event)
+        if event["field"] in ("frozen", "removed"):
+            if event["value"] == "1":
+                self.ended[event["name"]] = self.now
+            else:
+                self.ended.pop(event["name"], None)
+
+    def _on_ended(self, event: Event) -> None:
+        match = self.state.matches[event["match"]]
+        self.state.apply(event)
+        if event["as"] == "counted":
+            self._rate(match.home)
+            self._rate(match.away)
+
+    def _on_reset(self, event: Event) -> None:
+        self._restarted(event, "")
+
+    def _on_exploited(self, event: Event) -> None:
+        self._restarted(event, event["source"])
+
+    def _restarted(self, event: Event, source: str) -> None:
+        name = event["player"]
+        self.state.apply(event)
+        self.restarts.append(Restart(self.now, name, source))
+        if name in self.ratings:
+            self.ratings[name].cut()
+            self._rate(name)
+
+    def _rate(self, name: str) -> None:
+        if name in self.ratings and name not in self.ended:
+            self.ratings[name].add(self.now, self.state.ratings[self.state.players[name].slot])

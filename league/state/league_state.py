@@ -1,0 +1,246 @@
+"""A whole league in memory, folded from its events: what a replay builds, and what tests and analyses look at.
+
+    state = LeagueState()
+    for event in events:
+        state.apply(event)
+
+The scripts in league/lua do the same steps on Redis, and tests hold the two equal. Everything here follows from the
+events alone: no clock, no random numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from league.matchmaking.view import ModelRef, Player, Roster
+from league.rules.settings import Settings
+from league.rules.win_rates import Payoff, Slots
+from warren.errors import LeagueError
+
+Event = Mapping[str, str]  # "event" names what happened; the rest are its fields, as text
+
+
+@dataclass
+class Progress:
+    """Where a learning player is; steps are environment steps."""
+
+    steps: int = 0
+    snapshot_steps: int = 0  # at the last snapshot
+    period: int = 0  # number of the last learning period, from 1; 0 before any
+    is_open: bool = False  # whether a learner holds that period
+    learner: str = ""
+    deadline: int = 0  # ms; when the learner's lease ends
+    start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
+
+
+@dataclass(frozen=True)
+class Match:
+    """A match that was issued and has not ended; `deadline` is in ms of Unix time."""
+
+    match: str
+    home: str
+    away: str
+    branch: str
+    holder: str
+    home_generation: int
+    away_generation: int
+    home_frozen: bool
+    away_frozen: bool
+    deadline: int
+
+
+@dataclass
+class LeagueState:
+    """Implements league.view.View. Equal to another when every part is, payoff and ratings bit by bit."""
+
+    settings: Settings = field(default_factory=Settings)
+    players: dict[str, Player] = field(default_factory=dict)
+    progress: dict[str, Progress] = field(default_factory=dict)
+    ratings: list[float] = field(default_factory=list)  # Elo by slot
+    matches: dict[str, Match] = field(default_factory=dict)  # open ones by id
+    counters: Counter[str] = field(default_factory=Counter)
+    payoff: Payoff = field(default_factory=Payoff)
+    roster_version: int = 0
+    last_event: str = ""  # id of the last event in it, where it was read from Redis
+    _roster: Roster | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LeagueState) and not self.differences(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def differences(self, other: LeagueState) -> list[str]:
+        """The parts in which two leagues differ, each with a first example; empty when they are equal."""
+        found = []
+        for name in ("settings", "players", "progress", "ratings", "matches", "counters"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                found.append(f"{name}: {_first_difference(mine, theirs)}")
+        if self.payoff.cells.shape != other.payoff.cells.shape:
+            found.append(f"payoff: {self.payoff.slots} and {other.payoff.slots} slots")
+        elif not np.array_equal(self.payoff.cells, other.payoff.cells):
+            where = np.argwhere((self.payoff.cells != other.payoff.cells).any(axis=-1))[0]
+            found.append(f"payoff: cell {tuple(map(int, where))}")
+        return found
+
+    # What matchmakers see.
+
+    @property
+    def roster(self) -> Roster:
+        """Who is in the league."""
+        if self._roster is None or self._roster.version != self.roster_version:
+            self._roster = Roster(self.players.values(), self.roster_version)
+        return self._roster
+
+    @property
+    def counted(self) -> int:
+        """Matches counted so far."""
+        return self.counters["counted"]
+
+    def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Win rates of `home` against each of `away`, (n,)."""
+        return self.payoff.win_rates(home, away)
+
+    def games(self, home: int, away: Slots) -> NDArray[np.float64]:
+        """Decayed games of `home` against each of `away`, (n,)."""
+        return self.payoff.games(home, away)
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+        return self.payoff.matrix(slots)
+
+    def elo(self, slots: Slots) -> NDArray[np.float64]:
+        """Elo ratings, (n,)."""
+        return np.array(self.ratings)[slots]
+
+    # What happened.
+
+    def apply(self, event: Event) -> None:
+        """Take one event in. Raises LeagueError for one that this version does not know."""
+        step = getattr(self, f"_on_{event['event']}", None)
+        if step is None:
+            raise LeagueError(f"the stream holds an event {event['event']!r} that this version does not know; upgrade")
+        step(event)
+
+    def _on_created(self, event: Event) -> None:
+        self.settings = Settings.from_fields(event)
+        self.payoff = Payoff(self.settings.decay)
+
+    def _on_added(self, event: Event) -> None:
+        name, slot = event["name"], int(event["slot"])
+        parent = event["parent"] or None
+        self.players[name] = Player(
+            name=name,
+            slot=slot,
+            kind=event["kind"],
+            config=json.loads(event["config"]),
+            parent=parent,
+            model=model_of(event["model"]),
+            initial=model_of(event["initial"]),
+            frozen=event["frozen"] == "1",
+            rules=json.loads(event["rules"]),
+            hyperparameters=json.loads(event["hyperparameters"]),
+        )
+        self.progress[name] = Progress()
+        self.ratings.append(float(event["elo"]))
+        self.payoff.grow(slot + 1)
+        if parent is not None:
+            self.progress[parent].snapshot_steps = self.progress[parent].steps
+            if self.settings.snapshots_inherit:
+                self.payoff.copy_player(self.players[parent].slot, slot)
+        self.roster_version += 1
+
+    def _on_changed(self, event: Event) -> None:
+        name, changed = event["name"], event["field"]
+        text = event["value"]
+        value: Any = text
+        if changed in ("frozen", "paused", "removed"):
+            value = text == "1"
+        elif changed in ("config", "rules", "hyperparameters"):
+            value = json.loads(text)
+        elif changed in ("model", "initial"):
+            value = model_of(text)
+        self.players[name] = replace(self.players[name], **{changed: value})
+        self.roster_version += 1
+
+    def _on_issued(self, event: Event) -> None:
+        self.matches[event["match"]] = Match(
+            event["match"],
+            event["home"],
+            event["away"],
+            event["branch"],
+            event["holder"],
+            int(event["home_generation"]),
+            int(event["away_generation"]),
+            self.players[event["home"]].frozen,
+            self.players[event["away"]].frozen,
+            int(event["deadline"]),
+        )
+        self.counters["issued"] += 1
+
+    def _on_extended(self, event: Event) -> None:
+        self.matches[event["match"]] = replace(self.matches[event["match"]], deadline=int(event["deadline"]))
+
+    def _on_ended(self, event: Event) -> None:
+        match = self.matches.pop(event["match"])
+        self.counters[event["as"]] += 1
+        if event["as"] == "aborted":
+            self.counters[f"aborted:{event['reason']}"] += 1
+        if event["as"] == "counted":
+            home, away = self.players[match.home].slot, self.players[match.away].slot
+            self.payoff.record(home, away, event["outcomes"])
+            self.ratings[home], self.ratings[away] = float(event["home_elo"]), float(event["away_elo"])
+            self.counters["games"] += len(event["outcomes"])
+
+    def _on_refused(self, event: Event) -> None:
+        self.counters[f"refused:{event['reason']}"] += 1
+
+    def _on_period_opened(self, event: Event) -> None:
+        progress = self.progress[event["player"]]
+        progress.period, progress.is_open = int(event["number"]), True
+        progress.learner, progress.deadline = event["learner"], int(event["deadline"])
+
+    def _on_progressed(self, event: Event) -> None:
+        progress = self.progress[event["player"]]
+        progress.steps, progress.deadline = int(event["steps"]), int(event["deadline"])
+
+    def _on_period_closed(self, event: Event) -> None:
+        progress = self.progress[event["player"]]
+        progress.steps, progress.start = int(event["steps"]), event["model"]
+        progress.is_open, progress.learner, progress.deadline = False, "", 0
+
+    def _on_reset(self, event: Event) -> None:
+        self._new_weights(event, self.settings.elo_initial)
+
+    def _on_exploited(self, event: Event) -> None:
+        name = event["player"]
+        self.players[name] = replace(self.players[name], hyperparameters=json.loads(event["hyperparameters"]))
+        self._new_weights(event, self.ratings[self.players[event["source"]].slot])
+
+    def _new_weights(self, event: Event, elo: float) -> None:
+        name = event["player"]
+        player = self.players[name] = replace(self.players[name], generation=int(event["generation"]))
+        self.progress[name].start = event["start"]
+        self.payoff.clear(player.slot)
+        self.ratings[player.slot] = elo
+        self.roster_version += 1
+
+
+def model_of(text: str) -> ModelRef | None:
+    """The model that a field names; None for an empty one."""
+    return ModelRef.parse(text) if text else None
+
+
+def _first_difference(one: object, other: object) -> str:
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *other]:
+            if one.get(key) != other.get(key):
+                return f"{key!r} is {one.get(key)!r} here and {other.get(key)!r} there"
+    return f"{one!r} here and {other!r} there"

@@ -1,0 +1,122 @@
+"""The league rebuilt from its stream to any moment, and its history asked what another matchmaker would have done.
+
+Through another matchmaker: at every match of the history, the other kind sees the league as it was at that moment and
+says how likely it would have met each opponent. Results of matches that were never played are not made up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from league.matchmaking import Kind, distribution
+from league.rules.ratings import Skills
+from league.state.league_state import Event, LeagueState
+from warren.errors import LeagueError, MatchmakingError
+
+Entries = Iterable[tuple[str, Event]]
+
+
+def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
+    """The league after these events, (id, event) oldest first; `skills` takes in the results as well."""
+    state = LeagueState()
+    for _, event in entries:
+        if skills is not None and event["event"] == "ended" and event["as"] == "counted":
+            match = state.matches[event["match"]]
+            skills.record(match.home, match.away, event["outcomes"])
+        state.apply(event)
+    return state
+
+
+@dataclass
+class Comparison:
+    """How another matchmaker would have chosen for one player, over its matches in the history."""
+
+    matches: int = 0
+    without_opponent: int = 0  # matches for which the other one had nobody
+    played: dict[str, int] = field(default_factory=dict)  # opponents as they were
+    expected: dict[str, float] = field(default_factory=dict)  # opponents as the other would have met them
+    likelihood: float = 0.0  # mean probability it gave to who was met
+
+    @property
+    def distance(self) -> float:
+        """Total variation between the two, in [0, 1]: the share of matches that would have gone elsewhere."""
+        names = self.played.keys() | self.expected.keys()
+        total = max(1, self.matches - self.without_opponent)
+        return sum(abs(self.played.get(name, 0) - self.expected.get(name, 0.0)) for name in names) / (2 * total)
+
+
+def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) -> dict[str, Comparison]:
+    """What `kind` would have done at each match of each learning player (or of `players`), by player."""
+    state, found = LeagueState(), dict[str, Comparison]()
+    wanted = None if players is None else set(players)
+    for _, event in entries:
+        if event["event"] == "issued" and event["branch"] != "asked":
+            home = event["home"]
+            if wanted is None or home in wanted:
+                _compare(found.setdefault(home, Comparison()), state, kind, home, event["away"])
+        state.apply(event)
+    for comparison in found.values():
+        comparison.likelihood /= max(1, comparison.matches - comparison.without_opponent)
+    return found
+
+
+def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, away: str) -> None:
+    comparison.matches += 1
+    try:
+        probabilities = distribution(kind, state, state.players[home])
+    except MatchmakingError:
+        comparison.without_opponent += 1
+        return
+    comparison.played[away] = comparison.played.get(away, 0) + 1
+    comparison.likelihood += float(probabilities[state.players[away].slot])
+    for slot in np.flatnonzero(probabilities):
+        name = state.roster.by_slot[int(slot)].name
+        comparison.expected[name] = comparison.expected.get(name, 0.0) + float(probabilities[slot])
+
+
+def read_file(path: Path) -> Iterator[tuple[str, Event]]:
+    """(id, event) of a saved stream, one JSON object a line; a last line cut off by a crash is left out."""
+    with path.open() as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+            except json.JSONDecodeError:
+                if line.endswith("\n"):
+                    raise LeagueError(f"{path}, line {number} is no JSON; restore the file from a backup") from None
+                return
+            yield entry["id"], entry["fields"]
+
+
+def until_id(text: str) -> str:
+    """The last event id of a moment: an id, ms of Unix time, or a date and time (UTC where it names no zone)."""
+    if text.replace("-", "", 1).isdigit() and len(text.partition("-")[0]) > 8:
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise LeagueError(f"{text!r} is no moment; write an event id, ms, or 2026-05-04T12:00") from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return str(int(moment.timestamp() * 1000))
+
+
+def before(entries: Entries, until: str | None) -> Iterator[tuple[str, Event]]:
+    """Those up to the event `until`, all of its millisecond where it names no number within."""
+    if until is None:
+        yield from entries
+        return
+    last = _order(until if "-" in until else f"{until}-{2**64 - 1}")
+    for entry, event in entries:
+        if _order(entry) > last:
+            return
+        yield entry, event
+
+
+def _order(entry: str) -> tuple[int, int]:
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number)

@@ -1,0 +1,193 @@
+"""python -m league.manage: players by hand, in a league that runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+from store_fixtures import assert_replayed, store_on
+
+from league.cli import manage
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.periods import Periods
+from league.redis.store import Store
+from warren.errors import PlayerError
+
+WEIGHTS = save({"layer": np.arange(4, dtype=np.float32)})
+
+
+@pytest.fixture
+def store(redis_url: str, run_name: str) -> Store:
+    made = store_on(redis_url, f"warren.{run_name}")
+    made.add_player("main", "pfsp", {"weighting": "variance"}, rules={"gamma": 0.99})
+    made.add_player("rival", "random")
+    return made
+
+
+@pytest.fixture
+def pool(store: Store, run_name: str) -> Pool:
+    made = Pool(store.redis, f"warren.{run_name}:")
+    made.put("main", 7, 700, WEIGHTS)
+    return made
+
+
+@pytest.fixture
+def command(store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs a command; (exit status, what it printed, what it complained of)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = manage.main(["--redis", redis_url, "--run", run_name, *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_a_player_is_added_with_options_rules_and_what_a_reset_goes_back_to(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+    added = ("add", "hunter", "main_exploiter", "reset_probability=0.5", "--rule", "lr=0.001", "--initial", "main@7")
+    assert command(*added)[:2] == (0, "added hunter (main_exploiter)\n")
+    hunter = store.player("hunter")
+    assert (hunter.config, hunter.hyperparameters) == ({"reset_probability": 0.5}, {"lr": 0.001})
+    assert hunter.initial == ModelRef("main", 7) and pool.info(hunter.initial).frozen  # type: ignore[union-attr]
+    assert command(*added)[:2] == (0, "hunter exists\n")
+    status, _, error = command("add", "hunter", "main_exploiter", "--initial", "main@7")
+    assert status == 2 and 'exists with config={"reset_probability":0.5}, rules={"lr":0.001}; use `set`' in error
+    assert_replayed(store)
+
+
+def test_a_player_may_be_a_model_that_learns_nothing(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+    assert command("add", "old", "self_play", "--model", "main@7")[0] == 0
+    old = store.player("old")
+    assert old.frozen and old.model == ModelRef("main", 7) and pool.info(old.model).frozen  # type: ignore[union-attr]
+    status, _, error = command("add", "older", "self_play", "--model", "main@6")
+    assert status == 2 and "main@6 is not in the pool" in error and "older" not in store.view().roster
+
+
+def test_players_are_paused_resumed_and_removed_however_often_it_is_said(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+    counts = []
+    for _ in range(2):
+        assert command("pause", "main", "rival")[:2] == (0, "main is paused\nrival is paused\n")
+        counts.append(len(list(store.events())))
+    assert counts[0] == counts[1]
+    with pytest.raises(PlayerError, match="paused"):
+        store.request("main", "actor", 60.0)
+    assert command("resume", "main", "main")[:2] == (0, "main is learning\n")
+    store.request("main", "actor", 60.0)
+    for _ in range(2):
+        assert command("remove", "rival")[:2] == (0, "rival is removed\n")
+    for refused in (("pause", "rival"), ("set", "rival", "kind=random")):
+        assert "player 'rival' was removed" in command(*refused)[2]
+    assert "its name stays taken" in command("add", "rival", "random")[2]
+    assert_replayed(store)
+
+
+def test_freezing_takes_the_newest_model_and_ends_the_learning(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+    period = Periods(store).open("main", "learner", 60.0)
+    pool.put("main", 8, 800, WEIGHTS)
+    assert command("freeze", "main")[:2] == (0, "froze main at main@8\n")
+    assert pool.info(ModelRef("main", 8)).frozen  # type: ignore[union-attr]
+    assert store.player("main").model == ModelRef("main", 8)
+    assert Periods(store).progress(period, 900, 60.0) == "frozen"
+    pool.put("main", 9, 900, WEIGHTS)
+    assert command("freeze", "main")[:2] == (0, "main is frozen at main@8\n")
+    status, _, error = command("freeze", "rival")
+    assert status == 2 and "a model of 'rival' is not in the pool" in error and not store.player("rival").frozen
+
+
+def test_fields_are_set_whole_or_entry_by_entry(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
+    assert command("set", "main", "config.self_share=0.25", "paused=true", "initial=main@7")[0] == 0
+    main = store.player("main")
+    assert main.config == {"weighting": "variance", "self_share": 0.25}
+    assert main.paused and main.initial == ModelRef("main", 7)
+    assert command("set", "main", "kind=softmax", 'config={"temperature": 0.5}', "initial=")[0] == 0
+    main = store.player("main")
+    assert (main.kind, main.config, main.initial) == ("softmax", {"temperature": 0.5}, None)
+    (shown,) = command("--json", "set", "main", "paused=false")[1].splitlines()
+    assert json.loads(shown)["kind"] == "softmax" and json.loads(shown)["paused"] is False
+    assert_replayed(store)
+
+
+def test_a_new_rule_draws_its_value_and_others_keep_theirs(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+    rule = '{"rule": "log_uniform", "low": 1e-5, "high": 1e-3}'
+    assert command("set", "main", f"rules.lr={rule}", "rules.entropy=0.1")[0] == 0
+    first = store.player("main").hyperparameters
+    assert first.keys() == {"gamma", "lr", "entropy"} and 1e-5 <= first["lr"] <= 1e-3
+    assert command("set", "main", "rules.entropy=0.2", "hyperparameters.lr=0.0007")[0] == 0
+    assert store.player("main").hyperparameters == {"gamma": 0.99, "lr": 0.0007, "entropy": 0.2}
+    # A learner that opens its next period trains with all of it.
+    assert Periods(store).open("main", "learner", 60.0).at(0.5) == {"gamma": 0.99, "lr": 0.0007, "entropy": 0.2}
+    for given, message in (
+        ("hyperparameters.gama=1", "'gama' does not exist; did you mean gamma? give it a rule first"),
+        ("hyperparameters.gamma=0.9", "'gamma' is constant by its rule; set rules.gamma=0.9"),
+    ):
+        status, _, error = command("set", "main", given)
+        assert status == 2 and message in error
+
+
+def test_what_is_wrong_is_said_in_one_line_and_changes_nothing(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+    before = list(store.events())
+    for arguments, message in (
+        (("pause", "main", "rivl"), "'rivl' does not exist; did you mean rival?"),
+        (("add", "new", "psfp"), "kind of player 'psfp' does not exist; did you mean pfsp"),
+        (
+            ("add", "new", "pfsp", "weihgting=linear"),
+            "option of pfsp 'weihgting' does not exist; did you mean weighting?",
+        ),
+        (("add", "new", "pfsp", "weighting=cubed"), "PFSP weighting 'cubed' does not exist; did you mean squared"),
+        (("add", "new", "pfsp", "linear"), "'linear' is no assignment; write name=value"),
+        (("add", "new", "fixed", "opponent=mian"), "player 'mian' does not exist; did you mean main?"),
+        (
+            ("add", "new", "pfsp", "--rule", 'lr={"rule": "log"}'),
+            "hyperparameter rule 'log' does not exist; known: choice",
+        ),
+        (("add", "new one", "pfsp"), "player name 'new one' is not"),
+        (("add", "new", "pfsp", "--initial", "main"), "'main' names no model; write PLAYER@VERSION"),
+        (("set", "main", "confg.self_share=1"), "field of a player 'confg' does not exist; did you mean config?"),
+        (("set", "main", "frozen=true"), "`freeze` and `remove` are commands"),
+        (("set", "main", "paused=yes"), "paused=yes is neither true nor false"),
+        (("set", "main", "config=linear"), "config=linear is no JSON object"),
+        (("set", "main", "kind.x=1"), "'kind' of a player has no entries such as 'x'"),
+        (("set", "main", "kind=main_agent"), "option of main_agent 'weighting' does not exist"),
+        (("--import", "no_such_module", "kinds"), "--import no_such_module: No module named"),
+    ):
+        status, out, error = command(*arguments)
+        assert status == 2 and message in error and not out, (arguments, error)
+        assert error.startswith("error: ") and error.count("\n") == 1
+    assert list(store.events()) == before
+
+
+def test_the_history_says_who_did_it(command, store: Store) -> None:  # type: ignore[no-untyped-def]
+    command("--by", "ada", "pause", "main")
+    command("resume", "main")
+    assert [event["by"] for _, event in store.events() if event["event"] == "changed"] == ["ada", "manage"]
+
+
+def test_a_wrong_run_is_told_which_ones_there_are(
+    store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert manage.main(["--redis", redis_url, "--run", f"{run_name}x", "pause", "main"]) == 2
+    assert f"'{run_name}x' does not exist; did you mean" in (error := capsys.readouterr().err) and run_name in error
+
+
+def test_all_kinds_are_listed_and_own_ones_are_imported(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "nemesis_kind.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from league.matchmaking import KINDS, Kind\n"
+        "@KINDS.register('nemesis_of_a_test')\n"
+        "@dataclass(frozen=True)\n"
+        "class Nemesis(Kind):\n"
+        "    floor: float = 0.1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert manage.main(["kinds"]) == 0
+    listed = capsys.readouterr().out
+    assert "main_agent" in listed and "weighting=squared" in listed and "nemesis" not in listed
+    assert manage.main(["--import", "nemesis_kind", "kinds"]) == 0
+    assert "nemesis_of_a_test" in (listed := capsys.readouterr().out) and "floor=0.1" in listed
+    manage.KINDS._entries.pop("nemesis_of_a_test")

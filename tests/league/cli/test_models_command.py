@@ -1,0 +1,86 @@
+"""python -m league.models: the pool by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from safetensors.numpy import save
+
+from league.cli import models
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+
+
+@pytest.fixture
+def pool(redis_url: str, run_name: str) -> Pool:
+    return Pool(redis.Redis.from_url(redis_url), f"warren.{run_name}:")
+
+
+@pytest.fixture
+def command(redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs a command; (exit status, what it printed, what it complained of)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = models.main(["--redis", redis_url, "--run", run_name, "--json", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(save({"layer": np.arange(4, dtype=np.float32)}))
+    return path
+
+
+def test_a_model_is_added_listed_replaced_and_removed(command, pool: Pool, file: Path) -> None:  # type: ignore[no-untyped-def]
+    assert command("add", "main", file, "--step", 7, "--freeze")[:2] == (0, "main@1\n")
+    assert command("replace", "main", file, "--parent", "main@1")[:2] == (0, "main@2\n")
+    rows = [json.loads(line) for line in command("list")[1].splitlines()]
+    assert [(row["model"], row["frozen"], row["step"], row["parent"]) for row in rows] == [
+        ("main@1", True, 7, ""),
+        ("main@2", False, 0, "main@1"),
+    ]
+    assert command("lineage", "main@2")[1] == "main@2 <- main@1\n"
+    assert command("remove", "main@2")[0] == 0
+    assert command("remove", "main@1")[0] == 2
+    assert command("remove", "main@1", "--frozen")[0] == 0
+    assert pool.models() == []
+
+
+def test_what_is_exported_is_what_was_added(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    command("add", "main", file)
+    assert command("freeze", "main@1")[1] == "main@1\n"
+    assert command("export", "main@1", tmp_path / "out")[0] == 0
+    assert (tmp_path / "out").read_bytes() == file.read_bytes() == pool.get("main", 1).data
+    command("set", "main@1", "note=best", "rate=0.5")
+    shown = json.loads(command("show", "main@1")[1])
+    assert shown["note"] == "best" and shown["rate"] == 0.5 and shown["frozen"]
+    assert pool.info(ModelRef("main", 1)).attributes == {"note": "best", "rate": 0.5}  # type: ignore[union-attr]
+
+
+def test_what_is_wrong_is_said_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "text").write_text("no weights")
+    for arguments, message in (
+        (("add", "main", tmp_path / "text"), "is no safetensors file"),
+        (("add", "main", tmp_path / "missing"), "cannot be read"),
+        (("replace", "main", file), "holds no model of 'main' to replace; add one"),
+        (("show", "main@4"), "main@4 is not in the pool"),
+        (("restore", tmp_path), "holds no league"),
+    ):
+        status, _, error = command(*arguments)
+        assert status == 2 and message in error and error.startswith("error: ") and "Traceback" not in error
+    command("add", "main", file, "--version", 5)
+    assert "versions only go up" in command("add", "main", file, "--version", 5)[2]
+
+
+def test_a_league_is_saved_from_the_command_line(command, pool: Pool, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    command("add", "main", file, "--freeze")
+    assert command("save", tmp_path / "saved")[0] == 0
+    assert (tmp_path / "saved" / "models" / "main@1.safetensors").read_bytes() == file.read_bytes()

@@ -1,0 +1,248 @@
+"""python -m league.show: what is shown is what the league holds."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+from safetensors.numpy import save
+from store_fixtures import eventually, store_on
+
+from league.cli import show
+from league.cli.overview import balance, overview, payoff
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.periods import Periods
+from league.redis.store import Store
+
+WEIGHTS = save({"layer": np.arange(400, dtype=np.float32)})
+
+
+@pytest.fixture
+def store(redis_url: str, run_name: str) -> Store:
+    return store_on(redis_url, f"warren.{run_name}")
+
+
+@pytest.fixture
+def pool(store: Store, run_name: str) -> Pool:
+    return Pool(store.redis, f"warren.{run_name}:")
+
+
+@pytest.fixture
+def played(store: Store, pool: Pool) -> Store:
+    """main has beaten its rival, and is being trained and played; others are frozen, paused and removed."""
+    for name in ("main", "rival", "idle", "gone"):
+        store.add_player(name, "self_play")
+    pool.put("main", 3, 300, WEIGHTS)
+    pool.freeze("main", 3)
+    period = Periods(store).open("main", "learner-0", 60.0)
+    Periods(store).progress(period, 12_345, 60.0)
+    store.snapshot("main", 3)
+    for outcome in "wwwl":
+        store.report(store.issue("main", "rival", "actor-1", 60.0).match, outcome)
+    store.report("nobody's", "w")
+    store.abort(store.issue("main", "rival", "actor-1", 60.0).match)
+    store.issue("rival", "main@3", "actor-2", 600.0, match="long")
+    store.issue("rival", "main", "actor-2", 0.001, match="over")
+    store.pause("idle")
+    store.remove("gone")
+    return store
+
+
+@pytest.fixture
+def command(store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs a command; (exit status, what it printed, what it complained of)."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        status = show.main(["--redis", redis_url, "--run", run_name, *map(str, arguments)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_the_json_holds_all_of_it(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = command("--json")
+    found = json.loads(out)
+    assert status == 0
+    rows = {row["player"]: row for row in found["players"]}
+    assert {name: row["state"] for name, row in rows.items()} == {
+        "main": "learning", "main@3": "frozen", "rival": "learning", "idle": "paused", "gone": "removed",
+    }  # fmt: skip
+    assert [row["player"] for row in found["players"]][-1] == "gone"
+    main = rows["main"]
+    assert (main["games"], main["steps"], main["period"], main["period_open"]) == (3.9, 12_345, 1, True)
+    assert main["win_rate"] == pytest.approx(played.load().win_rates(0, np.array([1]))[0], abs=1e-4)
+    assert rows["main@3"]["parent"] == "main" and rows["main@3"]["model"] == "main@3"
+    assert rows["main"]["elo"] > 1200 > rows["rival"]["elo"]
+    assert rows["idle"]["win_rate"] is None
+
+    assert [(row["match"], row["holder"], row["home"], row["away"]) for row in found["matches"]] == [
+        ("over", "actor-2", "rival", "main"),
+        ("long", "actor-2", "rival", "main@3"),
+    ]
+    assert found["matches"][0]["lease_left"] < 0 < 590 < found["matches"][1]["lease_left"] <= 600
+    (period,) = found["periods"]
+    assert (period["player"], period["learner"], period["period"]) == ("main", "learner-0", 1)
+    assert 50 < period["lease_left"] <= 60
+    counters = found["counters"]
+    assert counters["issued"] == 7 and counters["missing"] == 0
+    assert [counters[name] for name in ("counted", "expired", "aborted", "open")] == [4, 0, 1, 2]
+    assert counters["refused:unknown"] == 1 and counters["aborted:actor"] == 1
+    assert found["pool"] == {
+        "models": 1, "frozen": 1, "spilled": 0, "redis_bytes": len(WEIGHTS), "disk_bytes": 0,
+    }  # fmt: skip
+
+
+def test_the_payoff_is_limited_to_a_width_and_those_that_learn_come_first(played: Store) -> None:
+    state = played.load()
+    whole = payoff(state, 10)
+    assert whole["players"][0] == "main" and whole["players"][-1] == "rival" and whole["left_out"] == 0
+    place = {name: number for number, name in enumerate(whole["players"])}
+    assert len(place) == 4  # the removed player is not in it
+    assert whole["win_rates"][place["main"]][place["rival"]] > 0.7
+    assert whole["win_rates"][place["rival"]][place["main"]] < 0.3
+    assert whole["win_rates"][place["main"]][place["idle"]] is None
+    few = payoff(state, 3)
+    assert (set(few["players"]), few["left_out"]) == ({"main", "rival", "idle"}, 1)
+    assert payoff(state, 0)["win_rates"] == []
+
+
+def test_a_spilled_model_that_somebody_waits_for_is_named(played: Store, pool: Pool) -> None:
+    assert pool.spill(ModelRef("main", 3))
+    pool.redis.rpush(f"{pool.prefix}wanted", "", "main@3", "main@3")
+    found = overview(played, pool, 10)
+    assert found["wanted"] == ["main@3"]
+    assert found["pool"]["spilled"] == 1 and found["pool"]["disk_bytes"] == len(WEIGHTS)
+    assert "brings them back: main@3" in show.pool_text(found["pool"], found["wanted"]).plain
+
+
+def test_matches_that_are_missing_are_told_and_the_exit_status_says_so(played: Store, command) -> None:  # type: ignore[no-untyped-def]
+    assert "issued 7 = counted 4 + expired 0 + aborted 1 + open 2  holds" in command()[1]
+    played.redis.hincrby(f"{played.prefix}counters", "counted", -1)
+    status, out, _ = command()
+    assert status == 1 and "DIFFERS by 1" in out
+    assert balance({"issued": 2, "counted": 3}, 1)["missing"] == -2
+
+
+def rendered(store: Store, pool: Pool, width: int = 120, rows: int = 40) -> str:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(show.page(overview(store, pool, width // 5), "a-run", width, rows))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_a_person_sees_every_table_within_the_width(played: Store, pool: Pool) -> None:
+    lines = rendered(played, pool).splitlines()
+    text = "\n".join(lines)
+    assert lines[0].startswith("league of run a-run: 5 players (2 learning, 1 paused, 1 frozen, 1 removed)")
+    (row,) = [line.split() for line in lines if line.startswith("main ") and "self_play" in line and "open" in line]
+    assert row[:3] == ["main", "self_play", "learning"] and row[-2:] == ["1", "open"]
+    (rates,) = [line.split() for line in lines if line.startswith("main ") and "·" in line]
+    assert "75" in rates
+    for part in ("learner-0", "actor-2", "over", "main@3", "refused:unknown 1", "models   1 (1 frozen)"):
+        assert part in text
+    assert all(len(line) <= 120 for line in lines)
+
+
+def test_a_league_of_many_is_cut_to_what_was_asked_for(store: Store, pool: Pool) -> None:
+    for number in range(30):
+        store.add_player(f"player-with-a-long-name-{number}", "random")
+        store.issue("player-with-a-long-name-0", f"player-with-a-long-name-{number}", "actor", 60.0)
+    lines = rendered(store, pool, width=80, rows=5).splitlines()
+    assert max(map(len, lines)) <= 80 and len(lines) < 40
+    assert "25 more players" in "\n".join(lines) and "25 more open matches" in "\n".join(lines)
+
+
+def test_those_that_learn_are_shown_however_weak_they_are(store: Store, pool: Pool) -> None:
+    for number in range(12):
+        store.add_player(f"old-{number}", "random", frozen=True, model=ModelRef("main", 1))
+    store.add_player("main", "random")
+    for number in range(12):
+        store.report(store.issue("main", f"old-{number}", "actor", 60.0).match, "l")
+    found = overview(store, pool, 10)
+    assert found["players"][-1]["player"] == "main"
+    for table in (show.standings_table(found["players"], 120, 5), show.payoff_table(found["payoff"], 120, 5)):
+        assert table.row_count == 5 and list(table.columns[0].cells)[-1] == "main"
+
+
+def test_watching_a_large_league_leaves_redis_to_others_nine_tenths_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, slept = [0.0], []
+    monkeypatch.setattr(show.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(show.time, "sleep", slept.append)
+    durations = iter((0.1, 1.0, 0.2))
+
+    def look() -> dict[str, object]:
+        clock[0] += next(durations)
+        return {}
+
+    looks = show.looks(look, every=2.0)
+    for _ in range(3):
+        next(looks)
+    assert slept == pytest.approx([2.0, 9.0])
+
+
+def test_the_period_of_a_player_that_was_frozen_meanwhile_is_nobodys(played: Store, pool: Pool) -> None:
+    played.freeze("main", ModelRef("main", 3))
+    found = overview(played, pool, 10)
+    assert found["periods"] == [] and not any(row["period_open"] for row in found["players"])
+
+
+def test_an_empty_league_is_shown_and_a_run_without_one_is_not(
+    store: Store, pool: Pool, command, run_name: str
+) -> None:  # type: ignore[no-untyped-def]
+    status, out, _ = command()
+    assert status == 0 and "0 players (none)" in out and "issued 0 = counted 0" in out
+    status, _, error = command("--run", run_name + "-other")
+    assert status == 2 and "does not exist; did you mean" in error and run_name in error
+    assert command("--run", "")[0] == 2
+
+
+def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: str, run_name: str) -> None:
+    arguments = ["--redis", redis_url, "--run", run_name, "--watch", "--json", "--every", "0.05"]
+    process = subprocess.Popen([sys.executable, "-m", "league.show", *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    played.report("long", "d")
+    eventually(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
+    process.send_signal(signal.SIGINT)
+    process.stdout.close()
+    assert process.wait(10) == 0 and first["counters"]["counted"] == 4
+
+
+def test_watching_in_a_terminal_fills_its_screen_and_gives_it_back(
+    played: Store, redis_url: str, run_name: str, tmp_path: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ["--redis", redis_url, "--run", run_name, "--watch", "--every", "0.05"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"}
+    process = subprocess.Popen([sys.executable, "-m", "league.show", *arguments], stdout=theirs, env=environment)
+    os.close(theirs)
+    seen = b""
+    while seen.count(b"league of run") < 2:
+        seen += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    while b"\x1b[?1049l" not in seen:  # back from the alternate screen
+        seen += os.read(ours, 65536)
+    assert process.wait(10) == 0
+    os.close(ours)
+    assert b"\x1b[?1049h" in seen and b"main" in seen
+
+
+def test_a_redis_that_goes_away_is_one_message(played: Store, command, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    def gone(*_: object) -> None:
+        raise show.existing.__globals__["redis"].ConnectionError("connection refused")
+
+    monkeypatch.setattr(show, "overview", gone)
+    status, _, error = command()
+    assert status == 2 and error.startswith("error: Redis failed (connection refused)") and error.count("\n") == 1

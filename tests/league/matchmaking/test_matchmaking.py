@@ -1,0 +1,182 @@
+"""league.matchmaking: every simple kind of player chooses whom it says, as often as it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from league_in_memory import add, league, named, set_win_rate
+
+from league.matchmaking import KINDS, Branch, Kind, choose, distribution, kind_of, weighted
+from league.matchmaking.simple import knockout
+from league.matchmaking.view import Player, View
+from league.rules.pfsp import WEIGHTINGS, pfsp
+from league.state.league_state import LeagueState
+from warren.errors import ConfigurationError, MatchmakingError, PlayerError, UnknownName
+
+
+@pytest.fixture
+def small() -> LeagueState:
+    """A learner and three snapshots that it beats in .1, .5 and .9 of all games."""
+    state = league()
+    add(state, "main", "pfsp")
+    for version, rate in ((1, 0.1), (2, 0.5), (3, 0.9)):
+        add(state, f"main@{version}", "pfsp")
+        set_win_rate(state, "main", f"main@{version}", rate)
+    return state
+
+
+def play(state: LeagueState, kind: str, **config: object) -> dict[str, float]:
+    return named(state, distribution(kind_of(kind, config), state, state.players["main"]))
+
+
+def test_self_play_is_against_oneself(small: LeagueState) -> None:
+    assert play(small, "self_play") == {"main": 1.0}
+
+
+def test_random_is_uniform_over_the_history(small: LeagueState) -> None:
+    assert play(small, "random") == pytest.approx({f"main@{version}": 1 / 3 for version in (1, 2, 3)})
+    assert play(small, "random", self_share=0.4) == pytest.approx(
+        {"main": 0.4, **{f"main@{version}": 0.2 for version in (1, 2, 3)}}
+    )
+
+
+@pytest.mark.parametrize("weighting", sorted(WEIGHTINGS))
+def test_pfsp_plays_by_each_weighting(small: LeagueState, weighting: str) -> None:
+    expected = dict(zip(("main@1", "main@2", "main@3"), pfsp([0.1, 0.5, 0.9], weighting), strict=True))
+    assert play(small, "pfsp", weighting=weighting) == pytest.approx(expected)
+
+
+def test_a_fixed_opponent_is_the_only_one(small: LeagueState) -> None:
+    assert play(small, "fixed", opponent="main@2") == {"main@2": 1.0}
+    with pytest.raises(PlayerError, match="did you mean main@1"):
+        play(small, "fixed", opponent="main@7x1")
+
+
+def test_softmax_prefers_those_near_the_wanted_win_rate(small: LeagueState) -> None:
+    weights = np.exp(-np.array([0.4, 0.0, 0.4]) / 0.2)
+    expected = dict(zip(("main@1", "main@2", "main@3"), weights / weights.sum(), strict=True))
+    assert play(small, "softmax", temperature=0.2) == pytest.approx(expected)
+    assert play(small, "softmax", temperature=0.001, target=0.9)["main@3"] == pytest.approx(1.0)
+
+
+def test_the_champion_of_a_knockout_is_who_beats_the_others() -> None:
+    state = league()
+    add(state, "main", "champion")
+    for version, elo in ((1, 1500.0), (2, 1400.0), (3, 1300.0), (4, 1200.0), (5, 1100.0)):
+        add(state, f"main@{version}", "champion", elo=elo)
+    for loser in (1, 2, 3, 5):
+        set_win_rate(state, "main@4", f"main@{loser}", 0.8)
+    assert play(state, "champion") == {"main@4": 1.0}
+
+
+def test_a_knockout_without_results_goes_to_the_first_seed() -> None:
+    state = league()
+    for name, elo in (("a", 1100.0), ("b", 1300.0), ("c", 1200.0)):
+        add(state, name, elo=elo)
+    assert state.roster.by_slot[knockout(state, state.roster.everyone)].name == "b"
+
+
+@pytest.mark.parametrize("kind", ["random", "pfsp", "softmax", "champion", "psro"])
+def test_a_first_player_plays_itself_until_there_is_anyone_else(kind: str) -> None:
+    state = league()
+    add(state, "main", kind)
+    assert play(state, kind) == {"main": 1.0}
+    add(state, "other", kind)
+    assert play(state, kind) == {"other": 1.0}
+
+
+@pytest.mark.parametrize("kind", ["random", "pfsp", "softmax", "champion", "psro", "main_agent", "league_exploiter"])
+def test_nobody_is_matched_with_a_removed_player(small: LeagueState, kind: str) -> None:
+    add(small, "agent", "main_agent")
+    small.apply({"event": "changed", "name": "main@1", "field": "removed", "value": "1", "by": "test"})
+    assert "main@1" not in play(small, kind)
+
+
+def test_choices_follow_the_distribution(small: LeagueState) -> None:
+    kind, me, rng = kind_of("pfsp", {"self_share": 0.2}), small.players["main"], np.random.default_rng(11)
+    games = 20_000
+    counts = np.zeros(small.roster.slots)
+    for _ in range(games):
+        counts[choose(kind, small, me, rng).opponent.slot] += 1
+    p = distribution(kind, small, me)
+    assert (np.abs(counts - games * p) <= 3 * np.sqrt(games * p * (1 - p))).all()
+
+
+def test_a_choice_names_the_branch_that_made_it(small: LeagueState) -> None:
+    rng = np.random.default_rng(0)
+    choices = [choose(kind_of("pfsp", {"self_share": 0.5}), small, small.players["main"], rng) for _ in range(40)]
+    assert {(choice.branch, choice.opponent.name == "main") for choice in choices} == {
+        ("self_play", True),
+        ("pfsp", False),
+    }
+
+
+def test_every_kind_of_player_has_probabilities_that_sum_to_one(small: LeagueState) -> None:
+    add(small, "agent", "main_agent")
+    add(small, "agent@1", "main_agent")
+    for name in KINDS:
+        config = {"opponent": "main@1"} if name == "fixed" else {}
+        total = distribution(kind_of(name, config), small, small.players["main"])
+        assert total.sum() == pytest.approx(1.0), name
+        assert total.min() >= 0.0, name
+
+
+def test_a_user_adds_a_kind_in_a_few_lines(small: LeagueState, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KINDS, "_entries", dict(KINDS._entries))
+
+    @KINDS.register("nemesis")
+    @dataclass(frozen=True)
+    class Nemesis(Kind):
+        floor: float = 0.2
+
+        def branches(self, view: View, me: Player) -> Iterator[Branch]:
+            rivals = view.roster.historical
+            yield Branch("nemesis", 1.0, lambda: weighted(rivals, view.win_rates(me.slot, rivals) < self.floor))
+
+    assert play(small, "nemesis") == {"main@1": 1.0}
+    assert play(small, "nemesis", floor=0.6) == pytest.approx({"main@1": 0.5, "main@2": 0.5})
+
+
+def test_a_wrong_name_lists_the_right_ones() -> None:
+    with pytest.raises(UnknownName, match="did you mean main_agent"):
+        kind_of("main_agnet")
+    with pytest.raises(ConfigurationError, match=r"option of pfsp 'weigthing' does not exist; did you mean weighting"):
+        kind_of("pfsp", {"weigthing": "squared"})
+    with pytest.raises(ConfigurationError, match="did you mean squared"):
+        kind_of("pfsp", {"weighting": "sqared"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "problem"),
+    [
+        ("random", {"self_share": 1.5}, "self_share=1.5"),
+        ("softmax", {"temperature": 0.0}, "temperature=0.0"),
+        ("fixed", {}, "opponent is not given"),
+        ("psro", {"self_share": 0.7, "uniform_share": 0.7}, "shares within 1"),
+        ("psro", {"solver": "nsh"}, "did you mean nash"),
+        ("pbt_elo", {"sigma": 0.0}, "sigma=0.0"),
+        ("main_agent", {"pfsp_share": 0.9}, "above 1"),
+        ("main_agent", {"checkpoint_win_rate": 7.0}, "checkpoint_win_rate=7.0"),
+        ("main_exploiter", {"checkpoint_min_steps": 10, "checkpoint_max_steps": 5}, "need 0 <= min <= max"),
+    ],
+)
+def test_impossible_constants_are_refused(kind: str, config: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigurationError, match=problem):
+        kind_of(kind, config)
+
+
+def test_the_default_kind_is_snapshotted_at_the_end_of_every_period_or_after_so_many_steps(small: LeagueState) -> None:
+    me, rng = small.players["main"], np.random.default_rng(0)
+    assert kind_of("pfsp").period_end(small, me, 1, rng).snapshot
+    assert not kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 99, rng).snapshot
+    assert kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 100, rng).snapshot
+    assert not kind_of("pfsp", {"snapshot_every": None}).period_end(small, me, 10**12, rng).snapshot
+
+
+def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> None:
+    small.apply({"event": "changed", "name": "main@1", "field": "removed", "value": "1", "by": "test"})
+    with pytest.raises(MatchmakingError, match="'main@1', which was removed"):
+        play(small, "fixed", opponent="main@1")

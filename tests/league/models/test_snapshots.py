@@ -1,0 +1,261 @@
+"""league.models: a league saved, wiped and restored elsewhere; models spilled and brought back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own_redis import OwnRedis
+from safetensors.numpy import save
+from store_fixtures import assert_replayed, eventually, folded, store_on
+
+from league.matchmaking.view import ModelRef
+from league.models.keeper import Keeper
+from league.models.pool import Pool
+from league.models.snapshots import Snapshots
+from league.redis.periods import Periods
+from league.redis.store import Report, Store
+from warren.errors import CheckpointError, LeagueError, PoolError
+
+
+def weights(seed: int, size: int = 1000) -> bytes:
+    return save({"layer": np.random.default_rng(seed).normal(size=size).astype(np.float32)})
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
+    made = OwnRedis(tmp_path / "redis")
+    yield made
+    made.kill()
+
+
+@pytest.fixture
+def store(redis_url: str, run_name: str) -> Store:
+    return store_on(redis_url, f"{run_name}")
+
+
+@pytest.fixture
+def pool(store: Store, run_name: str) -> Pool:
+    return Pool(store.redis, f"{run_name}:", cache_bytes=0)
+
+
+def play(store: Store, pool: Pool, seed: int = 0, games: int = 60) -> None:
+    """A league with a history, open matches and an open period."""
+    rng, periods = np.random.default_rng(seed), Periods(store)
+    few = {"checkpoint_min_steps": 10, "checkpoint_max_steps": 50}
+    store.add_player("main", "main_agent", few, rules={"lr": {"rule": "log_uniform", "low": 1e-5, "high": 1e-3}})
+    store.add_player("hunter", "main_exploiter", few, initial=ModelRef("main", 1))
+    pool.put("main", 1, 0, weights(1))
+    pool.freeze("main", 1)
+    for number in range(2, games):
+        name = ("main", "hunter")[number % 2]
+        match = store.request(name, "actor", 600.0)
+        if number % 9:
+            store.report(match.match, "".join(rng.choice(list("wdl"), size=2)))
+        if number % 10 == 0:
+            period = periods.open(name, "learner", 600.0)
+            pool.put(name, number, period.steps + 60, weights(number), parent=period.model)
+            pool.freeze(name, number)
+            periods.close(period, period.steps + 60, number)
+        else:
+            pool.put(name, number, number, weights(number))
+    periods.open("main", "learner", 600.0)
+
+
+def test_a_league_saved_and_restored_on_another_server_is_equal_bit_by_bit_and_goes_on(
+    store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path
+) -> None:
+    play(store, pool)
+    pool.describe(ModelRef("main", 1), note="first")
+    Snapshots(tmp_path / "saved", store, pool).save()
+    live = store.load()
+
+    there = Store(own_redis.client, f"{run_name}:league:", seed=1)
+    their_pool = Pool(own_redis.client, f"{run_name}:")
+    restored = Snapshots(tmp_path / "saved", there, their_pool).restore()
+    assert live.differences(restored) == [] == live.differences(there.load()) == live.differences(folded(there))
+    assert list(there.events()) == list(store.events())
+
+    newest = {info.player: info.version for info in pool.models()}
+    wanted = [info for info in pool.models() if info.frozen or info.version == newest[info.player]]
+    assert len(wanted) > 5 and their_pool.models() == wanted
+    for info in wanted:
+        assert their_pool.get(*info.ref).data == pool.get(*info.ref).data
+
+    # Open matches can be reported, an open period goes on, and new matches are made.
+    assert len(live.matches) > 3
+    for match in live.matches:
+        assert there.report(match, "w") == Report("counted")
+    assert Periods(there).open("main", "learner", 60.0).number == live.progress["main"].period
+    there.report(there.request("hunter", "actor", 60.0).match, "l")
+    there.snapshot("main", newest["main"])
+    assert_replayed(there)
+
+
+def test_saving_again_adds_what_is_new(store: Store, pool: Pool, tmp_path: Path) -> None:
+    play(store, pool)
+    snapshots = Snapshots(tmp_path, store, pool)
+    snapshots.save()
+    before = (tmp_path / "league.jsonl").read_text()
+    store.report(store.request("main", "actor", 60.0).match, "w")
+    snapshots.save()
+    after = (tmp_path / "league.jsonl").read_text()
+    assert after.startswith(before) and len(after.splitlines()) == len(before.splitlines()) + 2
+    # Another process that takes over goes on where the file ends.
+    Snapshots(tmp_path, store, pool).save()
+    assert (tmp_path / "league.jsonl").read_text() == after
+
+
+def test_a_line_that_a_crash_cut_off_is_written_again(store: Store, pool: Pool, tmp_path: Path) -> None:
+    play(store, pool)
+    Snapshots(tmp_path, store, pool).save()
+    stream = tmp_path / "league.jsonl"
+    whole = stream.read_bytes()
+    stream.write_bytes(whole[:-30])
+    Snapshots(tmp_path, store, pool).save()
+    assert stream.read_bytes() == whole
+
+
+def test_files_of_weights_that_were_newest_once_are_cleared_away(store: Store, pool: Pool, tmp_path: Path) -> None:
+    store.add_player("main", "self_play")
+    snapshots = Snapshots(tmp_path, store, pool)
+    for version in range(1, 8):
+        pool.put("main", version, 0, weights(version))
+        snapshots.save()
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {"main@6.safetensors", "main@7.safetensors"}
+
+
+def test_a_league_is_not_restored_over_another_nor_from_nowhere(store: Store, pool: Pool, tmp_path: Path) -> None:
+    with pytest.raises(LeagueError, match=r"league\.jsonl is missing"):
+        Snapshots(tmp_path, store, pool).restore()
+    play(store, pool)
+    snapshots = Snapshots(tmp_path, store, pool)
+    snapshots.save()
+    with pytest.raises(LeagueError, match="holds a league"):
+        snapshots.restore()
+
+
+def test_a_damaged_file_is_not_restored(
+    store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path
+) -> None:
+    play(store, pool)
+    Snapshots(tmp_path / "saved", store, pool).save()
+    path = tmp_path / "saved" / "models" / "main@1.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x00")
+    there = Store(own_redis.client, f"{run_name}:league:")
+    with pytest.raises(CheckpointError, match=r"main@1\.safetensors is missing or damaged"):
+        Snapshots(tmp_path / "saved", there, Pool(own_redis.client, f"{run_name}:")).restore()
+
+
+def test_a_killed_server_comes_back_with_everything_that_was_acknowledged(own_redis: OwnRedis, run_name: str) -> None:
+    store = Store(own_redis.client, f"{run_name}:league:", seed=0)
+    store.create()
+    pool = Pool(own_redis.client, f"{run_name}:", cache_bytes=0)
+    play(store, pool)
+    live, models = store.load(), pool.models()
+    own_redis.kill()
+    own_redis.start()
+    assert live.differences(store.load()) == [] == live.differences(folded(store))
+    assert pool.models() == models
+    for info in models:
+        assert pool.get(*info.ref).version == info.version
+    store.report(store.request("main", "actor", 60.0).match, "w")
+    assert_replayed(store)
+
+
+# The keeper.
+
+
+@pytest.fixture
+def keeper(store: Store, pool: Pool, tmp_path: Path) -> Keeper:
+    return Keeper(store, pool, tmp_path / "kept", memory_bound=3 * len(weights(0)), every=3600.0)
+
+
+def frozen(pool: Pool, versions: range) -> None:
+    for version in versions:
+        pool.put("main", version, 0, weights(version))
+        pool.freeze("main", version)
+
+
+def places(pool: Pool) -> dict[int, str]:
+    return {info.version: info.place for info in pool.models()}
+
+
+def test_a_frozen_model_is_saved_as_soon_as_the_keeper_looks(pool: Pool, keeper: Keeper) -> None:
+    keeper.step()
+    frozen(pool, range(1, 3))
+    keeper.step()
+    for version in (1, 2):
+        assert (keeper.files.folder / f"main@{version}.safetensors").read_bytes() == weights(version)
+
+
+def test_the_least_used_frozen_models_are_spilled_beyond_the_bound(pool: Pool, keeper: Keeper) -> None:
+    frozen(pool, range(1, 6))
+    pool.get("main", 1)
+    pool.put("main", 9, 0, weights(9))
+    assert [ref.version for ref in keeper.spill()] == [2, 3]
+    assert places(pool) == {1: "redis", 2: "disk", 3: "disk", 4: "redis", 5: "redis", 9: "redis"}
+    assert not pool.redis.exists(f"{pool.prefix}data:main@2")
+    assert keeper.spill() == []
+
+
+def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Keeper, run_name: str) -> None:
+    frozen(pool, range(1, 6))
+    keeper.spill()
+    # A process that does not see the folder asks the keeper.
+    stopping = threading.Event()
+    thread = threading.Thread(target=keeper.run, args=(stopping,))
+    thread.start()
+    try:
+        assert pool.get("main", 1).data == weights(1)
+        assert places(pool)[1] == "redis"
+        # It counts as used: the next to go is another.
+        frozen(pool, range(6, 7))
+        eventually(lambda: places(pool)[3] == "disk")
+        assert places(pool)[1] == "redis"
+    finally:
+        stopping.set()
+        thread.join()
+    # One that sees the folder reads it by itself.
+    assert places(pool)[2] == "disk"
+    near = Pool(pool.redis, f"{run_name}:", folder=keeper.files.folder)
+    assert near.get("main", 2).data == weights(2) and places(pool)[2] == "redis"
+
+
+def test_without_a_keeper_a_reader_is_told_what_is_wrong(pool: Pool, keeper: Keeper, run_name: str) -> None:
+    frozen(pool, range(1, 6))
+    keeper.spill()
+    with pytest.raises(PoolError, match="main@1 was spilled to disk and nobody brought it back"):
+        Pool(pool.redis, f"{run_name}:", patience=0.05).get("main", 1)
+
+
+def test_unfrozen_models_are_never_spilled(pool: Pool) -> None:
+    pool.put("main", 1, 0, weights(1))
+    assert pool.spill(ModelRef("main", 1)) is False
+    assert pool.get("main", 1).data == weights(1)
+
+
+def test_a_snapshot_of_a_league_with_spilled_models_is_whole(
+    store: Store, pool: Pool, keeper: Keeper, run_name: str, own_redis: OwnRedis
+) -> None:
+    store.add_player("main", "self_play")
+    frozen(pool, range(1, 7))
+    keeper.spill()
+    keeper.snapshots.save()
+    their_pool = Pool(own_redis.client, f"{run_name}:")
+    Snapshots(keeper.snapshots.folder, Store(own_redis.client, f"{run_name}:league:"), their_pool).restore()
+    assert [their_pool.get("main", version).data for version in range(1, 7)] == [weights(v) for v in range(1, 7)]
+
+
+def test_freezing_works_with_and_without_an_append_only_file(own_redis: OwnRedis) -> None:
+    """Where the server can tell when it is on disk, freezing waits for it; where it cannot, it goes on."""
+    pool = Pool(own_redis.client, "durable:")
+    for setting in ("yes", "no"):
+        own_redis.client.config_set("appendonly", setting)
+        version = 1 if setting == "yes" else 2
+        pool.put("main", version, 0, weights(version))
+        assert pool.freeze("main", version) == ModelRef("main", version)
+    assert [info.frozen for info in pool.models()] == [True, True]

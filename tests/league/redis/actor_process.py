@@ -1,0 +1,40 @@
+"""An actor and the league worker it asks, as a process that can be killed: plays matches until it is.
+
+Writes the id of each match whose result was acknowledged as counted, one a line, to the file it is given.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
+
+from league.redis.store import Store
+
+
+def main() -> None:
+    url, prefix, path, seed = sys.argv[1:]
+    # Requests and results are safe to repeat, so a lost connection is simply tried again.
+    retry = Retry(ConstantBackoff(0.05), 600)
+    errors = [redis.ConnectionError, redis.TimeoutError, redis.BusyLoadingError]
+    client = redis.Redis.from_url(url, retry=retry, retry_on_error=errors)
+    store = Store(client, prefix, seed=int(seed))
+    with open(path, "a", buffering=1) as acknowledged:  # noqa: PTH123 (line-buffered, so that a kill loses nothing)
+        number = 0
+        while True:
+            number += 1
+            player = ("main", "hunter")[number % 2]
+            match = store.request(player, f"actor-{seed}", 0.5, match=f"{seed}-{time.time_ns()}")
+            if number % 10 == 0:
+                store.abort(match.match)
+                continue
+            for _ in range(1 + number % 2):
+                if store.report(match.match, "wdl"[number % 3]).status == "counted":
+                    acknowledged.write(match.match + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""league.redis.shared_returns: equal to league.returns bit by bit, whoever adds, however often it is sent."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from own_redis import OwnRedis
+from store_fixtures import store_on
+
+from league.empirical_game.returns import Returns
+from league.models.pool import Pool
+from league.models.snapshots import Snapshots
+from league.redis.shared_returns import SharedReturns
+from league.redis.store import Store
+from warren.errors import LeagueError
+
+SLOTS = np.arange(6)
+
+
+@pytest.fixture
+def client(redis_url: str) -> redis.Redis:
+    return redis.Redis.from_url(redis_url)
+
+
+def assert_equal(found: Returns, expected: Returns, slots: np.ndarray = SLOTS) -> None:
+    assert np.array_equal(found.games(slots), expected.games(slots))
+    assert np.array_equal(found.matrix(slots), expected.matrix(slots))
+    assert np.array_equal(found.errors(slots), expected.errors(slots))
+    assert found.total_games == expected.total_games
+
+
+games = st.lists(st.floats(-1e6, 1e6), max_size=5)
+adding = st.tuples(st.integers(0, 2), st.integers(0, 5), st.integers(0, 5), games)
+refreshing = st.tuples(st.integers(0, 2))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.one_of(adding, refreshing), max_size=25))
+def test_what_three_evaluators_add_is_what_one_would_have(client: redis.Redis, steps: list[tuple]) -> None:  # type: ignore[type-arg]
+    prefix = f"test-{secrets.token_hex(6)}:"
+    evaluators, expected = [SharedReturns(client, prefix) for _ in range(3)], Returns()
+    for who, *added in steps:
+        if not added:
+            evaluators[who].refresh()
+            assert_equal(evaluators[who], expected)
+        else:
+            first, second, returns = added
+            evaluators[who].record(first, second, returns)
+            expected.record(first, second, returns)
+            # One's own games are there at once, with what others added to that cell.
+            cell = np.array([first, second])
+            assert evaluators[who].games(cell)[0, 1] == expected.games(cell)[0, 1]
+    for evaluator in [*evaluators, SharedReturns(client, prefix)]:  # the last one has just been started
+        evaluator.refresh()
+        assert_equal(evaluator, expected)
+
+
+def test_additions_at_the_same_time_are_all_counted(redis_url: str, run_name: str) -> None:
+    def evaluate(seed: int) -> None:
+        own = SharedReturns(redis.Redis.from_url(redis_url), run_name)
+        for number in range(200):
+            own.record(number % 3, seed % 3, [1.0, -2.0])
+            if number % 7 == 0:
+                own.refresh()
+
+    threads = [threading.Thread(target=evaluate, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = SharedReturns(redis.Redis.from_url(redis_url), run_name)
+    found.refresh()
+    assert found.total_games == 4 * 200 * 2
+    assert set(found.matrix(np.arange(3)).ravel()) == {-0.5}
+
+
+def test_an_addition_that_is_sent_again_counts_once(client: redis.Redis, run_name: str) -> None:
+    returns = SharedReturns(client, run_name)
+    returns.record(0, 1, [1.0, 2.0])
+    returns._calls -= 1  # as the connection does when an answer is lost: the same call once more
+    returns.record(0, 1, [1.0, 2.0])
+    assert returns.total_games == 2 and returns.matrix(np.arange(2))[0, 1] == 1.5
+    returns.record(0, 1, [6.0])
+    assert returns.total_games == 3 and returns.matrix(np.arange(2))[0, 1] == 3.0
+
+
+def test_a_refresh_asks_for_one_number_while_nothing_changed_and_then_for_what_did(
+    client: redis.Redis, run_name: str
+) -> None:
+    one, other = SharedReturns(client, run_name), SharedReturns(client, run_name)
+    for first in range(4):
+        one.record(first, 5, [1.0])
+    assert (other.refresh(), other.refresh()) == (4, 0)
+    one.record(2, 5, [1.0])
+    assert other.refresh() == 1 and other.games(SLOTS)[2, 5] == 2
+    sent: list[str] = []
+    with client.monitor() as monitor:
+        other.refresh()
+        client.echo("over")
+        for command in monitor.listen():
+            if command["command"] == "ECHO over":
+                break
+            if run_name in command["command"]:
+                sent.append(command["command"])
+    assert sent == [f"GET {run_name}returns:version"]
+
+
+def test_after_a_crash_that_forgot_something_it_is_forgotten_here_too(client: redis.Redis, run_name: str) -> None:
+    returns = SharedReturns(client, run_name)
+    for _ in range(3):
+        returns.record(0, 1, [1.0])
+    returns.refresh()
+    client.delete(*client.keys(f"{run_name}*"))
+    returns.refresh()
+    assert returns.total_games == 0 and returns.cells() == []
+    returns.record(3, 1, [1.0])
+    assert returns.cells() == [(3, 1, 1.0, 1.0, 1.0)]
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
+    made = OwnRedis(tmp_path / "redis")
+    yield made
+    made.kill()
+
+
+def test_a_saved_and_restored_league_has_the_same_returns_bit_by_bit_and_goes_on(
+    redis_url: str, run_name: str, own_redis: OwnRedis, tmp_path: Path
+) -> None:
+    store, rng, expected = store_on(redis_url, run_name), np.random.default_rng(0), Returns()
+    for name in "abcdef":
+        store.add_player(name, "self_play")
+    pool, returns = Pool(store.redis, f"{run_name}:"), SharedReturns(store.redis, store.prefix)
+    snapshots = Snapshots(tmp_path / "saved", store, pool)
+    for size in (3, 500):
+        for _ in range(20):
+            cell, values = rng.integers(6, size=2), rng.normal(0.1, 3.0, size)
+            for each in (returns, expected):
+                each.record(*cell, values)
+        snapshots.save()
+    before = (tmp_path / "saved" / "returns.json").stat()
+    snapshots.save()
+    assert (tmp_path / "saved" / "returns.json").stat().st_ino == before.st_ino  # nothing new: not written again
+
+    there = Store(own_redis.client, f"{run_name}:league:")
+    restored = Snapshots(tmp_path / "saved", there, Pool(own_redis.client, f"{run_name}:"))
+    restored.restore()
+    evaluator = SharedReturns(there.redis, there.prefix)
+    evaluator.refresh()
+    for each in (evaluator, restored.returns):
+        assert each.cells() == returns.cells()
+        assert_equal(each, expected)
+    for each in (evaluator, expected):
+        each.record(1, 2, [0.1, 0.2])
+    restored.returns.refresh()
+    assert_equal(restored.returns, expected)
+
+    # Returns alone are a league that must not be written over, too.
+    own_redis.client.delete(*(key for key in own_redis.client.keys("*") if b"returns" not in key))
+    with pytest.raises(LeagueError, match="holds a league"):
+        restored.restore()
+
+
+def test_a_league_that_was_saved_before_there_were_returns_is_restored(
+    redis_url: str, run_name: str, own_redis: OwnRedis, tmp_path: Path
+) -> None:
+    store = store_on(redis_url, run_name)
+    Snapshots(tmp_path / "saved", store, Pool(store.redis, f"{run_name}:")).save()
+    (tmp_path / "saved" / "returns.json").unlink()
+    there = Store(own_redis.client, f"{run_name}:league:")
+    Snapshots(tmp_path / "saved", there, Pool(own_redis.client, f"{run_name}:")).restore()
+    assert not own_redis.client.keys("*returns*")

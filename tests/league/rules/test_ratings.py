@@ -1,0 +1,81 @@
+"""league.rules.ratings: Elo against its published table, skills against the ground truth of simulated games."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from league.rules.ratings import Skill, Skills, elo_update, expected_score, mirrored
+
+RATING = st.floats(-5000.0, 5000.0)
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"), [(0, 0.5), (200, 0.7597), (400, 10 / 11), (-400, 1 / 11), (800, 100 / 101)]
+)
+def test_expected_scores_are_those_of_the_elo_table(points: float, expected: float) -> None:
+    assert expected_score(1200.0 + points, 1200.0) == pytest.approx(expected, abs=5e-5)
+
+
+def test_a_win_among_equals_moves_half_of_k() -> None:
+    assert elo_update(1200.0, 1200.0, "w", k=32.0) == (1216.0, 1184.0)
+    assert elo_update(1200.0, 1200.0, "d", k=32.0) == (1200.0, 1200.0)
+
+
+@given(RATING, RATING, st.text("wdl", max_size=20))
+def test_points_only_change_hands(home: float, away: float, outcomes: str) -> None:
+    after = elo_update(home, away, outcomes)
+    assert sum(after) == pytest.approx(home + away, abs=1e-6)
+    assert elo_update(away, home, mirrored(outcomes))[::-1] == pytest.approx(after, abs=1e-6)
+
+
+@given(RATING, RATING)
+def test_the_expected_scores_of_both_sum_to_one(home: float, away: float) -> None:
+    assert expected_score(home, away) + expected_score(away, home) == pytest.approx(1.0)
+
+
+def test_elo_finds_the_distance_that_the_games_have() -> None:
+    rng, home, away = np.random.default_rng(3), 1200.0, 1200.0
+    truth = expected_score(1300.0, 1100.0)
+    tail = []
+    for game in range(20_000):
+        home, away = elo_update(home, away, "w" if rng.random() < truth else "l", k=4.0)
+        if game > 2000:
+            tail.append(home - away)
+    assert np.mean(tail) == pytest.approx(200.0, abs=10.0)
+
+
+def test_skills_begin_where_trueskill_does_and_one_win_moves_both() -> None:
+    skills = Skills()
+    assert (skills["anyone"].mu, skills["anyone"].sigma, skills["anyone"].ordinal) == (25.0, 25.0 / 3.0, 0.0)
+    skills.record("a", "b", "w")
+    # Weng and Lin 2011, Plackett-Luce, two players: mu 27.635, sigma 8.066
+    assert skills["a"].mu == pytest.approx(27.63539, abs=1e-4) and skills["b"].mu == pytest.approx(22.36461, abs=1e-4)
+    assert skills["a"].sigma == skills["b"].sigma == pytest.approx(8.0659, abs=1e-4)
+
+
+def test_skills_order_players_by_their_strength_and_grow_certain() -> None:
+    strength = {"weak": 0.0, "middle": 150.0, "strong": 300.0}
+    rng, skills = np.random.default_rng(0), Skills()
+    names = sorted(strength)
+    for _ in range(600):
+        home, away = rng.choice(names, 2, replace=False)
+        won = rng.random() < expected_score(strength[home], strength[away])
+        skills.record(home, away, "w" if won else "l")
+    assert sorted(names, key=lambda name: skills[name].ordinal) == ["weak", "middle", "strong"]
+    assert max(skills[name].sigma for name in names) < 3.0
+    assert skills.win_probability("strong", "weak") > 0.6
+
+
+def test_a_player_learns_nothing_about_itself_from_itself() -> None:
+    skills = Skills()
+    skills.record("a", "a", "wwww")
+    assert skills["a"] == Skill()
+
+
+def test_a_draw_pulls_unequal_players_together() -> None:
+    skills = Skills({"high": Skill(30.0, 5.0), "low": Skill(20.0, 5.0)})
+    skills.record("high", "low", "d")
+    assert skills["high"].mu < 30.0 and skills["low"].mu > 20.0

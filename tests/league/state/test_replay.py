@@ -1,0 +1,140 @@
+"""league.state.replay: the league of any moment from its stream alone, and a history through another matchmaker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from store_fixtures import folded, store_on
+
+from league.cli import replay as replay_command
+from league.matchmaking import distribution, kind_of
+from league.redis.periods import Periods
+from league.redis.store import Store
+from league.rules.ratings import Skills
+from league.state import replay
+from league.state.league_state import LeagueState
+from warren.errors import LeagueError
+
+
+@pytest.fixture
+def played(redis_url: str, run_name: str) -> tuple[Store, list[tuple[str, LeagueState]]]:
+    """A league that was played in, and what it was live at some moments, with the last event of each."""
+    store = store_on(redis_url, f"warren.{run_name}")
+    store.add_player("main", "pfsp", {"weighting": "variance"})
+    store.add_player("rival", "random")
+    rng, moments = np.random.default_rng(1), []
+    for step in range(80):
+        if step % 20 == 0:
+            store.snapshot("main", step)
+        name = ("main", "rival")[step % 2]
+        store.report(store.request(name, "actor", 60.0).match, str(rng.choice(list("wdl"))))
+        if step % 16 == 15:
+            period = Periods(store).open("main", "learner", 60.0)
+            Periods(store).progress(period, step * 100, 60.0)
+            moments.append((list(store.events())[-1][0], store.load()))
+    return store, moments
+
+
+def test_the_league_of_any_moment_equals_what_it_was_live(played: tuple[Store, list[tuple[str, LeagueState]]]) -> None:
+    store, moments = played
+    for last, live in moments:
+        then = replay.fold(replay.before(store.events(), last))
+        assert live.differences(then) == []
+    assert moments[0][1] != moments[-1][1]
+
+
+def test_a_saved_stream_replays_to_the_same_league(
+    played: tuple[Store, list[tuple[str, LeagueState]]], tmp_path: Path
+) -> None:
+    store, _ = played
+    path = tmp_path / "league.jsonl"
+    lines = [json.dumps({"id": entry, "fields": event}) + "\n" for entry, event in store.events()]
+    path.write_text("".join(lines) + lines[-1][:10])
+    assert store.load().differences(replay.fold(replay.read_file(path))) == []
+    path.write_text(lines[0] + "{broken\n" + lines[1])
+    with pytest.raises(LeagueError, match="line 2 is no JSON"):
+        replay.fold(replay.read_file(path))
+
+
+def test_through_the_matchmaker_that_made_it_a_history_is_as_likely_as_it_was(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+) -> None:
+    store, _ = played
+    same = replay.through(store.events(), kind_of("pfsp", {"weighting": "variance"}), ["main"])["main"]
+    other = replay.through(store.events(), kind_of("self_play"), ["main"])["main"]
+    assert same.matches == other.matches == 40
+    assert sum(same.expected.values()) == pytest.approx(40.0)
+    assert same.distance < 0.25 < other.distance == 1.0
+    assert other.expected == {"main": pytest.approx(40.0)} and other.likelihood == 0.0 < same.likelihood
+
+
+def test_the_other_matchmaker_sees_each_moment_as_it_was(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+) -> None:
+    store, _ = played
+    kind, expected, state = kind_of("softmax"), np.zeros(10), LeagueState()
+    for _, event in store.events():
+        if event["event"] == "issued" and event["home"] == "rival":
+            found = distribution(kind, state, state.players["rival"])
+            expected[: len(found)] += found
+        state.apply(event)
+    comparison = replay.through(store.events(), kind, ["rival"])["rival"]
+    for name, games in comparison.expected.items():
+        assert games == pytest.approx(expected[state.players[name].slot])
+
+
+def test_moments_are_ids_milliseconds_or_dates() -> None:
+    assert replay.until_id("1700000000000-3") == "1700000000000-3"
+    assert replay.until_id("1700000000000") == "1700000000000"
+    assert replay.until_id("2026-05-04T12:00") == replay.until_id("2026-05-04T14:00+02:00") == "1777896000000"
+    with pytest.raises(LeagueError, match="'soon' is no moment"):
+        replay.until_id("soon")
+
+
+def test_an_event_of_a_later_version_is_not_skipped_in_silence() -> None:
+    with pytest.raises(LeagueError, match="'teleported' that this version does not know"):
+        replay.fold([("1-0", {"event": "teleported"})])
+
+
+def test_the_command_prints_standings_and_that_the_live_league_is_equal(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+    redis_url: str,
+    run_name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = ["--redis", redis_url, "--run", run_name]
+    assert replay_command.main(source) == 0
+    out = capsys.readouterr().out
+    assert "player main@0" in out and "equal to the live league" in out
+    store, _ = played
+    # A cell changed behind the league's back is found.
+    store.redis.setrange(f"{store.prefix}payoff:0", 24, b"\x01")
+    assert replay_command.main(source) == 1
+    assert "payoff: cell (0, 1)" in capsys.readouterr().out
+
+
+def test_the_command_compares_with_another_kind_and_explains_a_wrong_one(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+    redis_url: str,
+    run_name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = ["--redis", redis_url, "--run", run_name, "--json"]
+    assert replay_command.main([*source, "--through", "pfsp", "--set", "self_share=0.5", "--player", "main"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["player"] == "main" and row["matches"] == 40 and row["would_meet"]["main"] >= 20.0
+    assert replay_command.main([*source, "--through", "pfps"]) == 2
+    assert "did you mean pfsp" in capsys.readouterr().err
+    assert replay_command.main(["--redis", "redis://127.0.0.1:1", "--run", "x"]) == 2
+    assert "Redis does not answer" in capsys.readouterr().err
+
+
+def test_skills_are_folded_along(played: tuple[Store, list[tuple[str, LeagueState]]]) -> None:
+    store, _ = played
+    skills = Skills()
+    state = replay.fold(store.events(), skills)
+    assert state == folded(store)
+    assert max(skill.sigma for skill in skills.skills.values()) < 25 / 3
