@@ -22,8 +22,8 @@ import torch
 from omegaconf import OmegaConf
 
 from envs import exploitability
-from workers.league_config import LeagueConfig, PlayerConfig
-from workers.league_local import LocalLeague
+from workers.config.league import LeagueConfig, PlayerConfig
+from workers.leagues.local import LocalLeague
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "league"
 GAMES = ("rps", "spinning_top", "kuhn", "leduc")

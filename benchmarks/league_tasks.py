@@ -24,7 +24,7 @@ from tasks.app import create_app
 from tasks.solver import Solver
 from tasks.topology import Topology
 from tasks.worker.server import Serving
-from workers.league import VIEW_AGE, LeagueService
+from workers.leagues.service import VIEW_AGE, LeagueService
 
 ROUNDS = 3
 IN_FLIGHT = 64

@@ -24,7 +24,7 @@ from omegaconf import OmegaConf
 from benchmarks.ppo import ACTORS, UNROLL_LENGTH, learn_stable_baselines3
 from benchmarks.report import finish
 from workers import servers
-from workers.progress import read_metrics
+from workers.learning.metrics import read_metrics
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 LIMIT = 300_000  # environment steps after which a run counts as not solved

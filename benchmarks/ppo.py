@@ -27,7 +27,7 @@ from agents import build_algorithm, build_policy
 from agents.algorithms.ppo import PPOConfig
 from agents.checkpoints import load_weights
 from agents.configuration import parse
-from workers.sampler import Sampler
+from workers.rollout.vector_sampler import Sampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ACTORS, UNROLL_LENGTH = 2, 128  # of a distributed run's defaults: one process stands for its actors and learner

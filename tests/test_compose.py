@@ -16,10 +16,10 @@ import hydra
 import pytest
 import yaml
 
-from workers.config import Config, Sampling, from_hydra
-from workers.main import check_overrides
-from workers.session import topology_of
-from workers.verify import verify
+from workers.config.command_line import check_overrides
+from workers.config.schema import Config, Sampling, from_hydra
+from workers.config.validation import verify
+from workers.runtime.session import topology_of
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from workers.config import Config
-from workers.connect import connect
-from workers.main import role
-from workers.session import Session, log_to_stderr
-from workers.verify import verify
+from workers.config.command_line import role
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.runtime.connect import connect
+from workers.runtime.session import Session, log_to_stderr
 
 logger = logging.getLogger(__name__)
 

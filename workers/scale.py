@@ -20,9 +20,9 @@ import redis
 from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.config import from_yaml
-from workers.launched import request
-from workers.main import guarded
+from workers.config.command_line import guarded
+from workers.config.schema import from_yaml
+from workers.launch.scale_request import request
 from workers.servers import check_broker, check_redis, record
 
 

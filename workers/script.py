@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from warren.errors import ConfigurationError
-from workers.main import guarded
-from workers.user_code import Place, find, load
+from workers.config.command_line import guarded
+from workers.launch.user_code import Place, find, load
 
 
 def run(place: Place, kwargs: dict[str, Any]) -> int:

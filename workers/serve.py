@@ -20,10 +20,10 @@ from celery.exceptions import CPendingDeprecationWarning
 from tasks import context
 from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
-from workers.main import guarded
-from workers.meeting import Meeting
+from workers.config.command_line import guarded
+from workers.launch.membership import Meeting
+from workers.launch.user_code import arguments, find, find_class
 from workers.servers import check
-from workers.user_code import arguments, find, find_class
 
 logger = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from warren.errors import BrokerError, ConfigurationError
 
 DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
-# workers, gives more (see workers/run.py).
+# workers, gives more (see workers/launch/services_run.py).
 PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 CAST_WINDOW = 256  # calls without an answer that may be out unconfirmed; more wait for the broker
 LOOK_FOR = 0.1  # s between looks for a service that is not known yet

@@ -6,7 +6,7 @@ from gymnasium.spaces import Discrete
 import envs
 from agents import build_policy
 from agents.algorithms.ppo import PPO, PPOConfig
-from workers.sampler import Sampler
+from workers.rollout.vector_sampler import Sampler
 
 sb3 = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed (the `peers` extra)")
 

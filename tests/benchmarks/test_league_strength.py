@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import league_strength as strength
 from benchmarks.league_curve import follow, settings
-from workers.league_local import LocalLeague
+from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

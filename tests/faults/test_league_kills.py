@@ -20,7 +20,7 @@ from integration.league_run import LeagueOfRun, check_books
 
 from league.redis.store import Store
 from workers.servers import Servers
-from workers.servers.child import free_port
+from workers.servers.process import free_port
 
 SECONDS = float(os.environ.get("WARREN_KILL_SECONDS", "10"))
 ROLES = ("actor", "learner", "league", "evaluator")

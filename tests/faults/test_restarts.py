@@ -14,7 +14,7 @@ import pytest
 from integration.training_run import TrainingRun
 
 from workers.servers import Servers
-from workers.servers.child import free_port
+from workers.servers.process import free_port
 
 
 def logs(run: TrainingRun) -> str:

@@ -11,7 +11,7 @@ from integration.training_run import TrainingRun
 
 from league.redis.store import Store
 from league.state.replay import fold
-from workers.league_scores import read_scores
+from workers.evaluation.scores import read_scores
 
 # Rock, paper, scissors with little of everything: many periods and matches in a few seconds.
 SMALL = (

@@ -22,7 +22,7 @@ from calling import ROOT, Calling, until
 from kombu.exceptions import OperationalError
 
 from tasks.admin.discovery import discover
-from workers.services import Found, watch
+from workers.ui.services import Found, watch
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ class Terminal:
 ON_A_TERMINAL = """
 import fcntl, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-from workers.services import main
+from workers.ui.services import main
 sys.exit(main())
 """
 

@@ -16,7 +16,7 @@ from integration.league_run import LeagueOfRun, check_books
 
 from league.state.replay import fold, read_file
 from workers.servers import Servers
-from workers.servers.child import free_port
+from workers.servers.process import free_port
 
 
 @pytest.fixture

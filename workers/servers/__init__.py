@@ -3,14 +3,14 @@
     with servers.acquire("auto", folder=run_folder) as found:
         launch_roles(environment=os.environ | found.environment())
 
-choose.py holds the order of the choices; machine.py what is looked for and where; checks.py the logins and their
-errors; private_rabbitmq.py and private_redis.py start servers of one's own; child.py and guard.py see to it that none
+resolve.py holds the order of the choices; machine.py what is looked for and where; checks.py the logins and their
+errors; private_rabbitmq.py and private_redis.py start servers of one's own; process.py and guard.py see to it that none
 outlives the run; debian.py installs; record.py leaves word in the run folder.
 """
 
 from workers.servers.checks import check, check_broker, check_redis, kind_of, redact
-from workers.servers.choose import BROKER_VARIABLE, MODES, REDIS_VARIABLE, Servers, acquire
 from workers.servers.machine import Machine
+from workers.servers.resolve import BROKER_VARIABLE, MODES, REDIS_VARIABLE, Servers, acquire
 
 __all__ = [
     "BROKER_VARIABLE",

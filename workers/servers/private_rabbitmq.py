@@ -18,9 +18,9 @@ from typing import Any
 
 from warren.errors import BrokerError
 from workers.servers.checks import check_broker
-from workers.servers.child import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
-from workers.servers.door import USER, Door
+from workers.servers.exposure import USER, Door
 from workers.servers.machine import RabbitMQBinaries
+from workers.servers.process import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
 
 READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
 GRACE = 8.0  # seconds between SIGTERM and SIGKILL; closing its tables takes it one or two

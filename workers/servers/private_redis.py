@@ -7,8 +7,8 @@ from pathlib import Path
 
 from warren.errors import BrokerError
 from workers.servers.checks import check_redis
-from workers.servers.child import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
-from workers.servers.door import Door
+from workers.servers.exposure import Door
+from workers.servers.process import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
 
 READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile

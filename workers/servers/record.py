@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from warren.errors import ConfigurationError
-from workers.servers.child import write_secret
+from workers.servers.process import write_secret
 
 FOLDER, FILE = "servers", "servers.json"
 RUNS = Path("runs")

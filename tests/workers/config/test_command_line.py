@@ -1,0 +1,179 @@
+"""The command line: wrong settings are all reported, errors are one message, and no password is ever shown."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from warren.errors import BrokerError, ConfigurationError
+from workers.config.command_line import check_overrides, guarded
+
+
+def refused(*overrides: str, role: str = "train") -> list[str]:
+    with pytest.raises(ConfigurationError) as error:
+        check_overrides(role, list(overrides))
+    return error.value.problems
+
+
+def command(role: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+    return subprocess.run(
+        [sys.executable, "-m", f"workers.{role}", *arguments],
+        env=clean | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_right_overrides_are_no_error() -> None:
+    assert check_overrides("train", ["actors=3", "sampling=streaming", "broker=embedded", "+env.kwargs.x=1"]) == 0
+
+
+def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> None:
+    found = refused("actrs=3", "env=cartpol", "seed=one", "sampling=both", "actors=0")
+    assert len(found) == 5
+    assert "setting 'actrs' does not exist; did you mean actors" in found[0]
+    assert "env: 'cartpol' does not exist; did you mean cartpole?" in found[1]
+    assert found[2] == "seed=one: Value 'one' of type 'str' could not be converted to Integer"
+    assert found[3].startswith("sampling=both: Invalid value 'both', expected one of [gathered, streaming]")
+    assert found[4] == "actors: 0 is too small; it must be at least 1"
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("actors", "actors: is no setting; write them as name=value"),
+        ("=3", "=3: is no setting; write them as name=value"),
+        ("env=3", "env=3: Config group override must be a string"),
+        ("env.kwargs.gravity=3", "env.kwargs.gravity: is not set yet; to add it, write +env.kwargs.gravity=3"),
+        ("algorithm.clip=0.3", "did you mean algorithm.clip_range"),
+        ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
+        ("~env.goal", "env.goal"),
+        ("actors=[1", "actors=[1: "),
+    ],
+)
+def test_a_mistyped_override_is_one_message_with_the_remedy(override: str, says: str) -> None:
+    (message,) = refused(override)
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "broker.url=[amqp://u:secretpw@host",
+        "broker.url=amqp://u:secret,pw@host/",
+        "broker.url={a:amqp://u:secretpw@host}",
+        "broker.ulr=amqp://u:secretpw@host/",
+        "broker=amqp://u:secretpw@host/",
+    ],
+)
+def test_a_mistyped_url_is_shown_without_its_password(override: str) -> None:
+    found = "\n".join(refused(override))
+    assert "secret" not in found
+    assert "pw" not in found
+
+
+def test_an_error_of_the_users_is_one_message_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> int:
+        raise BrokerError("the broker is down; start it")
+
+    assert guarded(run) == 2
+    assert capsys.readouterr().err == "error: the broker is down; start it\n"
+
+
+def test_several_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> int:
+        raise ConfigurationError(["one", "two"])
+
+    assert guarded(run) == 2
+    assert capsys.readouterr().err == "error: one\nerror: two\n2 settings are wrong; nothing was started\n"
+
+
+def test_ctrl_c_ahead_of_the_run_has_the_shells_status() -> None:
+    def run() -> int:
+        raise KeyboardInterrupt
+
+    assert guarded(run) == 130
+
+
+def test_a_bug_is_not_disguised() -> None:
+    def run() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        guarded(run)
+
+
+# Through the actual command line.
+
+
+def test_a_broker_that_is_down_is_one_error_without_its_password(tmp_path: Path) -> None:
+    done = command(
+        *("train", f"folder={tmp_path}", "broker=external"),
+        *("broker.url=amqp://u:secretpw@127.0.0.1:1/", "broker.redis_url=redis://:secretpw@127.0.0.1:1/0"),
+    )
+    assert done.returncode == 2
+    assert [line for line in done.stderr.splitlines() if line] == [
+        "error: broker amqp://u:***@127.0.0.1:1/ is down: nothing listens there; "
+        "start it, or choose another with broker=auto"
+    ]
+    assert "secretpw" not in done.stdout + done.stderr
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if "secretpw" in path.read_text(errors="replace")]
+
+
+def test_a_wrong_password_is_one_error_that_names_the_user(
+    broker_url: str, redis_url: str, tmp_path: Path, run_name: str
+) -> None:
+    user, _, rest = broker_url.removeprefix("amqp://").partition(":")
+    wrong = f"amqp://{user}:wrongpw@{rest.partition('@')[2]}"
+    done = command("actor", f"run={run_name}", WARREN_BROKER_URL=wrong, WARREN_REDIS_URL=redis_url)
+    assert done.returncode == 2
+    assert f"refuses the password of user {user!r}" in done.stderr
+    assert done.stderr.count("error:") == 1
+    assert "Traceback" not in done.stderr
+    assert "wrongpw" not in done.stdout + done.stderr
+
+
+def test_wrong_settings_end_the_command_with_status_2_and_no_traceback(tmp_path: Path) -> None:
+    done = command("train", f"folder={tmp_path}", "actrs=3", "env=3", "actors=0")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines[:-1]] == ["error"] * 3
+    assert lines[-1] == "3 settings are wrong; nothing was started"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_actor_by_hand_without_urls_says_what_to_set() -> None:
+    done = command("actor", "run=some-run")
+    assert done.returncode == 2
+    assert done.stderr.count("error:") == 1
+    assert "broker.url and broker.redis_url: not given" in done.stderr
+    assert "WARREN_BROKER_URL and WARREN_REDIS_URL" in done.stderr
+
+
+def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "t"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("project: project\n")
+    done = command("train", f"folder={tmp_path}", "resume=nowhere")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"error: resume: nowhere is no run folder (it has no config.yaml); the newest run folders are {folder}\n"
+    )
+    done = command(
+        *("train", f"resume={folder}", "env.id=Acrobot-v1", "+env.kwargs.x=1", "network.hidden_sizes=[8]"),
+        *("experiment=acrobot", "actors=3"),
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("cannot be changed when a run is resumed; start a new run for it") == 4
+    assert "actors" not in done.stderr
+    assert "Traceback" not in done.stderr

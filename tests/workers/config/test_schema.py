@@ -1,0 +1,96 @@
+"""Every file under conf/ composes, and a run folder's configuration is the run's, without its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from warren.errors import ConfigurationError
+from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Sampling, from_hydra, from_yaml, to_yaml
+
+ROLES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "warren")
+LEAGUES = "league"  # of another schema: test_league_local.py plays every one of them
+OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != LEAGUES)
+
+
+@pytest.fixture(autouse=True)
+def hydra_of_conf() -> Iterator[None]:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+    GlobalHydra.instance().clear()
+
+
+def composed(role: str = "train", *overrides: str) -> Config:
+    return from_hydra(hydra.compose(role, list(overrides)))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_composes(role: str) -> None:
+    assert composed(role).algorithm["name"] == "ppo"
+
+
+def test_there_is_a_primary_file_for_every_role() -> None:
+    assert {"train", "learner", "actor", "flower"} <= set(ROLES)
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS)
+def test_every_option_of_every_group_composes(group: str, option: str) -> None:
+    plus = "" if group in ("broker", "env", "network", "algorithm", "experiment") else "+"
+    hydra.compose("train", [f"{plus}{group}={option}"])
+
+
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_every_experiment_is_a_whole_configuration(experiment: str) -> None:
+    config = composed("train", f"experiment={experiment}")
+    assert config.project != "cartpole", "an experiment has a project of its own"
+    assert config.env.goal is not None
+
+
+def test_the_documented_default_is_cartpole_by_ppo_in_gathered_rounds() -> None:
+    config = composed()
+    assert (config.env.id, config.env.goal) == ("CartPole-v1", 475.0)
+    assert (config.sampling, config.actors, config.broker.mode) == (Sampling.gathered, 2, "auto")
+
+
+def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
+    config = composed(
+        "train", "sampling=streaming", "actors=3", "+env.kwargs.render_mode=null", "algorithm.learning_rate=3e-4"
+    )
+    config.trial, config.run = "t", "name"
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(config))
+    assert asdict(from_yaml(path)) == asdict(config)
+
+
+def test_the_file_holds_no_secret() -> None:
+    broker = BrokerConfig("external", "amqp://user:secretpw@host/", "redis://:secretpw@host/0")
+    text = to_yaml(Config(broker=broker))
+    assert "secretpw" not in text
+    assert "mode: external" in text
+    assert broker.url == "amqp://user:secretpw@host/", "the configuration in use is left alone"
+
+
+def test_a_value_of_a_wrong_type_in_a_file_is_one_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(Config()).replace("actors: 2", "actors: many"))
+    with pytest.raises(ConfigurationError, match=r"actors: Value 'many' .*could not be converted to Integer"):
+        from_yaml(path)
+
+
+def test_an_unknown_name_in_a_file_is_one_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(to_yaml(Config()) + "actor: 3\n")
+    with pytest.raises(ConfigurationError, match=r"actor"):
+        from_yaml(path)
+
+
+def test_an_update_takes_one_segment_an_actor_unless_told_otherwise() -> None:
+    config = Config(actors=3, unroll_length=10, env=EnvConfig(num_envs=2))
+    assert (config.segments_per_update, config.steps_per_update) == (3, 60)
+    config.batch_segments = 5
+    assert (config.segments_per_update, config.steps_per_update) == (5, 100)

@@ -1,0 +1,234 @@
+"""Wrong settings: all of them at once, before anything starts, each with its name, its value and the remedy."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+import envs
+from agents import build_algorithm, build_policy, checkpoints
+from league.models.snapshots import STREAM
+from warren.errors import ConfigurationError
+from workers.config.schema import CONF, Config, from_hydra
+from workers.config.validation import name_run, run_folder, verify
+from workers.leagues.service import saved_league
+from workers.runtime.league_paths import league_folder
+from workers.servers.process import free_port
+
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Iterator[Callable[..., Config]]:
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        yield lambda *overrides: from_hydra(hydra.compose("train", [f"folder={tmp_path}", *overrides]))
+    GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def problems(configure: Callable[..., Config]) -> Problems:
+    def find(*overrides: str, role: str = "train") -> list[str]:
+        try:
+            verify(configure(*overrides), role)
+        except ConfigurationError as error:
+            return error.problems
+        return []
+
+    return find
+
+
+def test_the_default_is_right(problems: Problems) -> None:
+    assert problems() == []
+
+
+def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "cartpole").write_text("a file where the project's folder should be")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = problems(
+            *("actors=0", "env.num_envs=0", "round_timeout=0", "log_level=LOUD", "run=a.b", "trial=../x"),
+            *("env.id=CartPol-v1", f"flower_port={port}"),
+        )
+    for culprit, value, remedy in (
+        ("actors:", "0", "at least 1"),
+        ("env.num_envs:", "0", "at least 1"),
+        ("round_timeout:", "0", "more than 0 seconds"),
+        ("log_level:", "'LOUD'", "DEBUG, INFO"),
+        ("run:", "'a.b'", "letters, digits"),
+        ("trial:", "'../x'", "letters, digits"),
+        ("env.id:", "CartPol-v1", "CartPole-v1"),
+        ("folder:", str(tmp_path / "cartpole"), "choose another folder"),
+        ("flower_port:", str(port), "choose another"),
+    ):
+        (line,) = [line for line in found if line.startswith(culprit)]
+        assert value in line
+        assert remedy in line
+    assert len(found) == 9
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["actors", "unroll_length", "batch_segments", "total_steps", "learner_threads", "checkpoints_kept"],
+)
+def test_a_number_that_must_be_positive_is(problems: Problems, name: str) -> None:
+    assert f"{name}: 0 is too small; it must be at least 1" in problems(f"{name}=0", "sampling=streaming")
+
+
+@pytest.mark.parametrize("name", ["max_staleness", "restarts", "seed", "actor_id"])
+def test_a_number_that_may_be_zero_may_not_be_less(problems: Problems, name: str) -> None:
+    assert problems(f"{name}=0") == []
+    assert problems(f"{name}=-1") == [f"{name}: -1 is too small; it must be at least 0"]
+
+
+@pytest.mark.parametrize("name", ["round_timeout", "checkpoint_every"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+def test_a_time_span_is_more_than_nothing(problems: Problems, name: str, value: str) -> None:
+    (line,) = problems(f"{name}={value}")
+    assert line.startswith(f"{name}: ")
+
+
+def test_a_gathered_round_takes_one_segment_an_actor(problems: Problems) -> None:
+    (line,) = problems("actors=2", "batch_segments=3")
+    assert "does not fit sampling=gathered" in line
+    assert problems("actors=2", "batch_segments=3", "sampling=streaming") == []
+
+
+def test_a_minibatch_larger_than_the_batch_is_explained_with_the_arithmetic(problems: Problems) -> None:
+    (line,) = problems("actors=1", "unroll_length=8", "env.num_envs=2")
+    assert "algorithm.minibatch_size: 256 is more than the 16 steps of an update" in line
+    assert "segments 1 x unroll_length 8 x env.num_envs 2" in line
+
+
+def test_near_names_are_suggested(problems: Problems) -> None:
+    assert "ppo" in problems("algorithm.name=pp")[0]
+    assert "mlp" in problems("network.name=mpl")[0]
+
+
+def test_a_port_must_be_one(problems: Problems) -> None:
+    assert problems("flower_port=70000") == ["flower_port: 70000 is no port; it must be from 1 to 65535"]
+    assert problems(f"flower_port={free_port()}") == []
+
+
+def test_a_role_that_joins_a_run_must_name_it(problems: Problems) -> None:
+    (line,) = problems(role="actor")
+    assert line.startswith("run: not given")
+    assert problems("run=some-run", role="actor") == []
+
+
+@pytest.mark.parametrize("role", ["learner", "league", "evaluator"])
+def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems, role: str) -> None:
+    (line,) = problems("run=some-run", "league=rps", role=role)
+    assert line.startswith("trial: not given")
+    assert problems("run=some-run", "league=rps", "trial=some-trial", role=role) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("algorithm.minibatch_size=4096", "more than the 2048 decisions of an update"),
+        ("cell_most=-1", "cell_most=-1 of the league must be at least 1"),
+        ("memory_bound=0", "memory_bound=0 of the league must be at least 1"),
+        ("cell_error=nan", "cell_error=nan of the league must be above 0"),
+        ("lease=inf", "lease=inf of the league must be more than 0 seconds, and finite"),
+        ("goal=nan", "goal=nan of the league is no exploitability"),
+        ("players={x y: {kind: pfsp}}", "player 'x y': its name must be"),
+        ("players.main.config={checkpoint_min_steps: many}", "player 'main': config {'checkpoint_min_steps': 'many'"),
+    ],
+)
+def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, words: str) -> None:
+    (line,) = problems("experiment=rps", f"++league.{setting}")
+    assert words in line
+
+
+def test_a_league_worker_that_keeps_no_folder_needs_no_trial(problems: Problems) -> None:
+    assert problems("run=some-run", "league=rps", "league_id=1", role="league") == []
+
+
+def test_a_resumed_league_goes_on_from_its_own_folder_and_not_from_what_it_began_with(
+    configure: Callable[..., Config], problems: Problems, tmp_path: Path
+) -> None:
+    given = ("league=rps", "trial=some-trial", f"restore={tmp_path / 'first'}")
+    (line,) = problems(*given)
+    assert line.startswith("restore: ")
+    config = configure(*given)
+    assert saved_league(config) == tmp_path / "first"
+    league_folder(config).mkdir(parents=True)
+    (league_folder(config) / STREAM).touch()
+    assert saved_league(config) == league_folder(config)
+    assert problems(*given) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_is_reported(problems: Problems, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert "is not writable" in problems()[0]
+
+
+def save_checkpoint(config: Config) -> None:
+    observation_space, action_space = envs.spaces(config.env.id)
+    policy = build_policy(config.network, observation_space, action_space, 1)
+    algorithm = build_algorithm(config.algorithm["name"], config.algorithm, policy, 1)
+    checkpoints.save(run_folder(config) / "checkpoints", "00000001", policy, algorithm, {"progress": {}}, keep=1)
+
+
+def test_a_checkpoint_of_another_network_is_refused_and_one_of_this_is_not(
+    configure: Callable[..., Config], problems: Problems
+) -> None:
+    save_checkpoint(configure("trial=t", "network.hidden_sizes=[16]"))
+    assert problems("trial=t", "network.hidden_sizes=[16]") == []
+    (line,) = problems("trial=t", "network.hidden_sizes=[32]")
+    assert line.startswith("resume: ")
+    assert "00000001" in line
+
+
+def test_a_run_whose_only_checkpoint_is_damaged_is_not_silently_begun_anew(
+    configure: Callable[..., Config], problems: Problems
+) -> None:
+    config = configure("trial=t")
+    save_checkpoint(config)
+    (path,) = (run_folder(config) / "checkpoints").glob("*.safetensors")
+    path.write_bytes(path.read_bytes()[:-100])
+    (line,) = problems("trial=t")
+    assert line == f"resume: no checkpoint in {path.parent} is whole; delete that folder to train from the start"
+    save_checkpoint(config)
+    assert problems("trial=t") == []
+
+
+def test_two_runs_of_one_trial_have_different_names_on_the_servers(configure: Callable[..., Config]) -> None:
+    names = set()
+    for _ in range(3):
+        config = configure("project=a.b", "trial=t")
+        name_run(config)
+        assert config.trial == "t"
+        assert config.run is not None
+        verify(config, "train")
+        names.add(config.run)
+    assert len(names) == 3
+
+
+def test_a_long_project_still_makes_a_run_name(configure: Callable[..., Config]) -> None:
+    config = configure(f"project={'p' * 100}", "trial=t")
+    name_run(config)
+    verify(config, "train")
+
+
+def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..., Config]) -> None:
+    first, second = configure(), configure()
+    name_run(first)
+    name_run(second)
+    assert first.trial != second.trial
+    assert run_folder(first).parent == run_folder(second).parent
+
+
+@pytest.mark.parametrize("rate", ["-0.01", "1.5", "nan"])
+def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -> None:
+    (line,) = problems(f"event_rate={rate}")
+    assert line.startswith("event_rate: ") and line.endswith("is no share of the calls; it must be from 0 to 1")

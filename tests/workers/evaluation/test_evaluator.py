@@ -1,0 +1,74 @@
+"""The evaluator's role in a league: what somebody else did wrong does not end it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from agents import checkpoints
+from league.models.pool import Pool
+from league.redis.store import Store
+from tasks.topology import Topology
+from warren.errors import CheckpointError
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.evaluation import worker as evaluator_module
+from workers.evaluation.worker import EvaluatorRole
+from workers.runtime.league_paths import policy_builder
+
+LEAGUE = LeagueConfig.from_dict(
+    {
+        "env": "matrix:rps",
+        "players": {"main": {"kind": "main_agent"}},
+        "network": {"name": "mlp", "hidden_sizes": []},
+        "references": ["uniform", "main", "main@0", "nobody"],
+        "reference_games": 64,
+        "evaluation_games": 64,
+    }
+)
+
+
+@pytest.fixture
+def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRole]:
+    client, prefix = redis.Redis.from_url(redis_url), f"warren.{run_name}:"
+    store, pool = Store(client, f"{prefix}league:"), Pool(client, prefix)
+    store.create()
+    store.add_player("main", "main_agent")
+    pool.put("main", 0, 0, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(), {"version": 0}))
+    pool.freeze("main", 0)
+    store.snapshot("main", 0)
+    config = Config(folder=str(tmp_path), project="p", trial="t", run=run_name)
+    (tmp_path / "p" / "t").mkdir(parents=True)
+    fired = SimpleNamespace(fire=lambda name, payload: None)
+    session: Any = SimpleNamespace(redis=client, pool=pool, events=fired, topology=Topology(run_name))
+    yield EvaluatorRole(config, session, LEAGUE)
+    for key in client.scan_iter(f"{prefix}*"):
+        client.delete(key)
+
+
+def test_references_are_uniform_and_players_that_are_frozen_by_now(role: EvaluatorRole) -> None:
+    assert sorted(role.score().references) == ["main@0", "uniform"]
+
+
+def test_a_model_that_cannot_be_loaded_does_not_end_the_evaluator(
+    role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluator_module, "AGAIN_AFTER", 0.01)
+    stopping, tries = threading.Event(), []
+
+    def step() -> bool:
+        tries.append(1)
+        if len(tries) == 3:
+            stopping.set()
+        raise CheckpointError("of another network")
+
+    monkeypatch.setattr(role, "step", step)
+    monkeypatch.setattr(role, "score", step)
+    role.run(stopping)
+    assert len(tries) == 4  # the last of them as the last act

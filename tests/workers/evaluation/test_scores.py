@@ -1,0 +1,82 @@
+"""Scores of a league from outside: exploitability where the game is small, references anywhere; the file goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import envs
+from agents import build_policy
+from agents.policies import CategoricalPolicy
+from workers.config.league import LeagueConfig
+from workers.evaluation.cells import Uniform
+from workers.evaluation.scores import FILE, Scores, read_scores
+
+PLAYERS = {"main": {"kind": "main_agent"}}
+
+
+def league(env: str) -> LeagueConfig:
+    return LeagueConfig.from_dict(
+        {"env": env, "players": PLAYERS, "network": {"name": "mlp", "hidden_sizes": []}, "reference_games": 512}
+    )
+
+
+def policy_of(config: LeagueConfig, favourite: int) -> CategoricalPolicy:
+    games = envs.make_two_player(config.env, 2, 0)
+    policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
+    assert isinstance(policy, CategoricalPolicy)
+    with torch.no_grad():
+        for name, parameter in policy.named_parameters():
+            parameter.zero_()
+            if parameter.shape == (games.num_actions,) and "value" not in name:
+                parameter[favourite] = 50.0
+    return policy
+
+
+def test_the_three_pure_strategies_are_exploitable_alone_and_not_together(tmp_path: Path) -> None:
+    config = league("matrix:rps")
+    scores = Scores(config, tmp_path, 1)
+    pure = [policy_of(config, favourite) for favourite in range(3)]
+    assert scores.of_policy(pure[0]) == pytest.approx(1.0)
+    assert scores.of_mixture(list(pure), np.full((2, 3), 1 / 3)) == pytest.approx(0.0, abs=1e-6)
+    assert scores.of_policy(None) is None
+    assert scores.of_mixture([], np.zeros((2, 0))) is None
+
+
+def test_returns_against_references_are_over_both_seats(tmp_path: Path) -> None:
+    config = league("matrix:rps")
+    scores = Scores(config, tmp_path, 1)
+    rock, paper = policy_of(config, 0), policy_of(config, 1)
+    assert {scores.against(rock, paper), scores.against(paper, rock)} == {-1.0, 1.0}
+    assert abs(scores.against(rock, None)) < 0.15  # against uniform, 1,024 games: 5 standard errors
+
+
+def test_a_game_too_large_to_be_written_out_has_references_alone(tmp_path: Path) -> None:
+    config = league("openspiel:connect_four")
+    scores = Scores(config, tmp_path, 1)
+    games = envs.make_two_player(config.env, 2, 0)
+    policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
+    assert scores.of_policy(policy) is None
+    assert -1.0 <= scores.against(policy, None) <= 1.0
+
+
+def test_the_file_of_scores_goes_on_after_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    config = league("matrix:rps")
+    first = Scores(config, tmp_path, 1).record({"main": 5}, 1, 10, 0.5, 0.4, {"uniform": 0.0})
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"time": 1')
+    again = Scores(config, tmp_path, 1).record({"main": 9}, 2, 20, None, None, {})
+    found = read_scores(tmp_path)
+    assert [score["steps"]["main"] for score in found] == [5, 9]
+    assert again.seconds >= first.seconds
+
+
+def test_uniform_plays_every_legal_action_and_no_other() -> None:
+    mask = np.array([[True, False, True]] * 600)
+    action = Uniform().choose(np.zeros((600, 1)), torch.Generator().manual_seed(0), mask)
+    counts = np.bincount(action, minlength=3)
+    assert counts[1] == 0
+    assert min(counts[0], counts[2]) > 240

@@ -1,0 +1,233 @@
+import numpy as np
+import pytest
+import torch
+import yaml
+from omegaconf import OmegaConf
+
+from envs import exploitability
+from league.state.league_state import LeagueState
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.config.schema import CONF
+from workers.leagues.local import LocalLeague
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+SOON = {"checkpoint_min_steps": 600, "checkpoint_max_steps": 600}
+PPO = {
+    "name": "ppo",
+    "learning_rate": 0.05,
+    "epochs": 4,
+    "minibatch_size": 512,
+    "gamma": 1.0,
+    "entropy_coefficient": 0.05,
+    "normalize_advantage": False,
+}
+
+
+def config(env="openspiel:kuhn_poker", **changes):
+    given = {
+        "env": env,
+        "network": {"hidden_sizes": []},
+        "algorithm": PPO,
+        "players": {
+            "main": {"kind": "main_agent", "config": SOON},
+            "exploiter": {"kind": "main_exploiter", "config": SOON},
+            "league": {"kind": "league_exploiter", "config": {**SOON, "reset_probability": 0.5}},
+        },
+        "games": 32,
+        "tables": 2,
+        "unroll_length": 4,
+        "lanes": 32,
+        "match_games": 32,
+        "period_steps": 300,
+        "evaluation_games": 64,
+        "evaluation_rounds": 1,
+        "cell_least": 64,
+        "cell_error": 0.2,
+    }
+    return LeagueConfig.from_dict({**given, **changes})
+
+
+def weights(policy):
+    return torch.cat([parameter.detach().flatten() for parameter in policy.parameters()]).clone()
+
+
+def test_a_league_plays_learns_freezes_and_resets_and_its_history_can_be_replayed():
+    events = []
+    league = LocalLeague(config(), events.append)
+    for _ in range(20):
+        league.round()
+    state = league.league.state
+    parents = [player.parent for player in state.roster if player.frozen]
+    assert all(parents.count(name) >= 3 for name in league.trainees)
+    assert set(league.frozen) == {player.name for player in state.roster if player.frozen}
+    # The exploiter begins anew with each snapshot, the main agent never.
+    assert state.players["exploiter"].generation == parents.count("exploiter")
+    assert state.players["main"].generation == 0
+    assert all(trainee.steps == 20 * 4 * 32 for trainee in league.trainees.values())
+    replayed = LeagueState()
+    for event in events:
+        replayed.apply(event)
+    assert replayed.differences(state) == []
+    counters = state.counters
+    assert counters["issued"] == counters["counted"] + counters["aborted"] + len(state.matches)
+
+
+def test_a_player_may_learn_more_often_than_others():
+    players = {"main": {"kind": "main_agent", "updates": 3}, "exploiter": {"kind": "main_exploiter"}}
+    league = LocalLeague(config(players=players))
+    league.round()
+    assert [league.trainees[name].version for name in ("main", "exploiter")] == [3, 1]
+    with pytest.raises(ConfigurationError, match="updates=0 of player 'main' must be at least 1"):
+        config(players={"main": {"kind": "main_agent", "updates": 0}})
+
+
+def test_snapshots_stay_what_they_were_while_the_player_learns_on():
+    league = LocalLeague(config())
+    main = league.trainees["main"]
+    while len(league.frozen) < 3:
+        league.round()
+    before = {name: weights(policy) for name, policy in league.frozen.items()}
+    moving = weights(main.policy)
+    for _ in range(3):
+        league.round()
+    assert all(torch.equal(before[name], weights(league.frozen[name])) for name in before)
+    assert not torch.equal(moving, weights(main.policy))
+    assert not any(parameter.requires_grad for parameter in league.frozen["main@0"].parameters())
+
+
+def test_a_reset_player_has_fresh_weights_a_fresh_optimizer_and_no_old_experience():
+    league = LocalLeague(config())
+    exploiter = league.trainees["exploiter"]
+    actor = exploiter.policy.network.policy_trunk  # its last layer begins near 0
+    first = weights(actor)
+    while league.league.state.players["exploiter"].generation == 0:
+        last = weights(actor)
+        league.learn(exploiter)
+    fresh = weights(actor)
+    assert (fresh - first).abs().max() < 0.1 < (last - first).abs().max()  # of the size of initial weights again
+    assert not torch.equal(fresh, first)  # but others
+    assert exploiter.algorithm.state()[1] == {"steps": 0}
+    assert exploiter.matches.collect(32).weight_version == exploiter.version
+
+
+def test_the_same_seed_is_the_same_league_and_another_is_not():
+    found = []
+    for seed in (1, 1, 2):
+        league = LocalLeague(config(seed=seed, evaluation_share=0.0))
+        for _ in range(8):
+            league.round()
+        found.append((weights(league.trainees["main"].policy), league.league.state))
+    assert torch.equal(found[0][0], found[1][0]) and found[0][1] == found[1][1]
+    assert not torch.equal(found[0][0], found[2][0])
+
+
+def test_hyperparameters_follow_their_rules():
+    schedule = {"rule": "schedule", "points": [[0.0, 0.1], [1.0, 0.0]]}
+    players = {"main": {"kind": "self_play", "hyperparameters": {"entropy_coefficient": schedule}}}
+    league = LocalLeague(config(players=players))
+    main = league.trainees["main"]
+    seen = []
+    for _ in range(3):
+        league.learn(main)
+        seen.append(main.algorithm.config.entropy_coefficient)
+    assert seen == pytest.approx([0.1, 0.1 * (1 - 128 / 300), 0.1 * (1 - 256 / 300)])
+
+
+def test_population_based_training_copies_weights_and_hyperparameters():
+    rules = {"learning_rate": {"rule": "log_uniform", "low": 1e-4, "high": 1e-1}}
+    kind = {"kind": "pbt_elo", "config": {"exploit_below": 0.45, "snapshot_every": 1200}, "hyperparameters": rules}
+    league = LocalLeague(config("matrix:elo", players=dict.fromkeys(("a", "b", "c"), kind)))
+    state = league.league.state
+    for trainee in [trainee for _ in range(200) for trainee in league.trainees.values()]:
+        league.learn(trainee)
+        if state.players[trainee.name].generation:
+            break
+    same = [
+        name for name, other in league.trainees.items() if torch.equal(weights(trainee.policy), weights(other.policy))
+    ]
+    assert len(same) == 2  # itself and the stronger one
+    source = next(name for name in same if name != trainee.name)
+    assert state.progress[trainee.name].start.startswith(source)
+    rates = [state.players[name].hyperparameters["learning_rate"] for name in (trainee.name, source)]
+    assert rates[0] != rates[1]
+
+
+@pytest.mark.parametrize(("env", "rounds", "goal"), [("matrix:rps", 40, 0.1), ("openspiel:kuhn_poker", 80, 0.25)])
+def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
+    slow = {"checkpoint_min_steps": 5000, "checkpoint_max_steps": 10_000}
+    # As networks usually begin, uniform, is the solution of rock-paper-scissors: begin with a favourite.
+    rps, poker = {"hidden_sizes": [], "policy_gain": 3.0}, {"hidden_sizes": [32], "activation": "relu"}
+    network = rps if env == "matrix:rps" else poker
+    kinds = {"main": "main_agent", "exploiter": "main_exploiter", "league": "league_exploiter"}
+    league = LocalLeague(
+        config(
+            env,
+            network=network,
+            algorithm={**PPO, "learning_rate": 0.05 if env == "matrix:rps" else 0.005},
+            players={name: {"kind": kind, "config": slow} for name, kind in kinds.items()},
+            games=128,
+            lanes=128,
+            period_steps=5000,
+            evaluation_games=512,
+            evaluation_share=0.0,  # by the clock: what follows shall be the same on any machine
+            cell_least=2048,
+            cell_most=4096,
+            cell_error=0.01,
+        )
+    )
+    form = exploitability.load(env)
+
+    def of_mixture():
+        slots, shares = league.mixture()
+        tables = [exploitability.tabulate(form, league.policy_of(int(slot)).probabilities) for slot in slots]
+        return exploitability.of(form, exploitability.mixture(form, tables, shares))
+
+    assert of_mixture() > 0.4
+    for _ in range(rounds):
+        league.round()
+    while league.evaluator.step(league.league.state.roster.historical):
+        pass
+    assert of_mixture() < goal
+
+
+def test_plain_self_play_goes_round_in_rock_paper_scissors():
+    league = LocalLeague(
+        config("matrix:rps", players={"main": {"kind": "self_play"}}, games=128, lanes=128, evaluation_share=0.0)
+    )
+    form = exploitability.load("matrix:rps")
+    found = []
+    for _ in range(120):
+        league.round()
+        policy = exploitability.tabulate(form, league.trainees["main"].policy.probabilities)
+        found.append((exploitability.of(form, policy), int(policy[0].argmax())))
+    late = found[60:]
+    assert np.median([value for value, _ in late]) > 0.2
+    assert {favourite for _, favourite in late} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "league").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_league_of_the_configuration_plays(path):
+    for loaded in (OmegaConf.to_container(OmegaConf.load(path)), yaml.safe_load(path.read_text())):
+        league_config = LeagueConfig.from_dict(loaded)
+    kinds = sorted(player.kind for player in league_config.players.values())
+    assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
+    league = LocalLeague(league_config)
+    metrics = league.learn(league.trainees["main_exploiter"])
+    assert np.isfinite(list(metrics.values())).all()
+
+
+def test_settings_that_are_wrong_are_all_named():
+    with pytest.raises(ConfigurationError) as error:
+        LeagueConfig.from_dict({"env": "matrix:rps", "tabels": 3, "players": {"main": {"kid": "main_agent"}}})
+    assert len(error.value.problems) == 2
+    for part in ("'tabels' does not exist; did you mean tables", "kind: main_agent"):
+        assert part in str(error.value)
+    players = {"main": {"kind": "main_agnt"}, "other": {"kind": "pfsp", "config": {"weighting": "cubed"}}}
+    with pytest.raises(ConfigurationError) as error:
+        config(players=players, games=30, evaluation_share=1.0, period_steps=0, settings={"decay": 2.0})
+    text = str(error.value)
+    for part in ("main_agnt", "cubed", "games=30", "evaluation_share=1.0", "period_steps=0", "decay=2.0"):
+        assert part in text

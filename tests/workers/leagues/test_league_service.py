@@ -1,0 +1,109 @@
+"""The league's services, called as their worker calls them: batches on a real Redis."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.store import Store
+from warren.errors import LeagueError, PlayerError, PlayerWaits, PoolError, RemoteFailure
+from workers.leagues import service as league_module
+from workers.leagues.client import refused
+from workers.leagues.service import LeagueService, keep
+from workers.leagues.wire import invitation_from_wire, outcome_from_wire, period_from_wire
+
+
+@pytest.fixture
+def league(redis_url: str, run_name: str) -> Iterator[LeagueService]:
+    client = redis.Redis.from_url(redis_url)
+    prefix = f"warren.{run_name}:"
+    store = Store(client, f"{prefix}league:", seed=3, view_age=0.1)
+    store.create()
+    for name, kind in (("main", "main_agent"), ("hunter", "main_exploiter"), ("idle", "pfsp")):
+        store.add_player(name, kind)
+    store.snapshot("main", 0)
+    yield LeagueService(store, Pool(client, prefix))
+    for key in client.scan_iter(f"{prefix}*"):
+        client.delete(key)
+
+
+def test_a_batch_of_requests_is_answered_though_one_of_its_players_waits(league: LeagueService) -> None:
+    league.store.pause("idle")
+    homes = ("main", "idle", "hunter", "nobody")
+    answers = league.request([(home, "actor", 60.0, f"m-{home}") for home in homes])
+    assert isinstance(answers[1], PlayerWaits)
+    assert isinstance(answers[3], PlayerError)
+    for home, answer in (("main", answers[0]), ("hunter", answers[2])):
+        assert invitation_from_wire(answer).match.home == home
+    assert league.store.counters()["issued"] == 2
+
+
+def test_a_request_that_is_asked_again_gets_the_same_match(league: LeagueService) -> None:
+    (first,) = league.request([("main", "actor", 60.0, "m")])
+    (second,) = league.request([("main", "actor", 60.0, "m")])
+    one, other = invitation_from_wire(first), invitation_from_wire(second)
+    assert (one.match.match, one.match.away, one.model) == (other.match.match, other.match.away, other.model)
+
+
+def test_the_model_of_a_frozen_opponent_comes_with_the_match(league: LeagueService) -> None:
+    invitations = [invitation_from_wire(league.request([("main", "a", 60.0, f"m{i}")])[0]) for i in range(40)]
+    models = {(found.match.away, found.model) for found in invitations}
+    assert ("main@0", ModelRef("main", 0)) in models
+    assert ("main", None) in models  # itself, with its newest weights
+
+
+def test_a_wrong_result_fails_alone(league: LeagueService) -> None:
+    league.request([("main", "a", 60.0, "m1"), ("main", "b", 60.0, "m2")])
+    answers = league.report([("m1", "wwd", "a"), ("m2", "x", "b"), ("m3", "w", "a"), ("m1", "l", "a")])
+    assert answers[0] == ["counted", ""]
+    assert isinstance(answers[1], LeagueError)
+    assert answers[2][0] == answers[3][0] == "refused"
+    assert league.store.counters()["games"] == 3
+
+
+def test_a_learning_period_travels_both_ways(league: LeagueService) -> None:
+    period, kind = period_from_wire(league.open_period("main", "learner-main", 60.0))
+    assert (period.player, period.number, period.model, kind) == ("main", 1, None, "main_agent")
+    assert league.progress("main", period.number, "learner-main", 500, 60.0) == "on"
+    league.store.pause("main")
+    assert league.progress("main", period.number, "learner-main", 600, 60.0) == "paused"
+    league.pool.put("main", 7, 700, b"weights")
+    league.pool.freeze("main", 7)
+    outcome = outcome_from_wire(league.close_period("main", period.number, "learner-main", 700, 7))
+    assert (outcome.status, outcome.start) == ("closed", ModelRef("main", 7))
+    with pytest.raises(PlayerWaits):
+        league.open_period("main", "learner-main", 60.0)
+
+
+@pytest.mark.parametrize("module", ["warren.errors.", ""])
+def test_what_the_league_refused_is_raised_as_what_it_was(module: str) -> None:
+    refusal = refused(RemoteFailure("league.request", f"{module}PlayerWaits", "player 'main' is paused"))
+    assert type(refusal) is PlayerWaits
+    assert str(refusal) == "player 'main' is paused"
+
+
+@pytest.mark.parametrize("kind", ["redis.exceptions.ConnectionError", "RuntimeError", "warren.errors.BrokerError"])
+def test_other_failures_are_not_taken_for_refusals(kind: str) -> None:
+    assert refused(RemoteFailure("league.request", kind, "away")) is None
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), PoolError("damaged"), KeyError("bug"), redis.RedisError()])
+def test_the_thread_that_keeps_the_folder_survives_any_error(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(league_module, "AGAIN_AFTER", 0.01)
+    tries = []
+
+    def run(stopping: threading.Event) -> None:
+        tries.append(stopping)
+        if len(tries) < 3:
+            raise error
+
+    keeper: Any = SimpleNamespace(run=run)
+    keep(keeper, threading.Event())
+    assert len(tries) == 3

@@ -1,0 +1,181 @@
+"""The learner of a league's player: what it goes on from after a crash, and when its work is done."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+import torch
+from celery import Celery
+
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.periods import LearningPeriod, Outcome, Periods
+from league.redis.store import Store
+from tasks.topology import Topology
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.leagues import learner as learner_module
+from workers.leagues import trainer as trainer_module
+from workers.leagues.trainer import LeagueTrainer
+
+LEAGUE = {
+    "env": "matrix:rps",
+    "players": {"main": {"kind": "main_agent"}},
+    "network": {"name": "mlp", "hidden_sizes": []},
+    "algorithm": {"name": "ppo", "minibatch_size": 64},
+}
+
+
+class Client:
+    """The league's services without the wire between."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.periods, self.opened = store, Periods(store), 0
+
+    def open_period(self, player: str, lease: float) -> tuple[LearningPeriod, str]:
+        self.opened += 1
+        return self.periods.open(player, "learner", lease), self.store.player(player).kind
+
+    def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
+        return self.periods.progress(period, steps, lease)
+
+    def close_period(self, period: LearningPeriod, steps: int, version: int) -> Outcome:
+        return self.periods.close(period, steps, version)
+
+    def snapshot(self, player: str, version: int) -> str:
+        return self.store.snapshot(player, version).name
+
+
+class Run:
+    """A league in Redis, and trainers of its player as one process after the other makes them."""
+
+    def __init__(self, client: redis.Redis, name: str, folder: Path) -> None:
+        prefix = f"warren.{name}:"
+        self.store = Store(client, f"{prefix}league:", seed=3)
+        self.store.create()
+        self.store.add_player("main", "main_agent")
+        self.config = Config(folder=str(folder), project="p", trial="t", run=name, league=LEAGUE)
+        self.session: Any = SimpleNamespace(
+            config=self.config,
+            app=Celery("learner"),
+            topology=Topology(name, players=("main",)),
+            pool=Pool(client, prefix),
+            events=SimpleNamespace(fire=lambda name, payload: None),
+            declare=lambda: None,
+        )
+        self.client: Any = Client(self.store)
+
+    def trainer(self) -> LeagueTrainer:
+        league = LeagueConfig.from_dict(LEAGUE)
+        return LeagueTrainer(self.session, league, self.client, threading.Event(), on_finished=lambda: None)
+
+
+@pytest.fixture
+def run(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[Run]:
+    client = redis.Redis.from_url(redis_url)
+    yield Run(client, run_name, tmp_path)
+    for key in client.scan_iter(f"warren.{run_name}:*"):
+        client.delete(key)
+
+
+def trained(run: Run) -> Any:
+    """A trainer with a checkpoint that an optimizer of 500 steps is in."""
+    trainer: Any = run.trainer()
+    trainer.begin()
+    trainer.algorithm.steps = 500
+    trainer.progress.updates = trainer.progress.version = 3
+    trainer.checkpoint()
+    return trainer
+
+
+def same(one: Any, other: Any) -> bool:
+    theirs = other.state_dict()
+    return all(torch.equal(tensor, theirs[name]) for name, tensor in one.state_dict().items())
+
+
+def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(run: Run) -> None:
+    first = trained(run)
+    first._start_from(None, generation=1)
+    first.publish()  # and is killed before the next checkpoint
+    second: Any = run.trainer()
+    assert (second.generation, second.progress.version) == (1, 4)
+    assert same(first.policy, second.policy)
+    assert second.algorithm.steps == 0
+    assert second.algorithm.policy is second.policy
+
+
+def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
+    first = trained(run)
+    first.progress.version = 4
+    first.publish()
+    second: Any = run.trainer()
+    assert (second.generation, second.progress.version) == (0, 4)
+    assert second.algorithm.steps == 500
+
+
+def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:
+    trainer = trained(run)
+    run.store.change("main", rules={"learning_rate": 0.5}, hyperparameters={"learning_rate": 0.5})
+    trainer.begin()
+    trainer.before_update()
+    run.store.change("main", rules={"learning_rate": -1.0}, hyperparameters={"learning_rate": -1.0})
+    trainer.begin()
+    trainer.before_update()
+    assert trainer.algorithm.config.learning_rate == 0.5
+
+
+def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trainer_module, "OPEN_AGAIN", 0.01)
+    trainer = trained(run)
+    run.store.pause("main")
+    opened, asked = run.client.open_period, []
+
+    def freeze_meanwhile(player: str, lease: float) -> Any:
+        asked.append(player)
+        if len(asked) == 3:
+            run.store.freeze("main", ModelRef("main", 0))
+        return opened(player, lease)
+
+    monkeypatch.setattr(run.client, "open_period", freeze_meanwhile)
+    trainer._end_period()
+    assert len(asked) == 3
+    assert trainer.verdict() == "frozen"
+
+
+@pytest.mark.parametrize("how", ["frozen", "removed"])
+def test_a_learner_that_is_started_for_a_player_that_learns_no_more_ends_well(
+    run: Run, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "frozen":
+        run.store.freeze("main", ModelRef("main", 0))
+    else:
+        run.store.remove("main")
+    monkeypatch.setattr(learner_module, "connect", lambda config: ("", ""))
+    monkeypatch.setattr(learner_module, "Session", lambda *_, **__: run.session)
+    monkeypatch.setattr(learner_module, "LeagueClient", lambda *_: run.client)
+    assert learner_module.run_league(run.config) == 0
+    assert run.client.opened == 1
+
+
+def test_a_learner_that_stops_while_redis_is_away_writes_its_checkpoint_and_says_goodbye(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, fired = trained(run), []
+    trainer.progress.version = 9
+
+    def away(*_: Any) -> None:
+        raise redis.ConnectionError("Redis is away")
+
+    monkeypatch.setattr(run.session.pool, "put", away)
+    monkeypatch.setattr(run.session.events, "fire", lambda name, payload: fired.append(payload))
+    trainer.close()
+    assert fired[-1]["state"] == "stopped"
+    assert sorted(path.name for path in (trainer.folder / "checkpoints").iterdir())[-1].startswith("00000009")

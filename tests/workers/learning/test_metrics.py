@@ -1,0 +1,151 @@
+"""The figures of a run: exact means, a clock that leaves out pauses, files that survive a kill."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from workers.learning import curve
+from workers.learning.metrics import WINDOW, MetricsLog, Progress, read_metrics
+
+
+def episodes(*returns: float) -> np.ndarray:
+    return np.array([(value, 10.0) for value in returns], dtype=np.float32).reshape(-1, 2)
+
+
+def at(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
+def test_the_mean_return_is_of_exactly_the_last_hundred_episodes() -> None:
+    progress = Progress()
+    progress.add(episodes(*range(99)), steps=990)
+    assert progress.mean_return is None
+    assert progress.figures()["mean_return"] == np.mean(range(99))
+    assert progress.figures()["window"] == 99
+    progress.add(episodes(99), steps=10)
+    assert progress.mean_return == np.mean(range(100))
+    progress.add(episodes(1000), steps=10)
+    assert progress.mean_return == np.mean([*range(1, 100), 1000])
+    assert (progress.episodes, progress.steps, len(progress.returns)) == (101, 1010, WINDOW)
+
+
+def test_before_the_first_episode_there_is_no_mean() -> None:
+    progress = Progress()
+    progress.add(episodes(), steps=64)
+    assert (progress.mean_return, progress.figures()["mean_return"], progress.figures()["mean_length"]) == (None,) * 3
+
+
+def test_steps_per_second_are_those_of_the_last_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    assert progress.steps_per_second == 0.0
+    for now, steps in ((0.0, 1_000_000), (100.0, 500), (102.0, 1000), (104.0, 3000)):
+        at(monkeypatch, now)
+        progress.add(episodes(), steps)
+    assert progress.steps_per_second == pytest.approx(1000)
+    at(monkeypatch, 200.0)
+    assert progress.steps_per_second == 0.0
+
+
+def test_a_resumed_run_has_the_figures_of_the_stopped_one() -> None:
+    progress = Progress(version=7, updates=7, stale_steps=12)
+    progress.add(episodes(*range(150)), steps=1500)
+    meta = json.loads(json.dumps(progress.to_meta()))
+    resumed = Progress.from_meta(meta)
+    assert resumed.to_meta() == progress.to_meta()
+    resumed.add(episodes(1.0), steps=1)
+    assert resumed.mean_return == np.mean([*range(51, 150), 1.0])
+
+
+def test_pauses_do_not_count_as_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    progress.start(first_step_at=100.0)
+    at(monkeypatch, 130.0)
+    progress.add(episodes(), 10)
+    progress.start(first_step_at=99.0)  # of a slower actor: the clock runs already
+    at(monkeypatch, 140.0)
+    progress.add(episodes(), 10)
+    assert progress.training_seconds == 40.0
+
+    at(monkeypatch, 1000.0)
+    resumed = Progress.from_meta(progress.to_meta())
+    resumed.start(first_step_at=1005.0)
+    at(monkeypatch, 1010.0)
+    resumed.add(episodes(), 10)
+    assert resumed.training_seconds == 45.0
+
+
+def test_a_learner_that_was_restarted_does_not_count_its_actors_past_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = Progress()
+    progress.start(first_step_at=100.0)
+    at(monkeypatch, 150.0)
+    progress.add(episodes(), 10)
+    at(monkeypatch, 160.0)
+    restarted = Progress.from_meta(progress.to_meta())
+    restarted.start(first_step_at=100.0)  # the actors have lived on
+    at(monkeypatch, 165.0)
+    restarted.add(episodes(), 10)
+    assert restarted.training_seconds == 55.0
+
+
+def point(steps: int, mean: float | None) -> dict[str, Any]:
+    return {"steps": steps, "mean_return": mean, "training_seconds": 1.5, "version": steps // 10}
+
+
+def test_the_metrics_log_writes_lines_and_tensorboard_scalars(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path)
+    log.write(point(10, None), {"policy": 0.5})
+    log.write(point(20, 3.25), {"policy": 0.25})
+    assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 20], "each line is there once it was written"
+    log.close()
+    points = read_metrics(tmp_path)
+    assert points[1]["losses"] == {"policy": 0.25}
+    assert points[1]["time"] == pytest.approx(time.time(), abs=60)
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert [(e.step, e.value) for e in board.Scalars("run/mean_return")] == [(20, 3.25)]
+    assert [(e.step, e.value) for e in board.Scalars("loss/policy")] == [(10, 0.5), (20, 0.25)]
+
+
+def test_a_half_written_line_is_left_out_and_the_log_goes_on_behind_it(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path)
+    log.write(point(10, 1.0), {})
+    log.close()
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"steps": 20, "mean_re')
+    assert [p["steps"] for p in read_metrics(tmp_path)] == [10]
+    log = MetricsLog(tmp_path)
+    log.write(point(30, 2.0), {})
+    log.close()
+    assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 30]
+
+
+def test_a_folder_without_metrics_has_no_points_and_no_curve(tmp_path: Path) -> None:
+    assert read_metrics(tmp_path) == []
+    assert curve.draw(tmp_path, "nothing", goal=1.0) is None
+    (tmp_path / "metrics.jsonl").write_text(json.dumps(point(10, None)) + "\n")
+    assert curve.draw(tmp_path, "no episode has ended yet", goal=1.0) is None
+    assert not (tmp_path / "learning_curve.png").exists()
+
+
+@pytest.mark.parametrize("goal", [None, 475.0])
+def test_the_learning_curve_is_a_picture_with_a_line_in_it(tmp_path: Path, goal: float | None) -> None:
+    from matplotlib.image import imread
+
+    lines = [json.dumps(point(steps, steps / 10)) for steps in range(0, 5000, 100)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    path = curve.draw(tmp_path, "CartPole-v1, gathered", goal)
+    assert path == tmp_path / "learning_curve.png"
+    picture = imread(path)[..., :3]
+    height, width, _ = picture.shape
+    assert height > 300 < width
+    blue = (picture[..., 2] > 0.6) & (picture[..., 0] < 0.3)
+    assert blue.any(axis=0).mean() > 0.5, "the curve spans the picture"
+    green = (picture[..., 1] > 0.5) & (picture[..., 0] < 0.35) & (picture[..., 2] < 0.35)
+    assert green.any() == (goal is not None)

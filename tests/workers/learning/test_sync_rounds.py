@@ -1,0 +1,291 @@
+"""Gathered rounds: one is always under way, none is used twice, and a run that cannot go on says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from warren.errors import PoolError
+from workers.config.schema import Config, EnvConfig, Sampling
+from workers.learning import sync_rounds as rounds_module
+from workers.learning import worker as learner_module
+from workers.learning.sync_rounds import FAILURES, Rounds
+from workers.learning.worker import LearnerRole
+
+
+class Chords:
+    """Stands for the broker: what was dispatched, as (round id, version, number of rollouts)."""
+
+    def __init__(self) -> None:
+        self.dispatched: list[tuple[str, int, int]] = []
+        self.away = False
+
+    def gather(self, app: Any, calls: Any, then: Any, on_error: Any) -> None:
+        if self.away:
+            raise ConnectionError("the broker is away")
+        assert then.task == "learner.learn"
+        assert on_error.task == "learner.round_failed"
+        assert all(call.task == "actor.rollout" and call.options["ignore_result"] for call in calls)
+        (round_id, version), *_ = {tuple(call.args) for call in calls}
+        assert tuple(on_error.args) == (round_id,)
+        self.dispatched.append((round_id, version, len(calls)))
+
+    @property
+    def last(self) -> str:
+        return self.dispatched[-1][0]
+
+
+@pytest.fixture
+def chords(monkeypatch: pytest.MonkeyPatch) -> Chords:
+    chords = Chords()
+    monkeypatch.setattr(rounds_module, "gather", chords.gather)
+    return chords
+
+
+@pytest.fixture
+def make(chords: Chords) -> Iterator[Callable[..., Rounds]]:
+    made: list[Rounds] = []
+
+    def build(
+        timeout: float = 60.0, given_up: list[str] | None = None, actors: Callable[[], int] = lambda: 3
+    ) -> Rounds:
+        made.append(Rounds(Celery("rounds"), actors, timeout, (given_up if given_up is not None else []).append))
+        return made[-1]
+
+    yield build
+    for rounds in made:
+        rounds.stop()
+
+
+def until(condition: Callable[[], Any], timeout: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_round_asks_every_actor_for_the_same_version(chords: Chords, make: Callable[..., Rounds]) -> None:
+    rounds = make()
+    rounds.start(version=4)
+    assert chords.dispatched == [(rounds.current, 4, 3)]
+
+
+def test_each_round_has_a_name_of_its_own(chords: Chords, make: Callable[..., Rounds]) -> None:
+    rounds = make()
+    for _ in range(3):
+        rounds.dispatch(1)
+    assert len({name for name, _, _ in chords.dispatched}) == 3
+
+
+def test_a_lost_round_is_dispatched_anew_and_dropped_when_it_comes_back_late(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    rounds = make(timeout=0.5)
+    rounds.start(version=4)
+    lost = chords.last
+    until(lambda: len(chords.dispatched) == 2)
+    assert rounds.lost == 1
+    assert chords.dispatched[1][1:] == (4, 3)
+    assert not rounds.returned(lost)
+    assert rounds.returned(chords.last)
+
+
+def test_a_round_that_has_returned_is_not_taken_for_lost_however_long_the_update(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    rounds = make(timeout=0.3)
+    rounds.start(version=4)
+    assert rounds.returned(chords.last)
+    time.sleep(1.5)  # the watchdog looks once a second
+    assert len(chords.dispatched) == 1
+
+
+def test_a_broker_that_is_away_when_a_lost_round_is_dispatched_is_tried_again(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    rounds = make(timeout=0.3)
+    rounds.start(version=4)
+    chords.away = True
+    until(lambda: rounds.lost >= 1)
+    chords.away = False
+    until(lambda: len(chords.dispatched) == 2)
+
+
+def test_rounds_that_keep_failing_are_given_up(chords: Chords, make: Callable[..., Rounds]) -> None:
+    given_up: list[str] = []
+    rounds = make(given_up=given_up)
+    rounds.start(version=4)
+    for failure in range(FAILURES):
+        assert len(chords.dispatched) == failure + 1
+        rounds.failed(chords.last)
+    assert given_up == [f"{FAILURES} rounds in a row failed in the actors"]
+    assert len(chords.dispatched) == FAILURES
+
+
+def test_failures_with_a_success_between_are_forgiven(chords: Chords, make: Callable[..., Rounds]) -> None:
+    given_up: list[str] = []
+    rounds = make(given_up=given_up)
+    rounds.start(version=4)
+    for _ in range(3 * FAILURES):
+        rounds.failed(chords.last)
+        assert rounds.returned(chords.last)
+        rounds.dispatch(5)
+    assert given_up == []
+
+
+def test_the_failure_of_a_round_long_given_up_counts_for_nothing(chords: Chords, make: Callable[..., Rounds]) -> None:
+    given_up: list[str] = []
+    rounds = make(given_up=given_up)
+    rounds.start(version=4)
+    old = chords.last
+    rounds.dispatch(5)
+    for _ in range(2 * FAILURES):
+        rounds.failed(old)
+    assert given_up == []
+    assert len(chords.dispatched) == 2
+
+
+def test_after_a_stop_nothing_is_dispatched(chords: Chords, make: Callable[..., Rounds]) -> None:
+    rounds = make(timeout=0.2)
+    rounds.start(version=4)
+    rounds.stop()
+    rounds.dispatch(5)
+    rounds.failed(chords.last)
+    assert len(chords.dispatched) == 1
+
+
+# The learner's half: what it does with a round that came back.
+
+
+class Trainer:
+    """Stands for training: an update is a call, and may fail."""
+
+    def __init__(self) -> None:
+        self.progress = SimpleNamespace(
+            version=0, steps=0, mean_return=None, steps_per_second=0.0, returns=[], episodes=0, staleness=0.0
+        )
+        self.outcome: dict[str, Any] | None = None
+        self.errors: list[Exception] = []
+        self.updates = 0
+
+    def learn(self, calls: Any) -> list[Any]:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.updates += 1
+        self.progress.version += 1
+        return [None] * len(calls)
+
+
+@pytest.fixture
+def role(chords: Chords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LearnerRole]]:
+    stopped = threading.Event()
+    monkeypatch.setattr(learner_module, "stop_worker", stopped.set)
+    monkeypatch.setattr(learner_module, "actors_now", lambda session: session.actors)
+    made: list[LearnerRole] = []
+
+    def build(sampling: Sampling = Sampling.gathered) -> LearnerRole:
+        config = Config(sampling=sampling, actors=3, env=EnvConfig(goal=None))
+        session: Any = SimpleNamespace(app=Celery("learner"), actors=config.actors)
+        made.append(LearnerRole(config, session, Trainer()))  # type: ignore[arg-type]
+        return made[-1]
+
+    build.stopped = stopped  # type: ignore[attr-defined]
+    yield build
+    for learner in made:
+        learner.on_stopping()
+
+
+def shipments(round_id: str) -> list[list[dict[str, str]]]:
+    return [[{"round": round_id}] * 3]
+
+
+def test_an_update_starts_the_next_round_with_the_new_version(chords: Chords, role: Callable[..., LearnerRole]) -> None:
+    learner = role()
+    assert learner.rounds is not None
+    learner.rounds.start(0)
+    assert learner.learn(shipments(chords.last)) == [None]
+    assert [version for _, version, _ in chords.dispatched] == [0, 1]
+
+
+def test_a_late_round_is_dropped_without_an_update(chords: Chords, role: Callable[..., LearnerRole]) -> None:
+    learner: Any = role()
+    learner.rounds.start(0)
+    late = chords.last
+    learner.rounds.dispatch(0)
+    assert learner.learn(shipments(late)) == [None]
+    assert learner.trainer.updates == 0
+    assert len(chords.dispatched) == 2
+
+
+def test_an_update_that_fails_is_followed_by_another_round(chords: Chords, role: Callable[..., LearnerRole]) -> None:
+    learner: Any = role()
+    learner.rounds.start(0)
+    learner.trainer.errors = [ConnectionError("Redis is away")]
+    with pytest.raises(ConnectionError):
+        learner.learn(shipments(chords.last))
+    assert len(chords.dispatched) == 2, "nothing would ever start the next round"
+    assert learner.learn(shipments(chords.last)) == [None]
+    assert learner.failure is None
+
+
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_a_learner_whose_updates_keep_failing_gives_up_and_says_why(
+    chords: Chords, role: Callable[..., LearnerRole], sampling: Sampling
+) -> None:
+    learner: Any = role(sampling)
+    if learner.rounds is not None:
+        learner.rounds.start(0)
+    learner.trainer.errors = [OSError(28, "No space left on device")] * 3
+    for left in (2, 1, 0):
+        assert learner.failure is None
+        with pytest.raises(OSError, match="No space"):
+            learner.learn(shipments(chords.last) if learner.rounds is not None else [{"round": None}])
+        assert len(learner.trainer.errors) == left
+    assert learner.failure == ("3 updates in a row failed, the last with OSError: [Errno 28] No space left on device")
+    assert role.stopped.is_set()  # type: ignore[attr-defined]
+
+
+def test_the_last_update_starts_no_round(chords: Chords, role: Callable[..., LearnerRole]) -> None:
+    learner: Any = role()
+    learner.rounds.start(0)
+    learner.trainer.outcome = {"state": "solved"}
+    learner.learn(shipments(chords.last))
+    assert len(chords.dispatched) == 1
+
+
+def test_a_round_has_as_many_rollouts_as_there_are_actors_now(
+    make: Callable[..., Rounds], chords: Chords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(rounds_module, "gather", lambda app, calls, **_: asked.append(len(calls)))
+    counts = iter((2, 5, 1))
+    rounds = make(actors=lambda: next(counts))
+    for version in range(3):
+        rounds.dispatch(version)
+    assert asked == [2, 5, 1]
+
+
+def test_the_thread_that_keeps_the_weights_survives_any_error(
+    role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner_module, "KEEP_EVERY", 0.01)
+    learner, looks = role(), threading.Semaphore(0)
+
+    def look() -> None:
+        looks.release()
+        raise PoolError("no memory left")
+
+    monkeypatch.setattr(learner, "keep", look)
+    thread = threading.Thread(target=learner._keep, daemon=True)
+    thread.start()
+    assert looks.acquire(timeout=20)
+    assert looks.acquire(timeout=20), "it looked once and died"
+    learner.ended.set()
+    thread.join(20)
+    assert not thread.is_alive()

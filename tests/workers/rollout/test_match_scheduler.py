@@ -1,0 +1,96 @@
+from collections import Counter
+
+import pytest
+
+import envs
+from agents import build_policy
+from league.state.in_memory import MemoryLeague
+from warren.errors import PlayerWaits
+from workers.rollout.match_scheduler import Matches
+from workers.rollout.selfplay_sampler import MatchSampler
+
+
+def playing(tables=2, match_games=50):
+    games = envs.make_two_player("openspiel:kuhn_poker", 16, 1)
+    spaces = games.single_observation_space, games.single_action_space
+    policy = build_policy({"hidden_sizes": []}, *spaces, 1)
+    sampler = MatchSampler(games, policy, seed=1, tables=tables)
+    league = MemoryLeague(seed=1)
+    league.add_player("main", "random", {"self_share": 0.3})
+    rivals = {}
+    for version in range(3):
+        rivals[league.snapshot("main", version).name] = build_policy({"hidden_sizes": []}, *spaces, version)
+    told = []
+
+    def report(match, result):
+        told.append((match, result))
+        if len(result.returns):
+            league.report(match, result.outcomes())
+        else:
+            league.abort(match)
+
+    matches = Matches(
+        sampler, match_games, lambda: league.request("main"), report, lambda match: rivals.get(match.away)
+    )
+    return matches, league, told
+
+
+def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
+    matches, league, told = playing()
+    for _ in range(20):
+        matches.collect(16)
+    assert len(told) > 20
+    assert max(Counter(match.match for match, _ in told).values()) == 1
+    counters = league.state.counters
+    assert counters["issued"] == counters["counted"] + len(league.state.matches)
+    assert len(league.state.matches) <= 4  # of two tables: the match of each, and one whose last games are played
+    assert {match.away for match, _ in told} == set(league.state.players)
+
+
+def test_a_match_has_the_games_asked_for_and_those_that_had_begun():
+    matches, _, told = playing(tables=1, match_games=50)
+    matches.collect(100)
+    lengths = [len(result.returns) for _, result in told]
+    assert lengths and min(lengths) >= 50 and max(lengths) <= 50 + 2 * 16
+
+
+def test_a_restart_ends_all_matches_and_begins_others():
+    matches, league, told = playing()
+    matches.collect(4)
+    before = set(league.state.matches)
+    matches.restart()
+    matches.collect(1)
+    assert {match.match for match, _ in told} >= before
+    assert league.state.matches.keys().isdisjoint(before)
+
+
+def test_matches_of_which_nothing_was_played_are_given_back():
+    matches, league, _ = playing()
+    matches.leave()
+    assert league.state.counters["aborted"] == 2
+
+
+@pytest.mark.parametrize("failing", ["request", "report"])
+def test_a_restart_that_the_league_refused_is_made_later(failing):
+    matches, league, told = playing()
+    matches.collect(4)
+    before = set(league.state.matches)
+    asked, working = [], getattr(matches, f"_{failing}")
+
+    def refuse(*arguments):
+        asked.append(arguments)
+        if len(asked) > 1:  # in the middle of it
+            raise PlayerWaits("paused")
+        return working(*arguments)
+
+    setattr(matches, f"_{failing}", refuse)
+    matches.restart()
+    for _ in range(2):
+        with pytest.raises(PlayerWaits):
+            matches.collect(4)
+    setattr(matches, f"_{failing}", working)
+    matches.collect(64)
+    assert max(Counter(match.match for match, _ in told).values()) == 1
+    assert {match.match for match, _ in told} >= before
+    counters = league.state.counters
+    assert counters["issued"] == counters["counted"] + counters["aborted"] + len(league.state.matches)

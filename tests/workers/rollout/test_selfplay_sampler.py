@@ -1,0 +1,221 @@
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+
+import envs
+from agents import Segment, build_policy
+from agents.operators.advantages import generalized_advantage
+from envs import exploitability
+from workers.rollout.match_result import MatchResult
+from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+
+KUHN, LEDUC = "openspiel:kuhn_poker", "openspiel:leduc_poker"
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def make(env_id=KUHN, num_envs=32, seed=1, **options):
+    games = envs.make_two_player(env_id, num_envs, seed)
+    return MatchSampler(games, policy_for(games, seed), seed, **options)
+
+
+def policy_for(games, seed, spread=1.0):
+    """Random and far from uniform."""
+    policy = build_policy({"hidden_sizes": [16]}, games.single_observation_space, games.single_action_space, seed)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in policy.parameters():
+        parameter.data.add_(spread * torch.randn(parameter.shape, generator=generator))
+    return policy
+
+
+class Watched:
+    """Games that remember what was asked and done in them: the sampler's story, told by another."""
+
+    def __init__(self, games):
+        self.games, self.turns, self.actions = games, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.games, name)
+
+    def reset(self):
+        self.turns.append(self.games.reset())
+        return self.turns[-1]
+
+    def step(self, action):
+        self.actions.append(action.copy())
+        self.turns.append(self.games.step(action))
+        return self.turns[-1]
+
+    def decisions(self, slot, seat, mirror):
+        """(observation, action, reward until the next one or the end, game over) of one seat of one slot.
+
+        Without a mirror, of the games in which the learning side has that seat: it begins in seat 0 of even slots, and
+        changes with every game.
+        """
+        story, home = [], slot % 2
+        for turn, action, after in zip(self.turns, self.actions, self.turns[1:], strict=False):
+            if turn.to_move[slot] == seat and (mirror or home == seat):
+                story.append([turn.observation[slot], action[slot], 0.0, False])
+            if story and not story[-1][3]:
+                story[-1][2] += after.reward[slot, seat]
+                story[-1][3] = bool(after.done[slot])
+            if after.done[slot]:
+                home = 1 - home
+        return story
+
+
+@pytest.mark.parametrize("env_id", [KUHN, LEDUC])
+@pytest.mark.parametrize("mirror", [True, False])
+def test_lanes_tell_what_the_learning_seats_lived_through(env_id, mirror):
+    watched = Watched(envs.make_two_player(env_id, 4, 3))
+    sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, unroll_length=6)
+    if not mirror:
+        sampler.seat(0, Opponent("rival", policy_for(watched, 2)))
+    segments = [Segment.from_dict(sampler.collect(3).to_dict()) for _ in range(8)]
+    columns = [(segment, n) for segment in segments for n in range(3)]
+    told = [watched.decisions(slot, seat, mirror) for slot in range(4) for seat in range(2)]
+    lanes = [tuple_of(story[i : i + 6]) for story in told for i in range(0, len(story) - 5, 6)]
+    for segment, n in columns:
+        steps = zip(
+            segment.observation[:, n], segment.action[:, n], segment.reward[:, n], segment.terminated[:, n], strict=True
+        )
+        assert tuple_of(steps) in lanes
+    assert len(set(lanes)) > 12
+
+
+def tuple_of(steps):
+    return tuple((o.tobytes(), int(a), round(float(r), 4), bool(done)) for o, a, r, done in steps)
+
+
+def test_log_probabilities_values_and_the_bootstrap_are_the_policys():
+    sampler = make(LEDUC, unroll_length=3)
+    segment = sampler.collect(40)
+    flat = lambda array: torch.from_numpy(array.reshape(120, *array.shape[2:]))  # noqa: E731
+    log_prob, _, value = sampler.policy.evaluate(
+        flat(segment.observation), flat(segment.action), flat(segment.action_mask)
+    )
+    np.testing.assert_allclose(segment.log_prob.ravel(), log_prob.detach(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(segment.value.ravel(), value.detach(), rtol=1e-4, atol=1e-5)
+    cut = ~segment.terminated[-1]
+    assert cut.any() and (segment.bootstrap_value[cut] != 0).all() and (segment.bootstrap_value[~cut] == 0).all()
+
+
+def test_advantages_down_a_lane_stop_at_the_ends_of_games():
+    segment = make(KUHN, unroll_length=8).collect(20)
+    s = segment
+    advantage = generalized_advantage(
+        s.reward, s.value, s.terminated, s.truncated, s.final_value, s.bootstrap_value, 1.0, 1.0
+    )
+    steps, lanes = np.nonzero(segment.terminated)
+    np.testing.assert_allclose(
+        advantage[steps, lanes], segment.reward[steps, lanes] - segment.value[steps, lanes], rtol=1e-5
+    )
+
+
+def test_returns_against_an_opponent_are_those_that_the_exact_payoff_expects():
+    sampler = make(LEDUC, num_envs=64)
+    rival = policy_for(sampler.games, 9)
+    sampler.seat(0, Opponent("rival", rival))
+    while sampler.decisions < 30_000:
+        sampler.collect(256)
+    (result,) = sampler.pop_results()
+    form = exploitability.load(LEDUC)
+    policies = [exploitability.tabulate(form, p.probabilities) for p in (sampler.policy, rival)]
+    expected = exploitability.payoff(form, policies)[0, 1]
+    error = result.returns.std() / np.sqrt(len(result.returns))
+    assert result.opponent == "rival"
+    assert abs(result.returns.mean() - expected) < 4 * error < 0.4
+
+
+def test_both_seats_are_played_equally_at_every_table():
+    watched = Watched(envs.make_two_player(KUHN, 16, 3))
+    sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, tables=4)
+    assert all(sorted(sampler._home[sampler.table == table]) == [0, 0, 1, 1] for table in range(4))
+    seats = np.zeros(2)
+    for _ in range(200):
+        before = sampler._home.copy()
+        sampler.advance()
+        np.add.at(seats, before[watched.turns[-1].done], 1)
+    assert abs(seats[0] - seats[1]) <= 16
+
+
+def test_a_table_plays_on_with_whom_it_began_and_results_are_kept_apart():
+    sampler = make(KUHN, num_envs=8, tables=2)
+    rivals = {name: policy_for(sampler.games, seed) for seed, name in enumerate("abc")}
+    sampler.seat(0, Opponent("a", rivals["a"]))
+    sampler.seat(1, Opponent("b", rivals["b"]))
+    sampler.collect(20)
+    assert sampler.in_play() == {"a", "b"}
+    sampler.seat(1, Opponent("c", rivals["c"]))
+    assert sampler.in_play() == {"a", "b", "c"}  # games against b are still under way
+    sampler.collect(40)
+    results = {result.opponent: len(result.returns) for result in sampler.pop_results()}
+    assert results.keys() == {"a", "b", "c"}
+    assert sampler.in_play() == {"a", "c"}
+    assert sampler.pop_results() == []
+
+
+def test_only_the_learning_side_learns_from_an_opponent_and_both_from_a_mirror():
+    decisions = {}
+    for mirror in (True, False):
+        sampler = make(KUHN, num_envs=64)
+        if not mirror:
+            sampler.seat(0, Opponent("twin", sampler.policy))
+        sampler.collect(500)
+        moves = sum(int((result.returns != 0).sum()) for result in sampler.pop_results())
+        decisions[mirror] = sampler.decisions / moves
+    assert decisions[False] == pytest.approx(decisions[True] / 2, rel=0.1)
+
+
+def test_opponents_with_the_same_weights_share_a_forward_pass():
+    sampler = make(KUHN, num_envs=16, tables=4)
+    rival = policy_for(sampler.games, 7)
+    calls = []
+    act = rival.act
+    rival.act = lambda *a, **k: calls.append(len(a[0])) or act(*a, **k)
+    for table in range(4):
+        sampler.seat(table, Opponent(f"match {table}", rival))
+    for step in range(1, 30):
+        sampler.advance()
+        assert len(calls) <= step
+    assert {result.opponent for result in sampler.pop_results()} == {f"match {table}" for table in range(4)}
+
+
+def test_a_restart_drops_experience_and_seats_the_next_opponent_at_once():
+    sampler = make(KUHN, num_envs=8)
+    sampler.collect(5)
+    sampler.seat(0, Opponent("next", policy_for(sampler.games, 3)))
+    sampler.restart()
+    assert sampler.in_play() == {"next"}
+    sampler.weight_version = 9
+    assert sampler.collect(5).weight_version == 9
+
+
+def test_rewards_are_scaled_and_results_are_not():
+    segments, results = [], []
+    for scale in (1.0, 0.25):
+        sampler = make(LEDUC, reward_scale=scale)
+        segments.append(sampler.collect(30))
+        results.append(sampler.pop_results()[0].returns)
+    np.testing.assert_allclose(0.25 * segments[0].reward, segments[1].reward)
+    np.testing.assert_array_equal(*results)
+
+
+def test_outcomes_are_of_games_or_of_series():
+    result = MatchResult("x", np.array([1, -1, 0, 2, -5, 1, 1, 1], np.float32))
+    assert result.outcomes() == "wldwlwww"
+    assert result.outcomes(series=4) == "wl"
+    assert result.outcomes(series=3) == "wl"  # 8 games are two series of at least 3
+    assert result.outcomes(series=100) == "d"
+
+
+def test_a_fair_game_is_won_as_often_as_lost():
+    sampler = make("matrix:rps", num_envs=64)
+    sampler.seat(0, Opponent("twin", sampler.policy))
+    while sampler.decisions < 20_000:
+        sampler.collect(100)
+    outcomes = sampler.pop_results()[0].outcomes()
+    won, lost = outcomes.count("w"), outcomes.count("l")
+    assert binomtest(won, won + lost).pvalue > 1e-4

@@ -1,0 +1,110 @@
+"""The end of a run: who was not there when the learner said so learns it all the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from workers.config.schema import Config, EnvConfig
+from workers.runtime.run_status import Ending, verdict
+from workers.servers import Servers
+
+PATIENCE = 120.0  # s for a role to end by itself; a bound against hanging, not an expectation
+
+
+@pytest.mark.parametrize(
+    ("steps", "mean_return", "expected"),
+    [
+        (10, None, None),
+        (10, 474.9, None),
+        (10, 475.0, "solved"),
+        (999, 20.0, None),
+        (1000, None, "finished"),
+        (1000, 475.0, "solved"),
+    ],
+)
+def test_a_run_is_over_at_its_goal_or_after_its_last_step(
+    steps: int, mean_return: float | None, expected: str | None
+) -> None:
+    assert verdict(Config(env=EnvConfig(goal=475.0), total_steps=1000), steps, mean_return) == expected
+
+
+def test_a_run_without_a_goal_is_over_after_its_last_step_only() -> None:
+    config = Config(env=EnvConfig(goal=None), total_steps=1000)
+    assert verdict(config, 999, 1e9) is None
+    assert verdict(config, 1000, 1e9) == "finished"
+
+
+def test_an_ended_run_goes_on_under_a_raised_goal(redis_url: str, run_name: str) -> None:
+    ending = Ending(redis.Redis.from_url(redis_url), f"{run_name}:")
+    low, high = (Config(env=EnvConfig(goal=goal)) for goal in (20.0, 400.0))
+    assert ending.verdict(low) is None
+    ending.record(steps=5000, mean_return=25.0)
+    assert ending.verdict(low) == "solved"
+    assert ending.verdict(high) is None
+    ending.clear()
+    assert ending.verdict(low) is None
+
+
+class Roles:
+    """Roles started by hand on the session's servers, as on machines of their own."""
+
+    def __init__(self, servers: Servers, folder: Path, run: str) -> None:
+        self._environment = {**os.environ, **servers.environment(), "OMP_NUM_THREADS": "1"}
+        self._folder, self._settings = folder, (f"run={run}", f"folder={folder}", "trial=t", "actors=1")
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def start(self, role: str, *overrides: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"workers.{role}", *self._settings, *overrides],
+            env=self._environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._processes.append(process)
+        return process
+
+    def ended(self, process: subprocess.Popen[str]) -> str:
+        """The log of a process that has ended by itself and well."""
+        _, log = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, log
+        return log
+
+    def outcome(self) -> dict[str, object]:
+        return dict(json.loads((self._folder / "cartpole" / "t" / "outcome.json").read_text()))
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.slow
+def test_a_run_that_is_over_is_not_trained_again(servers: Servers, tmp_path: Path, run_name: str) -> None:
+    roles = Roles(servers, tmp_path, run_name)
+    try:
+        learner, actor = roles.start("learner", "env.goal=10"), roles.start("actor", "env.goal=10")
+        roles.ended(learner)
+        roles.ended(actor)
+        first = roles.outcome()
+        assert first["state"] == "solved"
+
+        # No learner runs, so no event tells this actor.
+        assert "the run is solved already" in roles.ended(roles.start("actor", "env.goal=10"))
+        assert "is solved already" in roles.ended(roles.start("learner", "env.goal=10"))
+        assert roles.outcome() == first
+
+        raised = f"env.goal={float(str(first['mean_return'])) + 1}"
+        learner, actor = roles.start("learner", raised), roles.start("actor", raised)
+        roles.ended(learner)
+        roles.ended(actor)
+        assert roles.outcome()["state"] == "solved"
+        assert int(str(roles.outcome()["steps"])) > int(str(first["steps"]))
+    finally:
+        roles.close()

@@ -1,0 +1,172 @@
+"""Logins to servers, and the one clear error of each way they can fail; no message holds a password."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from warren.errors import BrokerError, ConfigurationError, WarrenError
+from workers.servers import Servers, check, check_broker, check_redis, kind_of, record, redact
+from workers.servers.private_rabbitmq import Node
+from workers.servers.process import free_port
+
+SECRET = "hunter2-very-secret"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://user:hunter2@host:5672/vhost", "amqp://user:***@host:5672/vhost"),
+        ("amqp://user:hun@ter/2@host//", "amqp://user:***@host//"),
+        ("redis://:hunter2@host/0", "redis://:***@host/0"),
+        ("amqp://a:hunter2@one//;amqp://b:hunter2@two//", "amqp://a:***@one//;amqp://b:***@two//"),
+        ("amqps://user:hunter2@host//?ssl_key_password=hunter2", "amqps://user:***@host//?ssl_key_password=***"),
+        ("user:hunter2@host", "user:***@host"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("unix:///run/redis.sock?db=1&password=hunter2", "unix:///run/redis.sock?db=1&password=***"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redact(url) == shown
+
+
+def test_the_kind_of_a_broker_is_its_scheme() -> None:
+    assert [kind_of(url) for url in ("amqp://h", "amqps://h", "redis://h", "rediss://h")] == [
+        "rabbitmq",
+        "rabbitmq",
+        "redis",
+        "redis",
+    ]
+    with pytest.raises(ConfigurationError, match="unknown scheme") as caught:
+        kind_of(f"kafka://user:{SECRET}@host")
+    assert_secret_kept(caught.value)
+
+
+def assert_secret_kept(error: BaseException) -> None:
+    """Neither the message nor a printed traceback holds the password."""
+    assert SECRET not in "".join(traceback.format_exception(error))
+
+
+def fails(call: Callable[[], object], kind: type[WarrenError], *words: str) -> str:
+    """The message of the error, which is of this kind, holds these words and keeps the secret."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert_secret_kept(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_broker_or_redis_that_is_down_is_said_to_be_down() -> None:
+    port = free_port()
+    fails(
+        lambda: check_broker(f"amqp://u:{SECRET}@127.0.0.1:{port}//"), BrokerError, "is down", f"u:***@127.0.0.1:{port}"
+    )
+    fails(
+        lambda: check_redis(f"redis://:{SECRET}@127.0.0.1:{port}/0"), BrokerError, "is down", f":***@127.0.0.1:{port}"
+    )
+    fails(lambda: check_redis("unix:///no/such/redis.sock"), BrokerError, "No such file")
+
+
+def test_an_unknown_host_is_named() -> None:
+    for call in (
+        lambda: check_broker(f"amqp://u:{SECRET}@no-such-host.invalid//"),
+        lambda: check_redis(f"redis://:{SECRET}@no-such-host.invalid/0"),
+    ):
+        fails(call, BrokerError, "host that is unknown", "no-such-host.invalid")
+
+
+def test_a_url_that_cannot_be_read_is_a_configuration_error() -> None:
+    fails(lambda: check_broker(f"amqp://u:{SECRET}@host:port//"), ConfigurationError, "cannot be read")
+    fails(lambda: check_redis(f"redis://:{SECRET}@host:port/0"), ConfigurationError, "cannot be read")
+
+
+def test_a_server_that_never_answers_is_given_up_within_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        at = f"u:{SECRET}@127.0.0.1:{silent.getsockname()[1]}"
+        for call in (
+            lambda: check_broker(f"amqp://{at}//", timeout=0.5),
+            lambda: check_redis(f"redis://{at}/0", timeout=0.5),
+        ):
+            began = time.monotonic()
+            fails(call, BrokerError, "no answer in 0.5 s")
+            assert time.monotonic() - began < 5
+
+
+@pytest.fixture
+def web_server() -> Iterator[int]:
+    """The port of something that answers every connection in HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    link, _ = listener.accept()
+                except OSError:
+                    return
+                with link:
+                    link.recv(1024)
+                    link.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join(timeout=5)
+
+
+def test_another_kind_of_server_is_recognised_as_such(web_server: int) -> None:
+    fails(lambda: check_broker(f"amqp://u:{SECRET}@127.0.0.1:{web_server}//"), BrokerError, "does not speak like")
+    fails(lambda: check_redis(f"redis://:{SECRET}@127.0.0.1:{web_server}/0"), BrokerError, "does not speak like")
+
+
+def test_a_refused_broker_password_is_said_and_not_shown(servers: Servers) -> None:
+    wrong = with_password(servers.broker_url, SECRET)
+    fails(lambda: check_broker(wrong), BrokerError, "refuses the password of user 'warren-", ":***@")
+
+
+def test_a_missing_virtual_host_is_said(servers: Servers) -> None:
+    absent = servers.broker_url.replace("%2F", "no-such-vhost")
+    message = fails(
+        lambda: check_broker(absent), BrokerError, "no virtual host 'no-such-vhost'", "rabbitmqctl add_vhost"
+    )
+    assert servers.broker_url.split(":")[2].split("@")[0] not in message
+
+
+def test_a_virtual_host_closed_to_the_user_is_said(servers: Servers, run_name: str) -> None:
+    node = Node(**(record.read(servers.folder).node or {}))
+    assert node.control(["add_vhost", run_name], stdout=subprocess.DEVNULL).returncode == 0
+    try:
+        closed = servers.broker_url.replace("%2F", run_name)
+        fails(lambda: check_broker(closed), BrokerError, f"closes virtual host '{run_name}'", "set_permissions")
+    finally:
+        node.control(["delete_vhost", run_name], stdout=subprocess.DEVNULL)
+
+
+def test_a_redis_without_the_right_password_says_which_is_wrong(embedded: Servers) -> None:
+    bare = "redis://" + embedded.redis_url.partition("@")[2]
+    fails(lambda: check_redis(bare), BrokerError, "asks for a password", "redis://:PASSWORD@")
+    fails(lambda: check_redis(with_password(embedded.redis_url, SECRET)), BrokerError, "refuses the password")
+
+
+def test_a_redis_database_that_does_not_exist_is_said_in_its_own_words(embedded: Servers) -> None:
+    fails(lambda: check_redis(embedded.redis_url[:-1] + "99"), BrokerError, "DB index is out of range")
+
+
+def test_servers_that_answer_say_what_they_are(servers: Servers, embedded: Servers) -> None:
+    check(servers.broker_url, servers.redis_url)
+    assert check_broker(servers.broker_url).startswith("RabbitMQ ")
+    assert check_redis(servers.redis_url).startswith(("Redis ", "Valkey "))
+    assert check_broker(embedded.broker_url).startswith("Valkey ")
+
+
+def with_password(url: str, password: str) -> str:
+    """`url` with another password."""
+    user, _, rest = url.partition("://")[2].partition(":")
+    return f"{url.partition('://')[0]}://{user}:{password}@{rest.partition('@')[2]}"

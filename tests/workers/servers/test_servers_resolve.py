@@ -1,0 +1,378 @@
+"""Which servers a run gets: every step of the order, on real servers, with machines that lack what a step needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import kombu
+import psutil
+import pytest
+import redis
+
+from warren.errors import BrokerError, ConfigurationError, UnknownName
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, choose, record
+from workers.servers.private_rabbitmq import Node
+from workers.servers.process import Child, free_port
+
+REAL = Machine()
+NEEDED_BY_SCRIPTS = "sh rm chmod ln env dirname readlink basename date sed cat uname expr"
+
+
+def bare(tmp_path: Path, **other: object) -> Machine:
+    """A machine on which nothing listens and nothing is installed but the embedded server's package."""
+    settings: dict[str, object] = {
+        "path": str(tmp_path / "bin"),
+        "places": (),
+        "scripts": tmp_path / "scripts",
+        "amqp_port": free_port(),
+        "redis_port": free_port(),
+        "os_release": tmp_path / "os-release",
+        "service_policy": tmp_path / "policy",
+    }
+    return Machine(**{**settings, **other})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def get(tmp_path: Path) -> Iterator[Callable[..., Servers]]:
+    """`acquire` in a folder of the test, with an empty environment; whatever it starts is stopped."""
+    started: list[Servers] = []
+
+    def call(mode: str = "auto", **arguments: object) -> Servers:
+        arguments = {"folder": tmp_path / "run", "environment": {}, "machine": bare(tmp_path), **arguments}
+        started.append(acquire(mode, **arguments))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield call
+    for found in started:
+        found.stop()
+
+
+@pytest.fixture
+def open_redis(tmp_path: Path) -> Iterator[int]:
+    """The port of a Redis that asks for no password, as a distribution installs it."""
+    binary = REAL.redis() or REAL.embedded_redis()
+    assert binary is not None
+    port = free_port()
+    child = Child(
+        "open Redis", [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", ""], tmp_path / "open.log"
+    )
+    child.wait_until(lambda: _accepts(port), 20)
+    yield port
+    child.stop()
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture
+def guest(servers: Servers) -> Iterator[int]:
+    """The port of a RabbitMQ that admits guest/guest, as a distribution installs it."""
+    node = Node(**(record.read(servers.folder).node or {}))
+    quiet = {"stdout": subprocess.DEVNULL}
+    assert node.control(["add_user", "guest", "guest"], **quiet).returncode == 0
+    assert node.control(["set_permissions", "guest", ".*", ".*", ".*"], **quiet).returncode == 0
+    yield urlsplit(servers.broker_url).port or 0
+    node.control(["delete_user", "guest"], **quiet)
+
+
+# --- given ---
+
+
+def test_urls_that_are_given_come_first(
+    get: Callable[..., Servers], servers: Servers, open_redis: int, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    found = get(
+        broker_url=servers.broker_url,
+        redis_url=servers.redis_url,
+        machine=bare(tmp_path, redis_port=open_redis),
+        say=said.append,
+    )
+    assert (found.broker_url, found.redis_url, found.kind) == (servers.broker_url, servers.redis_url, "rabbitmq")
+    assert found.children == []
+    assert len(said) == 1 and said[0].count("as given") == 2
+    for url in (servers.broker_url, servers.redis_url):
+        assert (urlsplit(url).password or "") not in said[0]
+
+
+def test_the_environment_gives_urls_as_well(get: Callable[..., Servers], embedded: Servers) -> None:
+    given = {BROKER_VARIABLE: embedded.broker_url, REDIS_VARIABLE: embedded.redis_url}
+    found = get("external", environment=given)
+    assert found.environment() == given
+    assert found.kind == "redis"
+
+
+def test_a_redis_given_as_broker_is_result_backend_too(get: Callable[..., Servers], embedded: Servers) -> None:
+    found = get(broker_url=embedded.broker_url)
+    assert found.redis_url == found.broker_url == embedded.broker_url
+    assert found.children == []
+
+
+def test_a_url_that_is_given_and_fails_is_never_replaced(
+    get: Callable[..., Servers], open_redis: int, tmp_path: Path
+) -> None:
+    down = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    with pytest.raises(BrokerError, match=r"redis://:\*\*\*@127.0.0.1:\d+/0 is down"):
+        get(broker_url=down, machine=bare(tmp_path, redis_port=open_redis))
+
+
+def test_external_without_urls_names_both_that_are_missing(get: Callable[..., Servers]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        get("external")
+    assert len(caught.value.problems) == 2
+    assert BROKER_VARIABLE in caught.value.problems[0] and REDIS_VARIABLE in caught.value.problems[1]
+
+
+def test_a_url_with_a_mode_that_takes_none_is_refused(get: Callable[..., Servers]) -> None:
+    with pytest.raises(ConfigurationError, match="broker=embedded takes no URLs"):
+        get("embedded", redis_url="redis://:secret@h/0")
+
+
+def test_an_unknown_mode_is_answered_with_near_ones(get: Callable[..., Servers]) -> None:
+    with pytest.raises(UnknownName, match="did you mean embedded"):
+        get("embeded")
+
+
+# --- already listening ---
+
+
+def test_what_listens_is_used_before_anything_is_started(
+    get: Callable[..., Servers], guest: int, open_redis: int, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    machine = Machine(amqp_port=guest, redis_port=open_redis)
+    for mode in ("auto", "local"):
+        found = get(mode, machine=machine, say=said.append, folder=tmp_path / mode)
+        assert found.broker_url == f"amqp://guest:guest@127.0.0.1:{guest}/%2F"
+        assert found.redis_url == f"redis://127.0.0.1:{open_redis}/0"
+        assert found.children == []
+    assert said[0].count("already listening") == 2
+
+
+def test_rabbitmq_may_be_listening_and_redis_private(get: Callable[..., Servers], guest: int, tmp_path: Path) -> None:
+    found = get(machine=Machine(amqp_port=guest, redis_port=free_port()))
+    assert found.kind == "rabbitmq" and f":{guest}/" in found.broker_url
+    assert [child.name for child in found.children] == ["private Redis"]
+    found.check()
+
+
+def test_servers_that_refuse_us_are_passed_over_with_a_word(
+    get: Callable[..., Servers], servers: Servers, tmp_path: Path
+) -> None:
+    """The session's own servers ask for passwords that a run which only finds them listening does not have."""
+    said: list[str] = []
+    ports = {"amqp_port": urlsplit(servers.broker_url).port, "redis_port": urlsplit(servers.redis_url).port}
+    found = get(machine=bare(tmp_path, **ports), say=said.append)
+    assert "passed over" in said[0] and "refuses the password of user 'guest'" in said[0]
+    assert "embedded" in said[-1]
+    assert found.kind == "redis"
+    with pytest.raises(BrokerError, match="refuses the password of user 'guest'"):
+        get("local", machine=bare(tmp_path, **ports), folder=tmp_path / "local")
+
+
+def test_a_listening_redis_with_a_password_is_passed_over_with_a_word(
+    get: Callable[..., Servers], servers: Servers, guest: int
+) -> None:
+    said: list[str] = []
+    found = get(machine=Machine(amqp_port=guest, redis_port=urlsplit(servers.redis_url).port or 0), say=said.append)
+    assert "passed over" in said[0] and "asks for a password" in said[0]
+    assert [child.name for child in found.children] == ["private Redis"]
+
+
+def test_local_with_nothing_listening_says_what_was_looked_for(get: Callable[..., Servers], tmp_path: Path) -> None:
+    machine = bare(tmp_path)
+    with pytest.raises(
+        BrokerError, match=f"no broker with broker=local:\n  listening: nothing listens on port {machine.amqp_port}"
+    ):
+        get("local", machine=machine)
+
+
+# --- private, installed, embedded ---
+
+
+def test_private_without_binaries_says_which_are_needed(get: Callable[..., Servers]) -> None:
+    with pytest.raises(BrokerError, match="rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH"):
+        get("private")
+
+
+def test_install_elsewhere_than_on_debian_says_so(get: Callable[..., Servers]) -> None:
+    with pytest.raises(BrokerError, match="installed: this is not Debian or Ubuntu"):
+        get("install")
+
+
+def test_what_is_missing_is_installed_and_then_started(
+    get: Callable[..., Servers], servers: Servers, tmp_path: Path
+) -> None:
+    """An apt-get of our own puts the real binaries on PATH, where they were not before."""
+    found = REAL.rabbitmq()
+    redis_server = REAL.redis()
+    assert found is not None and redis_server is not None
+    tools, programs = tmp_path / "bin", tmp_path / "installed"
+    for folder in (tools, programs):
+        folder.mkdir()
+    for name in NEEDED_BY_SCRIPTS.split():
+        (tools / name).symlink_to(shutil.which(name) or "")
+    (tmp_path / "os-release").write_text("ID=debian\n", encoding="utf-8")
+    apt_get = tools / "apt-get"
+    links = (found.server, found.ctl, found.epmd, REAL.which("erl"), redis_server)
+    apt_get.write_text(f"#!/bin/sh\nln -sf {' '.join(map(str, links))} {programs}\n", encoding="utf-8")
+    apt_get.chmod(0o755)
+    sudo = tools / "sudo"
+    sudo.write_text('#!/bin/sh\nshift\ncase "$1" in true) ;; *) exec "$@" ;; esac\n', encoding="utf-8")
+    sudo.chmod(0o755)
+
+    said: list[str] = []
+    machine = bare(tmp_path, path=f"{tools}:{programs}", scripts=tmp_path, user=1000)
+    assert machine.rabbitmq() is None and machine.redis() is None
+    started = get("auto", machine=machine, say=said.append)
+    assert "installing rabbitmq-server and redis-server" in said[0]
+    assert "private RabbitMQ" in said[-1] and "private Redis" in said[-1]
+    started.check()
+
+
+def test_with_nothing_at_all_the_embedded_server_is_everything(get: Callable[..., Servers]) -> None:
+    said: list[str] = []
+    found = get("auto", say=said.append)
+    assert found.kind == "redis"
+    assert len(said) == 1 and "embedded Valkey" in said[0]
+    assert [child.name for child in found.children] == ["private Redis"]
+    assert found.broker_url != found.redis_url  # two databases of the one server
+    with kombu.Connection(found.broker_url) as connection:
+        queue = connection.SimpleQueue("a-queue")
+        queue.put({"move": 3})
+        assert queue.get(timeout=5).payload == {"move": 3}
+        queue.close()
+    with redis.Redis.from_url(found.redis_url) as client:
+        client.set("a-key", "kept apart")
+        assert client.keys() == [b"a-key"]
+
+
+def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
+    get: Callable[..., Servers], tmp_path: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("rabbitmq-server", "rabbitmqctl", "erl"):
+        script = tmp_path / "bin" / name
+        script.write_text("#!/bin/sh\necho this Erlang is too old\nexit 3\n", encoding="utf-8")
+        script.chmod(0o755)
+    (tmp_path / "bin/epmd").symlink_to(shutil.which("sleep") or "")
+    said: list[str] = []
+    found = get("auto", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin", scripts=tmp_path), say=said.append)
+    assert "passed over: private RabbitMQ ended with status 3" in said[1]
+    assert "this Erlang is too old" in said[1]
+    assert found.kind == "redis"
+    with pytest.raises(BrokerError, match="this Erlang is too old"):
+        get("private", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin"), folder=tmp_path / "other")
+
+
+def test_without_the_embedded_package_every_step_is_accounted_for(get: Callable[..., Servers], tmp_path: Path) -> None:
+    with pytest.raises(BrokerError) as caught:
+        get("auto", machine=bare(tmp_path, embedded_package="no_such_package"))
+    for step in choose.BROKER_STEPS["auto"]:
+        assert f"  {step}: " in str(caught.value)
+
+
+# --- the folder ---
+
+
+def test_two_runs_cannot_share_a_folder(get: Callable[..., Servers]) -> None:
+    first = get("embedded")
+    with pytest.raises(ConfigurationError, match="another run uses the folder"):
+        get("embedded")
+    first.check()  # unharmed
+    first.stop()
+    get("embedded").check()
+
+
+def test_the_record_is_its_owners_alone_and_ends_with_the_servers(get: Callable[..., Servers], tmp_path: Path) -> None:
+    found = get("embedded")
+    path = tmp_path / "run" / record.FOLDER / record.FILE
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text(encoding="utf-8"))["broker_url"] == found.broker_url
+    found.stop()
+    assert not path.exists()
+    with pytest.raises(ConfigurationError, match="has no running servers"):
+        record.read(tmp_path / "run")
+
+
+def test_the_newest_record_below_a_folder_is_found(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no run below"):
+        record.newest(tmp_path)
+    for age, run in ((20, "game/old"), (10, "game/new"), (30, "deep/a/b/c")):
+        folder = tmp_path / run / record.FOLDER
+        folder.mkdir(parents=True)
+        record.Record("amqp://h", "redis://h", "rabbitmq", run, 1).write(tmp_path / run)
+        stamp = time.time() - age
+        os.utime(folder / record.FILE, (stamp, stamp))
+    assert record.newest(tmp_path) == tmp_path / "game/new"
+    assert record.read(record.newest(tmp_path)).description == "game/new"
+
+
+# --- a person's tools ---
+
+
+def tool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """`python -m workers.servers ...`."""
+    return subprocess.run(
+        [sys.executable, "-m", "workers.servers", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_person_sees_the_queues_of_a_private_rabbitmq(servers: Servers, run_name: str) -> None:
+    with kombu.Connection(servers.broker_url) as connection:
+        connection.SimpleQueue(run_name).put("x")
+        listed = tool("--run", servers.folder, "rabbitmqctl", "list_queues", "--silent", "name", "messages")
+        connection.default_channel.queue_delete(run_name)
+    assert listed.returncode == 0, listed.stderr
+    assert f"{run_name}\t1" in listed.stdout.splitlines()
+
+
+def test_status_shows_what_answers_and_no_password(servers: Servers) -> None:
+    shown = tool("--run", servers.folder, "status")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("answers:") == 2
+    for url in (servers.broker_url, servers.redis_url):
+        assert (urlsplit(url).password or "") not in shown.stdout + shown.stderr
+
+
+def test_a_shell_takes_over_the_run_and_its_servers(tmp_path: Path) -> None:
+    folder = tmp_path / "o'hare"  # what a shell would trip over
+    (folder / record.FOLDER).mkdir(parents=True)
+    record.Record("amqp://u:p'w@h//", "redis://:a b@h/0", "redis", "broker: external", 1).write(folder)
+    (folder / "config.yaml").write_text("run: my-run\n")
+    shown = tool("--run", folder, "env")
+    assert shown.returncode == 0, shown.stderr
+    script = f'{shown.stdout}\nprintf "%s|" "$WARREN_BROKER_URL" "$WARREN_REDIS_URL" "$WARREN_RUN"'
+    taken = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert taken.stdout == "amqp://u:p'w@h//|redis://:a b@h/0|my-run|"
+
+
+def test_status_of_a_run_whose_servers_are_gone_says_so(tmp_path: Path) -> None:
+    (tmp_path / record.FOLDER).mkdir()
+    down = f"redis://:secret@127.0.0.1:{free_port()}/0"
+    gone = next(pid for pid in range(2**22 - 1, 1, -1) if not psutil.pid_exists(pid))
+    record.Record(down, down, "redis", "broker: embedded", gone).write(tmp_path)
+    shown = tool("--run", tmp_path, "status")
+    assert shown.returncode == 1
+    assert f"({gone}) is gone" in shown.stdout and "is down" in shown.stdout
+    assert "secret" not in shown.stdout + shown.stderr
+
+
+def test_the_tool_says_in_one_line_that_a_folder_has_no_servers(tmp_path: Path) -> None:
+    shown = tool("--run", tmp_path, "rabbitmqctl", "status")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr.startswith(f"error: {tmp_path} has no running servers")

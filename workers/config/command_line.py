@@ -1,0 +1,152 @@
+"""The command line of every role: Hydra composes, all wrong settings are reported at once, errors are one message."""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import hydra
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from warren.errors import ConfigurationError, WarrenError, unknown_name
+from workers.config.schema import CONF, Config, from_hydra
+from workers.servers.checks import redact
+
+# The last two for a number as a group's option, and for a setting of a league where there is none.
+REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
+OPEN = ("env.kwargs",)  # tables that take any name
+of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
+ERROR_STATUS = 2  # exit status after an error that is the user's to mend
+
+
+def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
+    """The entry point of `python -m workers.NAME`: `run` receives the configuration and returns the exit status."""
+
+    def entry() -> None:
+        status: list[int] = []
+
+        def job(composed: DictConfig) -> None:
+            status.append(guarded(lambda: run(from_hydra(composed))))
+
+        # A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
+        of_league = [f"++{given}" for given in sys.argv[1:] if given.startswith("league.")]
+        others = [given for given in sys.argv[1:] if not given.startswith("league.")]
+        if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
+            of_resumed_league[:] = of_league
+            of_league = []
+        sys.argv[1:] = others + of_league
+        code = guarded(lambda: check_overrides(name, sys.argv[1:]))
+        if code:
+            sys.exit(code)
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+        # The interpreter's last garbage collections visit every object that torch and the rest imported: a second of
+        # work a process, when all stop at the same time and have few seconds for it. Destructors run all the same.
+        gc.disable()
+        gc.freeze()
+        sys.exit(status[0] if status else 0)
+
+    return entry
+
+
+def guarded(run: Callable[[], int]) -> int:
+    """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
+    try:
+        return run()
+    except ConfigurationError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        if len(error.problems) > 1:
+            print(f"{len(error.problems)} settings are wrong; nothing was started", file=sys.stderr)
+        return ERROR_STATUS
+    except WarrenError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return ERROR_STATUS
+    except KeyboardInterrupt:
+        return 130
+
+
+def check_overrides(role_name: str, argv: list[str]) -> int:
+    """Compose once ahead of Hydra, so that every wrong override is reported, each with what would be right."""
+    arguments = get_args_parser().parse_args(argv)
+    if arguments.help or arguments.hydra_help or arguments.info:
+        return 0
+    folder = Path(arguments.config_dir or CONF).resolve()
+    name, overrides = arguments.config_name or role_name, arguments.overrides
+    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+        try:
+            hydra.compose(name, overrides)
+            return 0
+        except REFUSALS as error:
+            wrong = dict(_explain_each(name, overrides))
+            problems = list(wrong.values()) or [_first_line(error)]
+            # What is left may be wrong in other ways, and one look should tell all.
+            if wrong:
+                from workers.config.validation import verify  # and with it torch, which not every command line needs
+
+                left = hydra.compose(name, [override for override in overrides if override not in wrong])
+                try:
+                    verify(from_hydra(left), role_name)
+                except ConfigurationError as more:
+                    problems += more.problems
+        finally:
+            GlobalHydra.instance().clear()
+    raise ConfigurationError(problems)
+
+
+def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
+    chosen = [override for override in overrides if _chooses_group(override) and _composes(name, [override])]
+    known = _keys(hydra.compose(name, chosen))
+    for override in overrides:
+        try:
+            # With what was chosen: a setting may be one of a group's option alone.
+            hydra.compose(name, [override] if override in chosen else [*chosen, override])
+        except REFUSALS as error:
+            key, _, value = override.partition("=")
+            key = key.lstrip("+~")
+            # What was typed may hold a broker's password.
+            if isinstance(error, MissingConfigException):
+                yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
+            elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
+                yield override, redact(f"{override}: is no setting; write them as name=value")
+            elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
+                yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
+            elif key not in known and key.rpartition(".")[0] in OPEN:
+                yield override, f"{key}: is not set yet; to add it, write +{redact(override)}"
+            elif key not in known:
+                yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
+            else:
+                yield override, redact(f"{override}: {_first_line(error)}")
+
+
+def _chooses_group(override: str) -> bool:
+    return (CONF / override.partition("=")[0]).is_dir()
+
+
+def _composes(name: str, overrides: list[str]) -> bool:
+    try:
+        hydra.compose(name, overrides)
+    except REFUSALS:
+        return False
+    return True
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    keys = []
+    for key in map(str, config):
+        keys.append(f"{prefix}{key}")
+        child = OmegaConf.select(config, key)
+        if isinstance(child, DictConfig):
+            keys += _keys(child, f"{prefix}{key}.")
+    return keys
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return re.sub(r"\s+", " ", str(cause).splitlines()[0]) if str(cause) else type(cause).__name__

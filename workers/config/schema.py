@@ -1,0 +1,138 @@
+"""The schema of every setting, and the conversion of Hydra's composition into it.
+
+Composed once, converted once: other processes receive the resolved YAML of the run folder, no hot loop sees a
+DictConfig.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from warren.errors import ConfigurationError
+
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+class Sampling(Enum):
+    """How experience reaches the learner."""
+
+    gathered = "gathered"  # a chord of rollouts, then one update, then the next round: on-policy, synchronous
+    streaming = "streaming"  # actors never wait for the learner; segments arrive as asynchronous tasks
+
+
+@dataclass
+class BrokerConfig:
+    """Where RabbitMQ and Redis are. URLs hold secrets: prefer the environment, WARREN_BROKER_URL, WARREN_REDIS_URL."""
+
+    mode: str = "auto"
+    url: str | None = None
+    redis_url: str | None = None
+
+
+@dataclass
+class EnvConfig:
+    """What is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
+
+    id: str = "CartPole-v1"
+    num_envs: int = 4  # stepped at once by each actor
+    kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
+    goal: float | None = None  # the run ends when the mean return of the last 100 training episodes reaches this
+
+
+@dataclass
+class Config:
+    """One run. Defaults here are for any environment; conf/ sets the rest."""
+
+    # The run and its folder: FOLDER/PROJECT/TRIAL.
+    project: str = "cartpole"
+    trial: str | None = None  # default: date, time and a random suffix
+    folder: str = "runs"
+    resume: str | None = None  # a run folder (or PROJECT/TRIAL) to go on from
+    run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
+    seed: int = 1
+
+    # The work and how it is split.
+    sampling: Sampling = Sampling.gathered
+    actors: int = 2
+    unroll_length: int = 128  # steps of each environment in one segment
+    batch_segments: int | None = None  # segments an update takes; default: one an actor
+    max_staleness: int = 8  # weight versions; older segments are dropped and counted
+    total_steps: int = 1_000_000  # environment steps, all actors together
+    learner_threads: int = 1  # torch threads of the learner
+
+    # Faults.
+    restarts: int = 5  # of each child, before the run is given up
+    round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
+    checkpoint_every: float = 30.0  # s
+    checkpoints_kept: int = 3
+
+    # What a person sees.
+    flower_port: int | None = None  # start Flower on this port of the loopback interface
+    flower_address: str = "127.0.0.1"  # what Flower listens on
+    task_events: bool = False  # task events for Flower; on by itself when flower_port is set
+    event_rate: float | None = None  # share of service calls among them; default: WARREN_EVENT_RATE, or else 1 in 100
+    log_level: str = "INFO"
+
+    # A league; null trains one player by itself.
+    league: dict[str, Any] | None = None  # workers/config/league.py says what it holds
+    league_workers: int = 1
+    evaluators: int = 1
+    seconds: float | None = None  # of wall time, after which a league's run ends
+    restore: str | None = None  # the folder of a league's snapshot to begin with
+
+    # Of a role started by hand or by the launcher.
+    actor_id: int = 0
+    league_id: int = 0  # the league worker 0 keeps the league's folder
+    evaluator_id: int = 0
+    player: str = "main"  # whom a learner trains
+
+    broker: BrokerConfig = field(default_factory=BrokerConfig)
+    env: EnvConfig = field(default_factory=EnvConfig)
+    network: dict[str, Any] = field(default_factory=dict)
+    algorithm: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def segments_per_update(self) -> int:
+        """Segments in one update's batch."""
+        return self.batch_segments or self.actors
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps in one update's batch."""
+        return self.segments_per_update * self.unroll_length * self.env.num_envs
+
+
+ConfigStore.instance().store(name="base_config", node=Config)
+
+
+def from_hydra(composed: DictConfig) -> Config:
+    """The composed configuration as a Config. Raises ConfigurationError for a value of a wrong type."""
+    try:
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), composed))
+    except OmegaConfBaseException as error:
+        key = getattr(error, "full_key", None) or "configuration"
+        raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}") from None
+    assert isinstance(config, Config)
+    return config
+
+
+def to_yaml(config: Config) -> str:
+    """The resolved configuration without secrets: the broker's URLs stay out of every file."""
+    tree = OmegaConf.create(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
+    assert isinstance(tree, DictConfig)
+    tree.broker.url = tree.broker.redis_url = None
+    return OmegaConf.to_yaml(tree)
+
+
+def from_yaml(path: Path) -> Config:
+    """The configuration that a run folder holds."""
+    loaded = OmegaConf.load(path)
+    assert isinstance(loaded, DictConfig)
+    return from_hydra(loaded)

@@ -1,0 +1,203 @@
+"""The one configuration verifier: everything that is wrong, at once, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import envs
+from agents import build_algorithm, build_policy, checkpoints
+from league.models.snapshots import STREAM
+from league.rules.hyperparameters import Hyperparameters
+from tasks.topology import Topology
+from warren.errors import CheckpointError, ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.config.schema import CONF, Config, Sampling
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_AT_LEAST = {
+    "actors": 1,
+    "unroll_length": 1,
+    "batch_segments": 1,
+    "max_staleness": 0,
+    "total_steps": 1,
+    "learner_threads": 1,
+    "restarts": 0,
+    "checkpoints_kept": 1,
+    "actor_id": 0,
+    "seed": 0,
+    "league_workers": 1,
+    "evaluators": 1,
+    "league_id": 0,
+    "evaluator_id": 0,
+}
+
+
+def verify(config: Config, role: str) -> None:
+    """Raises one ConfigurationError that lists every problem. `role`: train, actor, learner, league, evaluator."""
+    problems = [*_numbers(config), *_names(config, role), *_learning(config, role)]
+    if role in ("train", "learner"):
+        problems += _folder(config)
+    if config.flower_port is not None and role == "train":
+        problems += _port("flower_port", config.flower_port)
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def run_folder(config: Config) -> Path:
+    """FOLDER/PROJECT/TRIAL."""
+    assert config.trial is not None
+    return Path(config.folder) / config.project / config.trial
+
+
+def name_run(config: Config) -> None:
+    """Fill in the trial and the run's name on the servers, where they are not given."""
+    if config.trial is None:
+        config.trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    if config.run is None:
+        # Two trials of the same name, on two machines or in two folders, must not meet on shared servers.
+        words = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{config.project}-{config.trial}").strip("-")
+        config.run = f"{words[:60]}-{uuid.uuid4().hex[:6]}"
+
+
+def _numbers(config: Config) -> Iterator[str]:
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value is not None and value < least:
+            yield f"{name}: {value} is too small; it must be at least {least}"
+    if config.env.num_envs < 1:
+        yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
+    if config.event_rate is not None and not 0 <= config.event_rate <= 1:
+        yield f"event_rate: {config.event_rate} is no share of the calls; it must be from 0 to 1"
+    for name in ("round_timeout", "checkpoint_every"):
+        if not getattr(config, name) > 0:  # nan is not
+            yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
+    if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
+        yield (
+            f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
+            f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
+        )
+    if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _names(config: Config, role: str) -> Iterator[str]:
+    for name, value in (("project", config.project), ("trial", config.trial)):
+        if value is not None and not _FOLDER_NAME.fullmatch(value):
+            yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
+    if config.trial is None and (role in ("learner", "evaluator") or (role == "league" and config.league_id == 0)):
+        others = "; league workers from league_id=1 on need none" if role == "league" else ""
+        yield f"trial: not given; this role writes into the run's folder, so name that (trial=TRIAL){others}"
+    if config.run is None and role != "train":
+        yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
+    elif config.run is not None:
+        try:
+            Topology(config.run)
+        except ConfigurationError as error:
+            yield from error.problems
+
+
+def _learning(config: Config, role: str) -> Iterator[str]:
+    if config.league is not None:
+        yield from _league(config, role)
+        return
+    if role in ("league", "evaluator"):
+        yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
+        return
+    try:
+        observation_space, action_space = envs.spaces(config.env.id, **config.env.kwargs)
+    except ConfigurationError as error:
+        yield from (f"env.id: {problem}" for problem in error.problems)
+        return
+    try:
+        policy = build_policy(config.network, observation_space, action_space, config.seed)
+    except ConfigurationError as error:
+        yield from error.problems
+        return
+    try:
+        algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, policy, config.seed)
+    except ConfigurationError as error:
+        yield from error.problems
+        return
+    minibatch = config.algorithm.get("minibatch_size", 1)
+    if isinstance(minibatch, int) and minibatch > config.steps_per_update > 0:
+        yield (
+            f"algorithm.minibatch_size: {minibatch} is more than the {config.steps_per_update} steps of an update "
+            f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
+            f"{config.env.num_envs})"
+        )
+    if role in ("train", "learner") and config.trial is not None:
+        folder = run_folder(config) / "checkpoints"
+        newest = checkpoints.latest(folder)
+        if newest is None and any(folder.glob("*.safetensors")):
+            yield f"resume: no checkpoint in {folder} is whole; delete that folder to train from the start"
+        if newest is not None:
+            try:
+                checkpoints.restore(policy, algorithm, checkpoints.load(newest))
+            except CheckpointError as error:
+                yield f"resume: {error}"
+
+
+def _league(config: Config, role: str) -> Iterator[str]:
+    try:
+        league = LeagueConfig.from_dict(config.league or {})
+        games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
+        policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
+        algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
+        decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
+        if minibatch > decisions:
+            yield (
+                f"league: algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "
+                f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
+            )
+        for name, player in league.players.items():
+            drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
+            try:
+                algorithm.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
+            except ConfigurationError as error:
+                yield from (f"league: hyperparameters of player {name!r}: {problem}" for problem in error.problems)
+    except ConfigurationError as error:
+        yield from (f"league: {problem}" for problem in error.problems)
+    except TypeError as error:  # of a value of another type than the setting's
+        yield f"league: {error}"
+    if config.sampling is not Sampling.gathered:
+        yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
+    kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
+    if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
+        yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+    if config.seconds is not None and not config.seconds > 0:
+        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
+
+
+def _leagues() -> list[str]:
+    return sorted(path.stem for path in (CONF / "league").glob("*.yaml"))
+
+
+def _folder(config: Config) -> Iterator[str]:
+    path = run_folder(config) if config.trial else Path(config.folder) / config.project
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        yield f"folder: {existing} is a file, so the run folder {path} cannot be made; choose another folder=..."
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield f"folder: {existing} is not writable, so the run folder {path} cannot be made; choose another folder=..."
+
+
+def _port(name: str, port: int) -> Iterator[str]:
+    if not 0 < port < 65536:
+        yield f"{name}: {port} is no port; it must be from 1 to 65535"
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            yield f"{name}: port {port} cannot be used ({error.strerror}); choose another"

@@ -1,0 +1,104 @@
+"""How strong a league is: exploitability where the game is small enough, returns against fixed references anywhere."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import envs
+from agents.policies import CategoricalPolicy, Policy
+from envs import exploitability
+from envs.sequence_form import SequenceForm
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+from workers.evaluation.cells import Player, Uniform, play
+from workers.learning.metrics import drop_half_line
+
+FILE = "evaluation.jsonl"
+UNIFORM = "uniform"
+
+
+@dataclass(frozen=True)
+class Score:
+    """The league at one moment. Exploitability is in points a game, None where the game is too large for it."""
+
+    time: float  # Unix time, s
+    seconds: float  # since the league's first score
+    steps: dict[str, int]  # decisions of each learning player
+    frozen: int  # players
+    games: int  # of the evaluator
+    main_agent: float | None
+    mixture: float | None
+    references: dict[str, float]  # mean return of the main agent against each, over both seats
+
+
+class Scores:
+    """Scores of one league, a line each in `FOLDER/evaluation.jsonl`; a run that is resumed goes on with its file."""
+
+    def __init__(self, league: LeagueConfig, folder: Path, seed: int) -> None:
+        self._league = league
+        self._path = folder / FILE
+        drop_half_line(self._path)
+        known = read_scores(folder)
+        self._seconds = known[-1]["seconds"] if known else 0.0
+        self._since = time.monotonic()
+        try:
+            self._form: SequenceForm | None = exploitability.load(league.env, **league.env_kwargs)
+        except ConfigurationError:  # of another source, or too large to be written out
+            self._form = None
+        form = self._form
+        self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
+        self._games = envs.make_two_player(league.env, league.reference_games, seed, **league.env_kwargs)
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def of_policy(self, policy: Policy | None) -> float | None:
+        """Exploitability of one policy."""
+        return None if policy is None or self._form is None else exploitability.of(self._form, self._table(policy))
+
+    def of_mixture(self, policies: list[Policy], shares: np.ndarray) -> float | None:
+        """Exploitability of drawing one of `policies` before each game, by `shares` [2, K]."""
+        if not policies or self._form is None:
+            return None
+        tables = [self._table(policy) for policy in policies]
+        return exploitability.of(self._form, exploitability.mixture(self._form, tables, shares))
+
+    def against(self, policy: Policy, reference: Policy | None) -> float:
+        """Mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""
+        other: Player = reference or Uniform()
+        first = play(self._games, policy, other, 1, self._generator).mean()
+        second = -play(self._games, other, policy, 1, self._generator).mean()
+        return float(first + second) / 2.0
+
+    def record(
+        self,
+        steps: dict[str, int],
+        frozen: int,
+        games: int,
+        main_agent: float | None,
+        mixture: float | None,
+        references: dict[str, float],
+    ) -> Score:
+        """Write a score down."""
+        seconds = self._seconds + time.monotonic() - self._since
+        score = Score(time.time(), seconds, steps, frozen, games, main_agent, mixture, references)
+        with self._path.open("a") as file:
+            file.write(json.dumps(asdict(score)) + "\n")
+        return score
+
+    def _table(self, policy: Policy) -> np.ndarray:
+        assert self._form is not None
+        assert isinstance(policy, CategoricalPolicy)  # as all are whose actions are moves of a game
+        return exploitability.tabulate(self._form, policy.probabilities)
+
+
+def read_scores(folder: Path) -> list[dict[str, Any]]:
+    """All scores of a run folder, oldest first; a last line that is being written is left out."""
+    path = folder / FILE
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -1,0 +1,190 @@
+"""The evaluator: plays frozen players against each other until each pair is known well enough.
+
+Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
+mean return is known to within a standard error (a sequential test, with a bound on games); any number of evaluators add
+up. The one with `evaluator_id=0` also scores the league: exploitability of the main agent and of the mixture where the
+game is small enough, returns against fixed references anywhere; and draws the league's pictures.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from dataclasses import asdict
+from typing import Any
+
+import redis
+import torch
+
+import envs
+from agents.checkpoints import load_weights, weights_from_bytes
+from agents.policies import Policy
+from league.matchmaking import names_of
+from league.matchmaking.alphastar import MainAgent
+from league.matchmaking.view import Player, Roster
+from league.redis.reader import progress_from
+from league.redis.shared_returns import SharedReturns
+from league.redis.texts import pairs
+from league.rules.win_rates import Slots
+from league.state.history import History
+from tasks.events import EVALUATION
+from warren.errors import BrokerError, WarrenError
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.config.validation import run_folder, verify
+from workers.evaluation.cells import Evaluator
+from workers.evaluation.report import Board, draw_all
+from workers.evaluation.scores import UNIFORM, Score, Scores
+from workers.runtime.connect import connect
+from workers.runtime.league_paths import league_of, policy_builder, store_of
+from workers.runtime.policy_cache import FrozenPolicies
+from workers.runtime.session import Session, log_to_stderr, source_name
+
+logger = logging.getLogger(__name__)
+
+IDLE = 0.5  # s between looks when every cell is known well enough
+AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
+FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
+PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
+
+
+class EvaluatorRole:
+    """Batches of games, and now and then a score."""
+
+    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+        self.config, self.session, self.league = config, session, league
+        self.store = store_of(session)
+        self.returns = SharedReturns(session.redis, self.store.prefix)
+        self._build = policy_builder(league)
+        self._frozen = FrozenPolicies(session.pool, self._build)
+        self._roster = Roster()
+        # Two evaluators that played the same games would count them twice.
+        seed = int.from_bytes(source_name(config.evaluator_id)[-6:].encode(), "big") % (1 << 31)
+        games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
+        self.evaluator = Evaluator(
+            games, self.returns, self._policy_at, seed, league.evaluation_rounds,
+            league.cell_least, league.cell_most, league.cell_error, league.mixture_temperature,
+        )  # fmt: skip
+        self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
+        self._score_at = 0.0
+        self._pictures_at = time.monotonic() + FIRST_PICTURES
+        self._history = History()
+        self._board: Board | None = None
+
+    def run(self, stopping: threading.Event) -> None:
+        """Work until `stopping` is set; the last act is a score, so that the run ends with one of its last state."""
+        share = self.league.evaluation_share
+        while not stopping.is_set():
+            try:
+                if self.scores is not None and time.monotonic() >= self._pictures_at:
+                    self.draw()
+                started = time.monotonic()
+                worked = self.step()
+                busy = time.monotonic() - started
+                stopping.wait(busy * (1.0 / share - 1.0) if worked and share > 0.0 else IDLE)
+            except (redis.RedisError, WarrenError) as error:  # a model of another network, say, that somebody added
+                logger.warning("cannot evaluate for a moment: %s", error)
+                stopping.wait(AGAIN_AFTER)
+        if self.scores is not None:
+            try:
+                self.score()
+                self.draw()
+            except (redis.RedisError, WarrenError) as error:
+                logger.warning("no last score: %s", error)
+
+    def step(self) -> bool:
+        """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
+        slots = self._look()
+        if self.scores is not None and time.monotonic() >= self._score_at:
+            self.score()
+            self._score_at = time.monotonic() + self.league.evaluation_every
+        return self.league.evaluation_share > 0.0 and self.evaluator.step(slots)
+
+    def score(self) -> Score:
+        """Score the league as it is now, write it down and tell whoever listens."""
+        assert self.scores is not None
+        slots = self._look()
+        main = next(iter(self._main_agents()), None)
+        policy = None if main is None else self._newest(main)
+        shares = self.evaluator.mixture(slots) if len(slots) else None
+        mixture = None if shares is None else self.scores.of_mixture([self._policy_at(int(s)) for s in slots], shares)
+        references = {}
+        if policy is not None:
+            for name in self.league.references:
+                if name == UNIFORM or (name in self._roster and self._roster[name].frozen):
+                    other = None if name == UNIFORM else self._policy_at(self._roster[name].slot)
+                    references[name] = self.scores.against(policy, other)
+        learning = [self._roster.by_slot[int(slot)] for slot in self._roster.learning]
+        score = self.scores.record(
+            {player.name: self._steps(player) for player in learning},
+            len(slots),
+            int(self.returns.total_games),
+            self.scores.of_policy(policy),
+            mixture,
+            references,
+        )
+        logger.info("%s", score)
+        try:
+            self.session.events.fire(EVALUATION, asdict(score))
+        except BrokerError as error:
+            logger.warning("%s", error)
+        return score
+
+    def draw(self) -> None:
+        """The league's pictures, in the run folder and in TensorBoard."""
+        assert self.scores is not None
+        folder, started = run_folder(self.config), time.monotonic()
+        self._history.follow(self.store)
+        self._board = self._board or Board(folder)
+        try:
+            draw_all(folder, self._history, returns=self.returns, uniform=self.scores.uniform, board=self._board)
+        except OSError as error:  # a full disk, say: playing on is worth more than a picture
+            logger.warning("no pictures: %s", error)
+        now = time.monotonic()
+        self._pictures_at = now + max(PICTURES_EVERY, PICTURES_REST * (now - started))
+
+    # The league as this process sees it.
+
+    def _look(self) -> Slots:
+        self._roster = self.store.view().roster
+        self.returns.refresh()
+        return self._roster.historical
+
+    def _main_agents(self) -> list[Player]:
+        slots = self._roster.learning_of(names_of(MainAgent))
+        if not len(slots):
+            slots = self._roster.learning
+        return [self._roster.by_slot[int(slot)] for slot in slots]
+
+    def _policy_at(self, slot: int) -> Policy:
+        model = self._roster.by_slot[slot].model
+        assert model is not None  # a frozen player has one
+        return self._frozen[model]
+
+    def _newest(self, player: Player) -> Policy | None:
+        model = self.session.pool.newest(player.name)
+        if model is None:
+            return None
+        policy = self._build(0)
+        load_weights(policy, weights_from_bytes(model.data)[0], player.name)
+        return policy
+
+    def _steps(self, player: Player) -> int:
+        fields: Any = self.session.redis.hgetall(f"{self.store.prefix}player:{player.name}")
+        return progress_from(pairs(fields)).steps
+
+
+def run(config: Config) -> int:
+    """Evaluate until told to stop."""
+    verify(config, role="evaluator")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(1)
+    session = Session(config, *connect(config))
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    run_folder(config).mkdir(parents=True, exist_ok=True)
+    EvaluatorRole(config, session, league_of(config)).run(stopping)
+    return 0

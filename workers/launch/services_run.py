@@ -1,0 +1,100 @@
+"""A run from a file: the command line of `python -m workers.run`."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import socket
+import time
+import uuid
+from pathlib import Path
+
+from tasks.topology import Topology
+from warren.errors import ConfigurationError, unknown_name
+from workers import servers
+from workers.config.command_line import guarded
+from workers.launch.host import Follower, Leader, Place
+from workers.launch.interrupts import Interrupts
+from workers.launch.run_file import RunFile, read
+from workers.launch.user_code import check_script, describe
+from workers.ui.run_view import RunView
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run this host's share to the end; the exit status: 0 when all environments are done, 130 after Ctrl-C."""
+    path = Path(options.file)
+    file, problems = read(path, options.settings)
+    host, more = host_of(file, options.host)
+    problems += more
+    events, roles, more = examine(file)
+    problems += more
+    if problems:
+        raise ConfigurationError(problems)
+    leads = file.join is None and host == file.leader
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "run"
+    # Hosts have to find each other, so their run bears the file's name; others must not meet on shared servers.
+    name = file.join or file.run or (stem if file.hosts else f"{stem[:60]}-{uuid.uuid4().hex[:6]}")
+    trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    folder = Path(file.folder) / stem / trial
+    folder.mkdir(parents=True)
+    (folder / "run.yaml").write_text(path.read_text())
+    interrupts = Interrupts()
+    counts = ", ".join(f"{share.count} {share.entry.name}" for share in file.shares(host if file.hosts else None))
+    with RunView(f"{name}{f' on {host}' if host else ''}: {counts}") as view:
+        view.say(f"run folder {folder}\nrun name   {name}")
+        mode = file.broker if leads else "external"
+        listen = file.listen if leads else None
+        with servers.acquire(mode, folder=folder, say=view.say, listen=listen) as found:
+            interrupts.install(lambda: found.children)
+            place = Place(file, host, name, folder, found, view, interrupts)
+            return (Leader(place, events, roles) if leads else Follower(place)).run()
+
+
+def examine(file: RunFile) -> tuple[list[str], list[str], list[str]]:
+    """What the code at the file's paths says of itself: events that are heard, roles that serve; and what is wrong."""
+    problems, events, roles = [], set(), set()
+    services = [entry for entry in file.entries if not entry.finite]
+    described = describe({entry.name: (entry.place, entry.kwargs) for entry in services}) if services else {}
+    for name, told in described.items():
+        problems += [f"services.{name}: {problem}" for problem in told.problems]
+        events |= set(told.events)
+        roles |= {service.partition(".")[0] for service in told.services}
+    for entry in file.entries:
+        if entry.finite and (problem := check_script(entry.place)):
+            problems.append(f"envs.{entry.name}.path: {problem}")
+    return sorted(events), sorted(roles), problems
+
+
+def host_of(file: RunFile, asked: str | None) -> tuple[str | None, list[str]]:
+    """The name under which this machine takes part, and what is wrong with it."""
+    machine = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname())
+    if file.hosts:
+        host = asked or (machine if machine in file.hosts else None)
+        if host is None:
+            return None, [f"hosts: say which of {', '.join(file.hosts)} this machine is, with --host NAME"]
+        return host, [] if host in file.hosts else [unknown_name("host", host, file.hosts)]
+    if asked is not None and file.join is None:
+        return None, [f"--host {asked}: {file.path} has no hosts; list them there, or join another run with join=RUN"]
+    try:
+        Topology(asked or machine)
+    except ConfigurationError:
+        return None, [f"--host {asked}: is no name; use letters, digits, '-' and '_'"]
+    return (asked or machine) if file.join else None, []
+
+
+def main(description: str | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.run", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    known = "Actor.num=2, Actor.kwargs.lr=0.1, run=NAME, join=RUN, broker=MODE, listen=ADDRESS, restarts=5, "
+    parser.add_argument("words", nargs="*", metavar="FILE [SETTING=VALUE]", help=f"{known}folder=runs, log_level=INFO")
+    parser.add_argument("-c", "--config", metavar="FILE", help="the file, as Oneagent has it")
+    parser.add_argument("--host", help="which of the file's hosts this machine is")
+    options = parser.parse_intermixed_args()
+    files = [options.config] if options.config else [word for word in options.words if "=" not in word]
+    if len(files) != 1:
+        parser.error("name one file" if not files else f"name one file, not {', '.join(files)}")
+    options.file = files[0]
+    options.settings = [word for word in options.words if word != options.file]
+    return guarded(lambda: run(options))

@@ -1,0 +1,220 @@
+"""A user's own code: where a path leads, what class or function it names, and what is wrong with it.
+
+The launcher never imports it. `describe` looks at services in a process of its own (this file as a module): what an
+import does, be it torch's threads or an endless loop, stays out of the process that has to stop cleanly.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from tasks.service import Worker, handlers_of, services_of
+from warren.errors import ConfigurationError, unknown_name
+
+IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
+_NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[2] / package) for package in ("tasks", "workers")))
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+class Place(NamedTuple):
+    """Where code is: a file (its absolute path) or a module, and the class or function in it, if one is named."""
+
+    where: str
+    attribute: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether `where` is a file."""
+        return self.where.endswith(".py")
+
+    def __str__(self) -> str:
+        return self.where if self.attribute is None else f"{self.where}:{self.attribute}"
+
+
+def parse(text: str) -> Place:
+    """`file.py`, `file.py:NAME`, `module` or `module:NAME`."""
+    where, colon, name = text.rpartition(":")
+    return Place(where, name) if colon else Place(text)
+
+
+def find(text: str, folder: Path) -> tuple[Place, str]:
+    """The place that `text` names, files being looked for in `folder` and then here; what is wrong with it, or ""."""
+    place = parse(text)
+    if not place.is_file:
+        if not _MODULE.fullmatch(place.where):
+            return place, f"{place.where!r} is neither a file that ends in .py nor a module"
+        return place, ""
+    written = Path(place.where).expanduser()
+    for found in (folder / written, Path.cwd() / written):
+        if found.is_file():
+            return Place(str(found.resolve()), place.attribute), ""
+    near = [str(path.relative_to(folder)) for path in (folder / written).parent.glob("*.py")]
+    return place, unknown_name("file", place.where, near, f"(looked in {folder})")
+
+
+def load(place: Place) -> ModuleType:
+    """The module at `place`. A file's neighbours can be imported by it, as by a script. Raises what its code raises."""
+    if not place.is_file:
+        return importlib.import_module(place.where)
+    file = Path(place.where)
+    if file.stem in sys.modules and getattr(sys.modules[file.stem], "__file__", None) == str(file):
+        return sys.modules[file.stem]
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    # Its own name, where that is free: a neighbour that imports it gets the same module.
+    name = file.stem if file.stem not in sys.modules else f"{file.stem}_of_the_run"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def find_class(place: Place, name: str) -> type[Worker]:
+    """The Worker class at `place`: the one named there, else the one called `name`, else the only one.
+
+    Raises ConfigurationError; the message says where the user's code failed.
+    """
+    module = _loaded(place)
+    workers = {
+        key: value
+        for key, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Worker) and value.__module__ == module.__name__
+    }
+    if place.attribute is not None:
+        found: Any = getattr(module, place.attribute, None)
+        if found is None:
+            raise ConfigurationError(unknown_name("class", place.attribute, workers, f"in {place.where}"))
+        if not (isinstance(found, type) and issubclass(found, Worker)):
+            raise ConfigurationError(
+                f"{place.attribute} in {place.where} is no Worker: write class {place.attribute}(Worker), "
+                "with from tasks.service import Worker"
+            )
+        return found
+    same = [value for key, value in workers.items() if key.lower() == name.lower()]
+    if not same and isinstance(vars(module).get(name), type):
+        raise ConfigurationError(f"{name} in {place.where} is no Worker: write class {name}(Worker)")
+    if same or len(workers) == 1:
+        return (same or list(workers.values()))[0]
+    if not workers:
+        raise ConfigurationError(f"{place.where} holds no class of Worker; write class {name}(Worker)")
+    raise ConfigurationError(
+        f"{unknown_name('class', name, workers, f'in {place.where}')}; or name one: path: FILE.py:CLASS"
+    )
+
+
+def arguments(made: type[Worker], kwargs: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """What the constructor gets: `kwargs`, and `rank` where it takes one. Raises ConfigurationError."""
+    parameters = inspect.signature(made).parameters
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    given = dict(kwargs)
+    if "rank" not in given and (takes_any or "rank" in parameters):
+        given["rank"] = rank
+    problems = [unknown_name("argument", key, parameters) for key in given if key not in parameters and not takes_any]
+    problems += [
+        f"argument {name!r} is missing, and {made.__name__} has no default for it"
+        for name, one in parameters.items()
+        if one.default is one.empty and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) and name not in given
+    ]
+    if problems:
+        raise ConfigurationError([f"kwargs: {problem}" for problem in problems])
+    return given
+
+
+def check_script(place: Place) -> str:
+    """What is wrong with an environment's script or function, as far as that shows without running it; or ""."""
+    if not place.is_file:
+        try:
+            found = importlib.util.find_spec(place.where)
+        except (ImportError, ValueError) as error:
+            return f"module {place.where} cannot be imported: {error}"
+        return "" if found else f"there is no module {place.where}; set PYTHONPATH, or name a file"
+    try:
+        tree = ast.parse(Path(place.where).read_bytes(), place.where)
+    except (SyntaxError, ValueError) as error:
+        return f"{place.where} is no Python: {error}"
+    names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    if place.attribute is not None and place.attribute not in names:
+        return unknown_name("function", place.attribute, names, f"in {place.where}")
+    return ""
+
+
+class Described(NamedTuple):
+    """What is known of a service's class before it runs, or what is wrong with it."""
+
+    services: list[str]
+    events: list[str]
+    problems: list[str]
+
+
+def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
+    """Name -> what the class at each place offers and hears, looked at in a process of its own."""
+    question = json.dumps({name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "workers.launch.user_code"],
+            input=question, capture_output=True, text=True, timeout=IMPORT_WITHIN, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(
+            f"importing the services took more than {IMPORT_WITHIN:g} s: {', '.join(asked)}; "
+            'what a service file does besides defining belongs under if __name__ == "__main__"'
+        ) from None
+    try:
+        return {name: Described(*told) for name, told in json.loads(done.stdout).items()}
+    except (ValueError, TypeError):
+        tail = "\n".join(done.stderr.splitlines()[-8:])
+        raise ConfigurationError(f"importing the services ended the process ({done.returncode}):\n{tail}") from None
+
+
+def _described(name: str, place: Place, kwargs: Mapping[str, Any]) -> Described:
+    try:
+        made = find_class(place, name)
+        arguments(made, kwargs, 0)
+        services = [spec.name for spec in services_of(made)]
+    except ConfigurationError as error:
+        return Described([], [], error.problems)
+    if not services:
+        return Described([], [], [f"{made.__name__}: no method is a service; mark one with @service"])
+    return Described(services, sorted({on.event for on in handlers_of(made).values()}), [])
+
+
+def _loaded(place: Place) -> ModuleType:
+    try:
+        return load(place)
+    except (Exception, SystemExit) as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
+        line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+        raise ConfigurationError(f"importing {place.where} failed{line}: {type(error).__name__}: {error}") from error
+
+
+def main() -> None:
+    """The process of `describe`: reads the question from standard input, writes the answer to standard output."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what user code prints must not get into the answer
+    asked = json.loads(sys.stdin.read())
+    told = {name: _described(name, Place(*place), kwargs) for name, (*place, kwargs) in asked.items()}
+    with answer:
+        json.dump(told, answer)
+    os._exit(0)  # whatever threads the imports have started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""An actor's or a learner's side of the league: its services, asked until they answer.
+
+    league = LeagueClient(session, "actor-0", stopping)
+    match, model = league.request("main")
+    league.report(match, "wwdl")
+
+Each service may be asked again: a match keeps the id that it was first asked with, a result counts once. So a league
+worker that dies, a broker or a Redis that restarts cost their callers time and nothing else.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from league.redis.periods import LearningPeriod, Outcome
+from league.state.league_state import Match
+from tasks.solver import Solver
+from warren import errors
+from warren.errors import BrokerError, CallError, LeagueError, RemoteFailure, WarrenError
+from workers.leagues.wire import Invitation, invitation_from_wire, outcome_from_wire, period_from_wire
+from workers.runtime.session import Session
+
+logger = get_logger(__name__)
+
+DEADLINE = 10.0  # s for one answer
+AGAIN_AFTER = 0.5  # s between tries
+TRANSIENT = ("redis.", "kombu.", "amqp.", "ConnectionError", "TimeoutError", "OperationalError")
+
+
+class LeagueClient:
+    """Calls of the league's services for `holder`, who holds the matches; each for up to `patience` s.
+
+    Raises what the league raised (PlayerError, MatchmakingError, LeagueError, ConfigurationError), and LeagueError when
+    nobody answered, or `stopping` was set meanwhile.
+    """
+
+    def __init__(self, session: Session, holder: str, stopping: threading.Event, patience: float = 120.0) -> None:
+        self.holder, self._stopping, self._patience = holder, stopping, patience
+        self._solver = Solver(session.app, session.topology)
+
+    def request(self, player: str, lease: float) -> Invitation:
+        """The next match of `player`, leased for `lease` s."""
+        return invitation_from_wire(self._ask("league.request", player, self.holder, lease, secrets.token_hex(8)))
+
+    def report(self, match: Match, outcomes: str) -> str:
+        """Count the games of a match; what became of it: "counted", "aborted" or "refused"."""
+        status: str = self._ask("league.report", match.match, outcomes, self.holder)[0]
+        return status
+
+    def abort(self, match: Match) -> None:
+        """Give a match back that no game of was played to its end."""
+        self._ask("league.abort", match.match, self.holder)
+
+    def extend(self, matches: Sequence[str], lease: float) -> None:
+        """Hold open matches for `lease` s from now."""
+        self._ask("league.extend", list(matches), lease)
+
+    def open_period(self, player: str, lease: float) -> tuple[LearningPeriod, str]:
+        """(the learning period of `player` to work on, the player's kind)."""
+        return period_from_wire(self._ask("league.open_period", player, self.holder, lease))
+
+    def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
+        """Tell how far the player is and keep the period: "on", "paused", or why to stop."""
+        answer: str = self._ask("league.progress", period.player, period.number, self.holder, steps, lease)
+        return answer
+
+    def close_period(self, period: LearningPeriod, steps: int, version: int) -> Outcome:
+        """End a period; what the player's kind decided."""
+        return outcome_from_wire(
+            self._ask("league.close_period", period.player, period.number, self.holder, steps, version)
+        )
+
+    def snapshot(self, player: str, version: int) -> str:
+        """Add a frozen copy of a learning player; its name."""
+        name: str = self._ask("league.snapshot", player, version, self.holder)
+        return name
+
+    def _ask(self, service: str, *arguments: Any) -> Any:
+        until, problem = time.monotonic() + self._patience, ""
+        while True:
+            try:
+                return self._solver.call(service, *arguments, deadline=DEADLINE)
+            except RemoteFailure as error:
+                if (refusal := refused(error)) is not None:
+                    raise refusal from None
+                if not error.kind.startswith(TRANSIENT):
+                    raise
+                problem = f"{error.kind}: {error.remote_message}"
+            except (CallError, BrokerError) as error:
+                problem = str(error)
+            if time.monotonic() > until or self._stopping.wait(AGAIN_AFTER):
+                raise LeagueError(f"the league did not answer {service} ({problem}); is python -m workers.league up?")
+            logger.warning("asking %s again: %s", service, problem)
+
+
+def refused(error: RemoteFailure) -> WarrenError | None:
+    """The error of Warren's own that the service raised, None for any other."""
+    module, _, name = error.kind.rpartition(".")
+    # Through Celery's result backend only the name of the class comes.
+    kind = getattr(errors, name, None) if module in ("warren.errors", "") else None
+    if not isinstance(kind, type) or not issubclass(kind, (LeagueError, errors.ConfigurationError)):
+        return None
+    made: WarrenError = kind(error.remote_message)
+    return made

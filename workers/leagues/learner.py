@@ -1,0 +1,104 @@
+"""The learner of one player of a league: `python -m workers.learner league=kuhn player=main run=NAME`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from warren.errors import LeagueError, PlayerStopped
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.leagues.client import LeagueClient
+from workers.leagues.trainer import STOPPED, LeagueTrainer
+from workers.learning.worker import LearnerRole
+from workers.runtime.connect import connect
+from workers.runtime.league_paths import league_of
+from workers.runtime.session import Session, log_to_stderr, stop_worker
+
+logger = logging.getLogger(__name__)
+
+AGAIN_AFTER = 1.0  # s until the next round of a player that nobody can play, or that is paused
+
+
+class LeagueLearnerRole(LearnerRole):
+    """A learner whose rounds wait while its player is paused, and which ends when a person has frozen the player."""
+
+    trainer: LeagueTrainer
+
+    def __init__(self, config: Config, session: Session, trainer: LeagueTrainer) -> None:
+        super().__init__(config, session, trainer, config.player)
+
+    def learn(self, calls: Sequence[Any]) -> list[Any]:
+        """The learn task: an update, or another round soon when the player could not be played."""
+        (shipments,) = calls
+        waits = next((shipment["waits"] for shipment in shipments if "waits" in shipment), None)
+        if waits is None:
+            return super().learn(calls)
+        assert self.rounds is not None
+        if self.rounds.returned(shipments[0]["round"]):
+            logger.info("player %s: waiting: %s", self.trainer.player, waits)
+            again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
+            again.daemon = True
+            again.start()
+        return [None]
+
+    def figures(self) -> str:
+        """How far it is, in words."""
+        trainer = self.trainer
+        return f"{trainer.progress.steps:,} steps, weight version {trainer.progress.version}, {trainer.state}"
+
+    def keep(self) -> None:
+        """Also keeps the learning period."""
+        super().keep()
+        try:
+            state = self.trainer.keep()
+        except LeagueError as error:  # nobody answers: the lease holds for a while, and the next look asks again
+            logger.warning("%s", error)
+            return
+        assert self.rounds is not None
+        if state in STOPPED:
+            logger.info("player %s was %s: it learns no more", self.trainer.player, state)
+            self.rounds.stop()
+            stop_worker()
+        elif state == "paused":
+            self.rounds.hold()
+        elif self.rounds.held:
+            self.rounds.release()
+
+
+def run_league(config: Config) -> int:
+    """Train one player for as long as the league wants it to learn; exit status 0, or 1 when it could not go on."""
+    verify(config, role="learner")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(config.learner_threads)
+    session = Session(config, *connect(config), prefetch=2)
+    session.declare()
+    stopping = threading.Event()
+    # The name stays the same over restarts, so that a learner that was killed takes its own period up again at once.
+    client = LeagueClient(session, f"learner-{config.player}", stopping)
+    trainer = LeagueTrainer(session, league_of(config), client, stopping, on_finished=stop_worker)
+    learner = LeagueLearnerRole(config, session, trainer)
+
+    def on_stopping() -> None:
+        stopping.set()
+        learner.on_stopping()
+
+    try:
+        trainer.begin()
+        queue = session.topology.learner_queue(config.player)
+        status = session.work(f"learner-{config.player}", queue, learner.on_ready, on_stopping)
+    except PlayerStopped as error:  # before this learner began, while none ran, say
+        logger.info("%s", error)
+        return 0
+    finally:
+        learner.ended.set()
+        trainer.close()
+        logger.info("player %s: %s", config.player, learner.figures())
+    if learner.failure is not None:
+        logger.error("training cannot go on: %s", learner.failure)
+        return 1
+    return status

@@ -1,0 +1,190 @@
+"""A whole league in one process: the debugging twin of the distributed one, and the quickest for small games.
+
+    league = LocalLeague(config)
+    while ...:
+        league.round()                  # every player that learns: games, an update, and at the end of a period
+                                        # a snapshot or a reset; then the evaluator has its share of the time
+    slots, mixture = league.mixture()   # the Nash mixture of all frozen players
+    league.policy_of(slots[0])
+
+Matchmaking, counting and learning periods are those of league.state.in_memory, sampling and learning those of the
+distributed roles; only queues, leases and the pool are missing.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import envs
+from agents import Algorithm, build_algorithm, build_policy
+from agents.checkpoints import load_weights
+from agents.policies import Policy
+from league.empirical_game.returns import Returns
+from league.matchmaking import Decision, names_of
+from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
+from league.matchmaking.view import Player
+from league.rules.settings import Settings
+from league.rules.win_rates import Slots
+from league.state.in_memory import MemoryLeague
+from league.state.league_state import Event, Match
+from workers.config.league import LeagueConfig
+from workers.evaluation.cells import Evaluator
+from workers.rollout.match_result import MatchResult
+from workers.rollout.match_scheduler import Matches
+from workers.rollout.selfplay_sampler import MatchSampler
+
+
+@dataclass
+class Trainee:
+    """A player that learns, with its games."""
+
+    name: str
+    policy: Policy
+    algorithm: Algorithm
+    sampler: MatchSampler
+    matches: Matches = field(init=False)
+    steps: int = 0  # decisions since it joined the league
+    version: int = 0
+    period_end: int = 0  # steps at which its learning period ends
+
+
+class LocalLeague:
+    """Players, their games, their learning, the league's state (`league.state`), and an evaluator."""
+
+    def __init__(self, config: LeagueConfig, on_event: Callable[[Event], None] | None = None) -> None:
+        self.config = config
+        self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
+        self.returns = Returns()
+        self.frozen: dict[str, Policy] = {}  # the models of frozen players
+        games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
+        self._spaces = games.single_observation_space, games.single_action_space
+        self.evaluator = Evaluator(
+            games, self.returns, self.policy_of, self._seed("evaluator actions"), config.evaluation_rounds,
+            config.cell_least, config.cell_most, config.cell_error, config.mixture_temperature,
+        )  # fmt: skip
+        self._training_time = self._evaluation_time = 0.0
+        self._solved: tuple[int, int, np.ndarray] | None = None
+        self.trainees = {name: self._join(name) for name in config.players}
+        for trainee in self.trainees.values():  # only now is there anybody to play
+            self._begin(trainee)
+
+    # What it is.
+
+    def policy_of(self, slot: int) -> Policy:
+        """The model that plays the player at `slot`."""
+        name = self.league.state.roster.by_slot[slot].name
+        return self.frozen[name] if name in self.frozen else self.trainees[name].policy
+
+    def mixture(self) -> tuple[Slots, np.ndarray]:
+        """(slots of all frozen players (n,), their shares in the mixture on returns so far (2, n): a row a seat)."""
+        slots = self.league.state.roster.historical
+        key = (len(slots), self.returns.total_games)
+        if self._solved is None or self._solved[:2] != key:
+            self._solved = (*key, self.evaluator.mixture(slots))
+        return slots, self._solved[2]
+
+    # What it does.
+
+    def round(self) -> None:
+        """The updates of every learning player, then the evaluator's share of the time."""
+        started = time.perf_counter()
+        for trainee in self.trainees.values():
+            for _ in range(self.config.players[trainee.name].updates):
+                self.learn(trainee)
+        self._training_time += time.perf_counter() - started
+        share = self.config.evaluation_share
+        self.evaluate(self._training_time * share / (1.0 - share) - self._evaluation_time)
+
+    def learn(self, trainee: Trainee) -> dict[str, float]:
+        """Games for one update, and the update; at the end of a period what the player's kind decides."""
+        segment = trainee.matches.collect(self.config.lanes)
+        period = self.config.period_steps
+        progress = 1.0 - max(0, trainee.period_end - trainee.steps) / period
+        trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
+        metrics = trainee.algorithm.update([segment])
+        trainee.steps += segment.num_steps
+        trainee.version += 1
+        trainee.sampler.weight_version = trainee.version
+        if trainee.steps >= trainee.period_end:
+            self._end_period(trainee)
+        return metrics
+
+    def evaluate(self, seconds: float) -> None:
+        """Play payoff cells for about so long, or until all are known well enough."""
+        started = time.perf_counter()
+        slots = self.league.state.roster.historical
+        while time.perf_counter() < started + seconds and self.evaluator.step(slots):
+            pass
+        self._evaluation_time += time.perf_counter() - started
+
+    # Players come, are frozen, and begin anew.
+
+    def _join(self, name: str) -> Trainee:
+        config, player = self.config, self.config.players[name]
+        self.league.add_player(name, player.kind, player.config, rules=player.hyperparameters)
+        games = envs.make_two_player(config.env, config.games, self._seed(f"{name} games"), **config.env_kwargs)
+        policy = self._new_policy(name, 0)
+        sampler = MatchSampler(
+            games, policy, self._seed(f"{name} actions"), config.unroll_length, config.tables, config.reward_scale
+        )
+        trainee = Trainee(name, policy, self._new_algorithm(name, policy), sampler)
+        if player.kind not in names_of(MainExploiter) | names_of(LeagueExploiter):  # those need somebody to begin with
+            self._freeze(trainee, self.league.snapshot(name, 0))
+        return trainee
+
+    def _begin(self, trainee: Trainee) -> None:
+        def report(match: Match, result: MatchResult) -> None:
+            if len(result.returns):
+                self.league.report(match, result.outcomes(self.config.series))
+            else:
+                self.league.abort(match)
+
+        def opponent(match: Match) -> Policy | None:
+            if match.away == trainee.name:
+                return None
+            return self.policy_of(self.league.state.players[match.away].slot)
+
+        self.league.open_period(trainee.name)
+        trainee.period_end = self.config.period_steps
+        trainee.matches = Matches(
+            trainee.sampler, self.config.match_games, lambda: self.league.request(trainee.name), report, opponent
+        )
+
+    def _end_period(self, trainee: Trainee) -> Decision:
+        name = trainee.name
+        self.league.progress(name, trainee.steps)
+        before = len(self.league.state.players)
+        decision = self.league.close_period(name, trainee.steps, trainee.version)
+        if len(self.league.state.players) > before:
+            self._freeze(trainee, self.league.state.roster.by_slot[before])
+        if decision.reset or decision.exploit is not None:
+            source = self.trainees[decision.exploit].policy if decision.exploit else self._new_policy(
+                name, self.league.state.players[name].generation
+            )  # fmt: skip
+            load_weights(trainee.policy, source.state_dict())
+            trainee.algorithm = self._new_algorithm(name, trainee.policy)
+            trainee.matches.restart()
+        self.league.open_period(name)
+        trainee.period_end = trainee.steps + self.config.period_steps
+        return decision
+
+    def _freeze(self, trainee: Trainee, snapshot: Player) -> None:
+        model = self._new_policy(trainee.name, 0)
+        load_weights(model, trainee.policy.state_dict())
+        self.frozen[snapshot.name] = model.requires_grad_(False)
+
+    def _new_policy(self, name: str, generation: int) -> Policy:
+        return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))
+
+    def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
+        algorithm = self.config.algorithm
+        return build_algorithm(algorithm.get("name", "ppo"), algorithm, policy, self._seed(f"{name} order"))
+
+    def _seed(self, purpose: str) -> int:
+        """A seed of its own for each purpose, all following from the league's."""
+        return zlib.crc32(f"{self.config.seed}/{purpose}".encode()) % (1 << 31)

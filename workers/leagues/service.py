@@ -1,0 +1,212 @@
+"""A league worker: who plays whom, what counts, what everybody learns next.
+
+It holds no state: any number of them serve one league, which is in Redis (league/). The worker with `league_id=0` also
+keeps the league's folder: it saves models and stream, brings back what was spilled, and begins with the league that the
+folder, or `restore`, holds when Redis has none.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from league.matchmaking.view import ModelRef
+from league.models.keeper import Keeper
+from league.models.pool import Pool
+from league.models.snapshots import STREAM, Snapshots
+from league.redis.periods import LearningPeriod, Periods
+from league.redis.store import Store, check_outcomes
+from league.rules.settings import Settings
+from league.state.league_state import Match
+from tasks.service import Worker, service
+from tasks.worker.server import Serving
+from warren.errors import LeagueError, PoolError, WarrenError
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
+from workers.runtime.connect import connect
+from workers.runtime.league_paths import league_folder, league_of, store_of
+from workers.runtime.session import Session, event_rate, log_to_stderr
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.2  # s between looks whether the league is there
+AGAIN_AFTER = 1.0  # s after which the keeper goes on when Redis was away
+VIEW_AGE = 0.1  # s that a view of the league may serve further requests of the same player
+
+
+class LeagueService(Worker):
+    """The league's services. Those asked most take many calls at once, and few round trips to Redis for all."""
+
+    role = "league"
+
+    def __init__(self, store: Store, pool: Pool) -> None:
+        super().__init__()
+        self.store, self.pool, self.periods = store, pool, Periods(store)
+
+    @service(batch=64)
+    def request(self, calls: Sequence[tuple[str, str, float, str]]) -> list[Any]:
+        """(player, holder, lease in s, id of the match) -> the match, and the model of its away side."""
+        answers: list[Any] = [None] * len(calls)
+        try:
+            for holder, lease in {call[1:3] for call in calls}:
+                alike = [index for index, call in enumerate(calls) if call[1:3] == (holder, lease)]
+                homes, ids = [calls[index][0] for index in alike], [calls[index][3] for index in alike]
+                for index, match in zip(alike, self.store.request_many(homes, holder, lease, ids), strict=True):
+                    answers[index] = match
+        except LeagueError:  # of one of them: each by itself, under the ids that they have
+            answers = [self._request(*call) for call in calls]
+        return [answer if isinstance(answer, Exception) else self._invite(answer) for answer in answers]
+
+    def _request(self, player: str, holder: str, lease: float, match: str) -> Any:
+        try:
+            return self.store.request(player, holder, lease, match)
+        except LeagueError as error:
+            return error
+
+    def _invite(self, match: Match) -> dict[str, Any]:
+        if not match.away_frozen:
+            return invitation_to_wire(Invitation(match, None))
+        roster = self.store.last_roster
+        if match.away not in roster or not roster[match.away].frozen:  # since then: a request that was repeated, say
+            roster = self.store.view().roster
+        return invitation_to_wire(Invitation(match, roster[match.away].model))
+
+    @service(batch=256)
+    def report(self, calls: Sequence[tuple[str, str, str]]) -> list[Any]:
+        """(id of the match, outcomes, who reports) -> [status, reason]."""
+        answers: list[Any] = []
+        for match, outcomes, _ in calls:
+            try:
+                check_outcomes(match, outcomes)
+                answers.append(None)
+            except LeagueError as error:
+                answers.append(error)
+        valid = [index for index, answer in enumerate(answers) if answer is None]
+        for by in {calls[index][2] for index in valid}:
+            alike = [index for index in valid if calls[index][2] == by]
+            reports = self.store.report_many([calls[index][:2] for index in alike], by)
+            for index, found in zip(alike, reports, strict=True):
+                answers[index] = list(found)
+        return answers
+
+    @service
+    def abort(self, match: str, by: str) -> list[str]:
+        """End a match without a result."""
+        return list(self.store.abort(match, by=by))
+
+    @service
+    def extend(self, matches: list[str], lease: float) -> list[bool]:
+        """Hold matches for longer; which of them are still open."""
+        return [self.store.extend(match, lease) for match in matches]
+
+    @service
+    def open_period(self, player: str, learner: str, lease: float) -> dict[str, Any]:
+        """The learning period of `player`, and its kind."""
+        period = self.periods.open(player, learner, lease)
+        return period_to_wire(period, self.store.player(player).kind)
+
+    @service
+    def progress(self, player: str, number: int, learner: str, steps: int, lease: float) -> str:
+        """How a learning period stands; its lease is kept."""
+        return self.periods.progress(_period(player, number, learner), steps, lease)
+
+    @service
+    def close_period(self, player: str, number: int, learner: str, steps: int, version: int) -> dict[str, Any]:
+        """End a learning period with frozen weights; what the player's kind decided."""
+        period = _period(player, number, learner)
+        return outcome_to_wire(self.periods.close(period, steps, version, weights_of=self._newest))
+
+    @service
+    def snapshot(self, player: str, version: int, by: str) -> str:
+        """Add a frozen copy of a learning player; its name."""
+        return self.store.snapshot(player, version, by).name
+
+    def _newest(self, player: str) -> ModelRef | None:
+        try:
+            return self.pool.freeze(player)
+        except PoolError:
+            return None
+
+
+def _period(player: str, number: int, learner: str) -> LearningPeriod:
+    """What identifies a period; the rest the league knows."""
+    return LearningPeriod(player, number, learner, None, 0, 0, {}, {}, 0)
+
+
+def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) -> None:
+    """Create the league with its players, or join the one there is; a saved one comes back where Redis has none."""
+    if restore is not None and not store.redis.exists(f"{store.prefix}events"):
+        state = Snapshots(restore, store, pool).restore()
+        logger.info("%s: %d players restored", restore, len(state.players))
+    store.create(Settings(**league.settings))
+    for name, player in league.players.items():
+        if store.add_player(name, player.kind, player.config, rules=player.hyperparameters, by="league"):
+            logger.info("player %s joins as %s", name, player.kind)
+
+
+def saved_league(config: Config) -> Path | None:
+    """The folder of the league to go on with: the run's own when it holds one, else `restore`.
+
+    In this order, since a run that began with `restore` and is resumed goes on from where it was stopped.
+    """
+    folder = league_folder(config)
+    if (folder / STREAM).exists():
+        return folder
+    return None if config.restore is None else Path(config.restore)
+
+
+def keep(keeper: Keeper, stopping: threading.Event) -> None:
+    """Run the keeper through outages of Redis and full disks; its last act is a snapshot."""
+    while True:
+        try:
+            keeper.run(stopping)
+            return
+        except (redis.RedisError, OSError, WarrenError) as error:
+            logger.warning("the league's folder is not kept for a moment: %s", error)
+        except Exception:  # without this thread nothing would be saved from then on, and nobody would see why
+            logger.exception("the league's folder is not kept for a moment")
+        if stopping.wait(AGAIN_AFTER):
+            return
+
+
+def wait_for_league(store: Store) -> None:
+    """Until the worker that creates the league, or brings it back, has done so."""
+    said = False
+    while not store.redis.exists(f"{store.prefix}events"):
+        if not said:
+            logger.info("waiting for the league, which the worker with league_id=0 creates")
+            said = True
+        time.sleep(LOOK_EVERY)
+
+
+def run(config: Config) -> int:
+    """Serve until told to stop."""
+    verify(config, role="league")
+    log_to_stderr(config.log_level)
+    session = Session(config, *connect(config))
+    session.declare()
+    store, league = store_of(session, VIEW_AGE), league_of(config)
+    stopping = threading.Event()
+    keeper = None
+    if config.league_id == 0:
+        begin(store, session.pool, league, saved_league(config))
+        own = Keeper(store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every)
+        keeper = threading.Thread(target=keep, args=(own, stopping), name="keeper")
+    else:
+        wait_for_league(store)
+    service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
+    serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
+    try:
+        return serving.run(on_ready=keeper.start if keeper is not None else None)
+    finally:
+        stopping.set()
+        if keeper is not None and keeper.ident is not None:
+            keeper.join()

@@ -1,0 +1,194 @@
+"""Training one player of a league: updates as for any player, in learning periods that the league gives out."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import redis
+from celery.utils.log import get_logger
+
+from agents import Algorithm, build_algorithm, checkpoints
+from agents.policies import Policy
+from league.matchmaking.view import ModelRef
+from league.redis.periods import LearningPeriod
+from tasks.events import STATUS, WEIGHTS, of_player
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
+from workers.config.league import LeagueConfig
+from workers.leagues.client import LeagueClient
+from workers.learning.trainer import Trainer
+from workers.runtime.league_paths import begins_frozen, player_folder, policy_builder
+from workers.runtime.session import Session
+
+logger = get_logger(__name__)
+
+OPEN_AGAIN = 1.0  # s between tries to get a learning period of a player that is paused, or trained by another
+STOPPED = ("frozen", "removed")  # by a person: this player learns no more
+
+
+class LeagueTrainer(Trainer):
+    """A Trainer whose player is told by the league what to start from, with which hyperparameters, and what follows.
+
+    `generation` counts the resets of the player: weights bear it, so that a learner which comes back from a crash, and
+    an actor that hears of new weights, know whether they are another player's life.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        league: LeagueConfig,
+        client: LeagueClient,
+        stopping: threading.Event,
+        on_finished: Callable[[], None],
+    ) -> None:
+        self.league, self.client, self._stopping = league, client, stopping
+        self.player = session.config.player
+        self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
+        self.generation = 0
+        self.period: LearningPeriod | None = None
+        self.state = "on"
+        self._period_end = 0
+        self._refused = ""  # the last complaint about hyperparameters
+        folder = player_folder(session.config, self.player)
+        folder.mkdir(parents=True, exist_ok=True)
+        super().__init__(session, folder, on_finished)
+
+    # What Trainer asks.
+
+    def build(self) -> tuple[Policy, Algorithm]:
+        """A policy for the league's game with the weights of this generation, and its algorithm."""
+        policy = policy_builder(self.league)(self._seed("weights"))
+        settings = self.league.algorithm
+        return policy, build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed("order"))
+
+    def stamp(self) -> dict[str, Any]:
+        """With the generation."""
+        return {**super().stamp(), "generation": self.generation}
+
+    def read_stamp(self, stamp: Mapping[str, Any]) -> None:
+        """Which generation the weights are of; another one than so far has an optimizer and a schedule of its own."""
+        generation = int(stamp.get("generation", 0))
+        if generation != self.generation:
+            self.generation = generation
+            self.policy, self.algorithm = self.build()
+
+    def describe(self) -> dict[str, Any]:
+        """The league's network and game."""
+        return {"network": dict(self.league.network), "environment": self.league.env}
+
+    def before_update(self) -> None:
+        """Hyperparameters as they are at this point of the period."""
+        assert self.period is not None
+        left = max(0, self._period_end - self.progress.steps) / self.league.period_steps
+        try:
+            self.algorithm.adjust(self.period.at(1.0 - min(1.0, left)))
+        except ConfigurationError as error:  # set by hand: a slip there is no reason to stop learning
+            if str(error) != self._refused:
+                self._refused = str(error)
+                logger.error("player %s goes on with the hyperparameters before: %s", self.player, error)
+
+    def after_update(self) -> None:
+        """At the end of a period what the player's kind decides."""
+        if self.progress.steps >= self._period_end:
+            self._end_period()
+
+    def verdict(self) -> str | None:
+        """A league's player learns for as long as the league wants it to."""
+        return self.state if self.state in STOPPED else None
+
+    def close(self) -> None:
+        """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
+        if self.progress.updates:
+            self.checkpoint()
+            data = checkpoints.weights_to_bytes(self.policy, self.stamp())
+            try:
+                self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
+            except (redis.RedisError, PoolError) as error:  # the checkpoint has them
+                logger.warning("the newest weights of %s are in no pool: %s", self.player, error)
+        self.log.close()
+        self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
+
+    # Learning periods.
+
+    def begin(self) -> None:
+        """Take up the learning period that the league has for the player; waits while the player is paused.
+
+        Raises PlayerError when the player does not exist, PlayerStopped when it learns no more, LeagueError when this
+        learner is to stop meanwhile.
+        """
+        said = False
+        while True:
+            try:
+                self._take_up()
+                return
+            except PlayerWaits as error:
+                if not said:
+                    logger.info("player %s: waiting: %s", self.player, error)
+                    said = True
+            if self._stopping.wait(OPEN_AGAIN):
+                raise LeagueError(f"player {self.player!r} was to wait, and this learner to stop")
+
+    def keep(self) -> str:
+        """Tell the league how far the player is, and keep its period: "on", "paused", or why learning ends."""
+        if self.period is not None:
+            state = self.client.progress(self.period, self.progress.steps, self.league.lease)
+            # Between the end of one period and the next, "lost" is only the old one.
+            if state != self.state and state in ("on", "paused", *STOPPED):
+                logger.info("player %s: %s", self.player, state)
+                self.state = state
+        return self.state
+
+    def _take_up(self) -> None:
+        period, kind = self.client.open_period(self.player, self.league.lease)
+        self.period = period
+        self.catch_up()  # only now is a league that was saved sure to be back
+        every = self.league.period_steps
+        self._period_end = (self.progress.steps // every + 1) * every
+        unlearned = self.progress.version == 0 and self.progress.updates == 0
+        if period.generation != self.generation or (unlearned and period.model is not None):
+            self._start_from(period.model, period.generation)
+        if unlearned and period.steps == 0 and begins_frozen(kind):
+            self.publish()
+            self._freeze()
+            self.client.snapshot(self.player, self.progress.version)
+
+    def _start_from(self, model: ModelRef | None, generation: int) -> None:
+        self.generation = generation
+        self.policy, self.algorithm = self.build()
+        if model is not None:
+            tensors, _ = checkpoints.weights_from_bytes(self.session.pool.get(*model).data)
+            checkpoints.load_weights(self.policy, tensors, str(model))
+        self.progress.version += 1
+        logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
+
+    def _end_period(self) -> None:
+        assert self.period is not None
+        number, progress = self.period.number, self.progress
+        self._publish_frozen()
+        try:
+            outcome = self.client.close_period(self.period, progress.steps, progress.version)
+            logger.info("period %d at %d steps: %s %s", number, progress.steps, outcome.status, outcome.decision)
+            self._take_up()
+        except PlayerError as error:
+            logger.info("%s", error)
+            try:
+                # Paused, or taken over while this learner was away: wait, and go on from what the league says.
+                if self.keep() not in STOPPED:
+                    self.begin()
+            except PlayerStopped:  # while it waited
+                self.keep()
+
+    def _publish_frozen(self) -> None:
+        """What the league may take a snapshot of has to be in the pool, and to stay."""
+        data = checkpoints.weights_to_bytes(self.policy, self.stamp())
+        self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        self.session.pool.freeze(self.player, self.progress.version)
+
+    def _seed(self, purpose: str) -> int:
+        words = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"
+        return zlib.crc32(words.encode()) % (1 << 31)

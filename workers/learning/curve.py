@@ -1,0 +1,34 @@
+"""The learning curve of a run folder as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workers.learning.metrics import WINDOW, read_metrics
+
+
+def draw(folder: Path, title: str, goal: float | None) -> Path | None:
+    """Draw mean return over environment steps into `learning_curve.png`; None when there is no point to draw."""
+    points = [p for p in read_metrics(folder) if p["mean_return"] is not None]
+    if not points:
+        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot([p["steps"] for p in points], [p["mean_return"] for p in points], color="tab:blue")
+    if goal is not None:
+        axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal {goal:g}")
+        axes.legend(loc="lower right")
+    seconds = points[-1]["training_seconds"]
+    axes.set(
+        title=f"{title}: {points[-1]['steps']:,} steps in {seconds:.0f} s",
+        xlabel="environment steps",
+        ylabel=f"mean return of the last {WINDOW} training episodes",
+    )
+    axes.grid(alpha=0.3)
+    path = folder / "learning_curve.png"
+    figure.savefig(path)
+    return path

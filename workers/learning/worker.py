@@ -1,0 +1,168 @@
+"""The learner of a plain run: trains one player on the segments that arrive, publishes each new version."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import redis
+import torch
+
+from tasks.worker.batching import BatchTask
+from workers.config.schema import Config, Sampling, to_yaml
+from workers.config.validation import run_folder, verify
+from workers.learning.sync_rounds import Rounds
+from workers.learning.trainer import Trainer
+from workers.runtime.actor_count import actors_now
+from workers.runtime.connect import connect
+from workers.runtime.run_status import Ending, verdict
+from workers.runtime.session import Session, log_to_stderr, stop_worker
+
+logger = logging.getLogger(__name__)
+
+FAILURES = 3  # updates that may fail in a row before the learner gives up
+KEEP_EVERY = 3.0  # s between looks whether the pool still has the weights
+REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
+
+
+class LearnerRole:
+    """Wires the trainer to its queue: what the learn task does before and after an update."""
+
+    def __init__(self, config: Config, session: Session, trainer: Trainer, player: str | None = None) -> None:
+        self.config, self.session, self.trainer = config, session, trainer
+        self.failure: str | None = None
+        self._failures = 0  # updates that failed, in a row
+        self._report_at = 0.0
+        self.ended = threading.Event()
+        self.rounds: Rounds | None = None
+        if config.sampling is Sampling.gathered:
+            queue = None if player is None else session.topology.learner_queue(player)
+            actors = partial(actors_now, session)
+            self.rounds = Rounds(session.app, actors, config.round_timeout, self.give_up, player, queue)
+        batch = 1 if self.rounds else config.segments_per_update
+        session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
+        session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
+
+    def learn(self, calls: Sequence[Any]) -> list[Any]:
+        """The learn task. Gathered: one call with every actor's shipment. Streaming: one shipment a call."""
+        if self.rounds is None:
+            return self._update(calls)
+        (shipments,) = calls
+        if not self.rounds.returned(shipments[0]["round"]):
+            logger.warning("a round that had been given up came back after all; dropped")
+            return [None]
+        try:
+            return self._update(calls)
+        finally:  # an update that failed ends its round as well: without a next one nothing would ever happen again
+            if self.trainer.outcome is None and self.failure is None:
+                self.rounds.dispatch(self.trainer.progress.version)
+
+    def _update(self, calls: Sequence[Any]) -> list[Any]:
+        """An update; one failure may be the data's, several in a row are this learner's."""
+        try:
+            outcomes = self.trainer.learn(calls)
+        except Exception as error:
+            self._failures += 1
+            if self._failures >= FAILURES:
+                self.give_up(f"{FAILURES} updates in a row failed, the last with {type(error).__name__}: {error}")
+            raise
+        self._failures = 0
+        self.report()
+        return outcomes
+
+    def report(self) -> None:
+        """Log how far it is, every few seconds: without a launcher, the log is all that is seen of a learner."""
+        if time.monotonic() >= self._report_at:
+            self._report_at = time.monotonic() + REPORT_EVERY
+            logger.info("%s, %.0f steps/s", self.figures(), self.trainer.progress.steps_per_second)
+
+    def figures(self) -> str:
+        """How far it is, in words."""
+        progress, goal = self.trainer.progress, self.config.env.goal
+        mean = "no" if progress.mean_return is None else f"{progress.mean_return:.1f} as"
+        return (
+            f"{progress.steps:,} steps, {mean} mean return of the last 100 episodes"
+            f"{'' if goal is None else f' (goal {goal:g})'}, weight version {progress.version}"
+        )
+
+    def round_failed(self, round_id: str) -> None:
+        """The errback of a round's chord."""
+        assert self.rounds is not None
+        self.rounds.failed(round_id)
+
+    def give_up(self, reason: str) -> None:
+        """End this process with an error."""
+        self.failure = reason
+        stop_worker()
+
+    def on_ready(self) -> None:
+        """Weights first, so that actors that are waiting can start; then the first round."""
+        self.trainer.publish()
+        self.trainer.fire_status(always=True)
+        if self.rounds is not None:
+            self.rounds.start(self.trainer.progress.version)
+        threading.Thread(target=self._keep, name="keeper", daemon=True).start()
+
+    def _keep(self) -> None:
+        while not self.ended.wait(KEEP_EVERY):
+            try:
+                self.keep()
+            except redis.RedisError as error:
+                logger.warning("cannot look into the pool: %s", error)
+            except Exception:  # without this thread nothing would be kept from then on, and nobody would see why
+                logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
+
+    def keep(self) -> None:
+        """Every few seconds, on a thread of its own."""
+        # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
+        self.trainer.restore_published()
+
+    def on_stopping(self) -> None:
+        """Told to stop: what is under way is finished, nothing new is asked for."""
+        if self.rounds is not None:
+            self.rounds.stop()
+
+
+def run(config: Config) -> int:
+    """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on.
+
+    Started anew in the folder of a run that is over, it says so, tells whoever waits for it, and exits with 0.
+    """
+    verify(config, role="learner")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(config.learner_threads)
+    folder = run_folder(config)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "config.yaml").exists():
+        (folder / "config.yaml").write_text(to_yaml(config))
+    broker_url, redis_url = connect(config)
+    prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
+    session = Session(config, broker_url, redis_url, prefetch=prefetch)
+    session.declare()
+    trainer = Trainer(session, folder, on_finished=stop_worker)
+    learner, ending = LearnerRole(config, session, trainer), Ending(session.redis, session.topology.key_prefix)
+    status = 0
+    try:
+        if state := verdict(config, trainer.progress.steps, trainer.progress.mean_return):
+            logger.info(
+                "%s is %s already; for more, raise env.goal or total_steps, or start another run", folder, state
+            )
+            trainer.finish(state)
+        else:
+            ending.clear()
+            status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
+    finally:
+        learner.ended.set()
+        if trainer.outcome is not None:
+            ending.record(trainer.progress.steps, trainer.progress.mean_return)
+        trainer.close()
+        state = "stopped" if trainer.outcome is None else trainer.outcome["state"]
+        logger.info("%s: %s; run folder %s", state, learner.figures(), folder)
+    if learner.failure is not None:
+        logger.error("training cannot go on: %s", learner.failure)
+        return 1
+    return status

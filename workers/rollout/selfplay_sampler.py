@@ -1,0 +1,175 @@
+"""Plays many games in turns at once between one learning policy and its opponents: segments and results come out.
+
+    sampler = MatchSampler(games, policy, seed=1, unroll_length=16, tables=4)
+    sampler.seat(0, Opponent("main@12", its_policy))      # games of table 0 that begin from now on are against it
+    segment = sampler.collect(64)                         # 64 lanes of the learning policy's decisions
+    for result in sampler.pop_results(): ...              # who was met, and the return of every game
+
+The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. Decisions of
+one step are batched by model: one forward pass for the learning policy, one for each opponent at the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from agents.policies import Policy
+from agents.segments import Segment
+from envs import TwoPlayerVectorEnv
+from workers.rollout.match_result import MatchResult
+from workers.rollout.trajectory_buffer import Lanes
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """Whom a table plays. `policy` None is the learning policy itself: it learns from both seats then."""
+
+    tag: Hashable  # comes back with the results
+    policy: Policy | None = None
+
+
+class MatchSampler:
+    """One process's games of one learning policy; games carry over from one `collect` to the next.
+
+    Set `weight_version` whenever the policy's weights change: lanes bear the version that began them. In each slot the
+    learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
+    played equally often.
+    """
+
+    def __init__(
+        self,
+        games: TwoPlayerVectorEnv,
+        policy: Policy,
+        seed: int,
+        unroll_length: int = 16,
+        tables: int = 1,
+        reward_scale: float = 1.0,
+    ) -> None:
+        """`reward_scale` multiplies the rewards in segments, not the results."""
+        self.games, self.policy = games, policy
+        self.weight_version = 0
+        self.decisions = 0  # of the learning policy, since the start
+        self.num_tables = tables
+        slots = np.arange(games.num_envs)
+        self.table = slots % tables  # [N]
+        self._home = (slots // tables % 2).astype(np.int64)  # [N]: the seat of the learning policy
+        self._slots = slots
+        self._reward_scale = np.float32(reward_scale)
+        self._generator = torch.Generator().manual_seed(seed)
+        mirror = Opponent("self")
+        self._opponents: dict[int, Opponent] = {0: mirror}  # those in play, by a number of their own
+        self._numbers = 1
+        self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
+        self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
+        shape = games.single_observation_space.shape or ()
+        self._lanes = Lanes(2 * games.num_envs, unroll_length, shape, games.num_actions)
+        self._results: dict[int, list[np.ndarray]] = {}
+        self._episodes: list[np.ndarray] = []
+        self._turn = games.reset()
+        self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
+
+    def seat(self, table: int, opponent: Opponent) -> None:
+        """Let `table` play `opponent`: its games under way are played to their end first."""
+        number = next((n for n, known in self._opponents.items() if known == opponent), None)
+        if number is None:
+            number, self._numbers = self._numbers, self._numbers + 1
+            self._opponents[number] = opponent
+        self._invited[table] = number
+        if self._fresh:
+            self._met[self.table == table] = number
+
+    def restart(self) -> None:
+        """Drop all games and all experience: the policy has become another one. Results that were made stay."""
+        self._lanes.clear()
+        self._turn = self.games.reset()
+        self._met = self._invited[self.table]
+        self._fresh = True
+
+    def collect(self, num_lanes: int) -> Segment:
+        """Play until `num_lanes` lanes are complete: T = unroll_length, N = num_lanes."""
+        while self._lanes.ready < num_lanes:
+            self.advance()
+        return self.take(num_lanes)
+
+    @property
+    def ready(self) -> int:
+        """Lanes that are complete."""
+        return self._lanes.ready
+
+    def take(self, num_lanes: int) -> Segment:
+        """The first `num_lanes` of the `ready` lanes."""
+        episodes = np.concatenate([*self._episodes, np.zeros((0, 2), np.float32)])
+        self._episodes.clear()
+        return self._lanes.take(num_lanes, episodes)
+
+    def pop_results(self) -> list[MatchResult]:
+        """Games that ended since the last call, a result for each opponent that was met."""
+        results = [
+            MatchResult(self._opponents[number].tag, np.concatenate(returns))
+            for number, returns in self._results.items()
+        ]
+        self._results.clear()
+        in_play = {*self._met.tolist(), *self._invited.tolist()}
+        self._opponents = {n: opponent for n, opponent in self._opponents.items() if n in in_play}
+        return results
+
+    def in_play(self) -> set[Hashable]:
+        """Tags of the opponents that more games will end against, as things stand."""
+        return {self._opponents[number].tag for number in {*self._met.tolist(), *self._invited.tolist()}}
+
+    def advance(self) -> bool:
+        """Make one move in every game; whether any game ended."""
+        turn, seats = self._turn, 2 * self._slots + self._turn.to_move
+        mirrored = self._is_mirror(self._met)
+        mine = (turn.to_move == self._home) | mirrored
+        action = np.empty(self.games.num_envs, np.int64)
+        rows = np.flatnonzero(mine)
+        if rows.size:
+            observation, mask = turn.observation[rows], turn.action_mask[rows]
+            taken, log_prob, value = self.policy.act(observation, self._generator, action_mask=mask)
+            action[rows] = taken
+            self._lanes.decide(seats[rows], observation, mask, taken, log_prob, value, self.weight_version)
+            self.decisions += rows.size
+        if rows.size < len(mine):
+            theirs = np.flatnonzero(~mine)
+            for policy, rows in self._by_model(theirs):
+                observation, mask = turn.observation[rows], turn.action_mask[rows]
+                action[rows] = policy.choose(observation, self._generator, mask)
+        self._turn = self.games.step(action)
+        self._fresh = False
+        self._lanes.earn(self._turn.reward.ravel() * self._reward_scale)
+        ended = bool(self._turn.done.any())
+        if ended:
+            self._finish()
+        return ended
+
+    def _finish(self) -> None:
+        finished = self.games.pop_finished()
+        slots, home = finished.index, self._home[finished.index]
+        self._lanes.end(np.concatenate([2 * slots, 2 * slots + 1]))
+        returns = finished.returns[np.arange(len(slots)), home]
+        met = self._met[slots]
+        for number in np.unique(met):
+            self._results.setdefault(int(number), []).append(returns[met == number])
+        self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
+        self._home[slots] = 1 - home
+        self._met[slots] = self._invited[self.table[slots]]
+
+    def _by_model(self, rows: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
+        """`rows` by the model that plays them: opponents with the same weights share a forward pass."""
+        met = self._met[rows]
+        models: dict[int, tuple[Policy, list[int]]] = {}
+        for number in np.unique(met).tolist():
+            policy = self._opponents[number].policy
+            assert policy is not None  # else the rows would be the learning policy's
+            models.setdefault(id(policy), (policy, []))[1].append(number)
+        for policy, numbers in models.values():
+            yield policy, rows[np.isin(met, numbers)] if len(models) > 1 else rows
+
+    def _is_mirror(self, numbers: np.ndarray) -> np.ndarray:
+        mirrors = [number for number, opponent in self._opponents.items() if opponent.policy is None]
+        return np.isin(numbers, mirrors)

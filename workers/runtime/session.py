@@ -1,0 +1,134 @@
+"""What every role holds: the run's names, its Celery app, Redis, the model pool, and a worker to start."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from celery import signals
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.worker import state as worker_state
+from redis.backoff import ExponentialBackoff
+from redis.retry import Retry
+
+from league.models.pool import Pool
+from tasks.app import REDIS_TRIES, create_app
+from tasks.events import EventDispatcher
+from tasks.topology import Topology
+from tasks.worker.pool import OneThreadPool
+from tasks.worker.task_events import given_rate
+from workers.config.schema import Config, Sampling
+from workers.runtime.segment_ledger import Ledger
+
+EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
+PLAYER = "main"  # the one player of a run without a league
+
+
+class Session:
+    """The connections of one process in one run."""
+
+    def __init__(self, config: Config, broker_url: str, redis_url: str, prefetch: int = 1) -> None:
+        assert config.run is not None
+        self.config = config
+        self.topology = topology_of(config)
+        self.app = create_app(
+            self.topology,
+            broker_url,
+            redis_url,
+            prefetch=prefetch,
+            task_events=watched(config),
+        )
+        self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        self.pool = Pool(self.redis, self.topology.key_prefix)
+        self.ledger = Ledger(self.redis, self.topology.key_prefix)
+        self.events = EventDispatcher(self.app, self.topology)
+
+    def declare(self) -> None:
+        """Declare the topology's queues with their exchanges; harmless where they exist."""
+        with self.app.connection_for_write() as connection, connection.channel() as channel:
+            for queue in self.topology.declared():
+                queue(channel).declare()
+
+    def work(self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None]) -> int:
+        """Serve `queue` as a Celery worker until told to stop; the exit status.
+
+        `on_ready` runs once the worker consumes, `on_stopping` when it has been told to stop but still finishes what
+        it holds.
+        """
+        # Celery warns root about pickle, which this app accepts nowhere.
+        warnings.filterwarnings("ignore", category=SecurityWarning)
+        # And at each lost connection about what it will do in version 6.
+        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+        failures: list[Exception] = []
+
+        def ready(**_: Any) -> None:
+            try:
+                on_ready()
+            except Exception as error:  # Celery would log it and consume on, although nothing was begun
+                failures.append(error)
+                stop_worker()
+
+        signals.worker_ready.connect(ready, weak=False)
+        signals.worker_shutting_down.connect(lambda **_: on_stopping(), weak=False)
+        worker = self.app.Worker(
+            hostname=f"{name}@{socket.gethostname()}",
+            pool=OneThreadPool,
+            concurrency=1,
+            queues=[queue.name],
+            loglevel=self.config.log_level,
+            without_gossip=True,
+            without_mingle=True,
+            quiet=True,
+        )
+        worker.start()
+        if failures:
+            raise failures[0]
+        return int(worker.exitcode or 0)
+
+
+def watched(config: Config) -> bool:
+    """Whether somebody looks at task events."""
+    return config.task_events or config.flower_port is not None
+
+
+def event_rate(config: Config) -> float:
+    """Share of the calls of this run's services that send task events."""
+    if not watched(config):
+        return 0.0
+    rate = config.event_rate if config.event_rate is not None else given_rate()
+    return EVENT_RATE if rate is None else rate
+
+
+def topology_of(config: Config) -> Topology:
+    """The names and bounds of the configured run."""
+    assert config.run is not None
+    # Streaming: as many segments may wait as an update takes, so that data is at most a few versions old.
+    bound = config.segments_per_update if config.sampling is Sampling.streaming else 64
+    players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
+    return Topology(config.run, learner_bound=bound, players=players)
+
+
+def stop_worker() -> None:
+    """Ask this process's Celery worker for a warm stop, from any thread."""
+    worker_state.should_stop = 0
+
+
+def log_to_stderr(level: str) -> None:
+    """One line a record; the launcher sends it to the process's log file."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
+    )
+    # Each task would be two lines of log.
+    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu.mixins"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def source_name(actor_id: int) -> str:
+    """A name for this actor process that no other, and no earlier one, has."""
+    return f"actor-{actor_id}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

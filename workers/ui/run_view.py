@@ -1,0 +1,171 @@
+"""What a person sees of a run from a file: who is alive and how many calls are served; a table, or plain lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from tasks.admin.cleanup import waiting
+from tasks.admin.discovery import Served, discover
+from tasks.topology import Topology
+from workers.ui.console import Terminal
+
+logger = logging.getLogger(__name__)
+
+ASK_EVERY = 2.0  # s between two questions to the workers, each of which takes a second
+LINE_EVERY = 5.0  # s between plain lines
+SHOW_EVERY = 0.25  # s between tables
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one entry of the file stands on this host; `last`: what its processes printed last, without services."""
+
+    name: str
+    count: int
+    alive: int
+    done: int
+    restarts: int
+    last: str
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What all workers of one service have done together."""
+
+    service: str
+    workers: int
+    calls: int
+    per_second: float
+    waiting: int
+    failed: int
+    dropped: int
+    mean_batch: float
+
+
+class CallCounts:
+    """Asks the workers again and again, in a thread of its own; `newest` is what they answered last."""
+
+    def __init__(self, app: Any, topology: Topology) -> None:
+        self._app, self._topology, self._stopping = app, topology, threading.Event()
+        self.newest: list[Calls] = []
+        self._before: dict[tuple[str, int], int] = {}
+        self._asked_at = time.monotonic()
+        self._connection: Any = None
+        self._thread = threading.Thread(target=self._ask, name="call-counts", daemon=True)
+
+    def start(self) -> CallCounts:
+        """Begin to ask."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Ask no more."""
+        self._stopping.set()
+        self._thread.join(timeout=3.0)
+
+    def _ask(self) -> None:
+        while not self._stopping.wait(ASK_EVERY):
+            try:
+                served = discover(self._app)
+                now = time.monotonic()
+                self.newest, self._asked_at = self._sum(served, now - self._asked_at), now
+            except Exception as error:  # a look must never stop what it looks at; the next may succeed
+                logger.debug("cannot count the calls: %s", error)
+                self._connection = None
+
+    def _sum(self, served: Sequence[Served], seconds: float) -> list[Calls]:
+        found: dict[str, list[Served]] = {}
+        for one in served:
+            found.setdefault(one.service, []).append(one)
+        before, self._before = self._before, {(one.service, one.pid): one.calls for one in served}
+        sums = []
+        for service, ones in found.items():
+            calls = sum(one.calls for one in ones)
+            batches = sum(one.calls / one.mean_batch for one in ones if one.mean_batch)
+            sums.append(
+                Calls(
+                    service=service,
+                    workers=len(ones),
+                    calls=calls,
+                    # A worker that was restarted counts from zero.
+                    per_second=sum(one.calls - before.get((service, one.pid), 0) for one in ones) / max(seconds, 1e-3),
+                    waiting=sum(one.waiting for one in ones) + self._queued(service),
+                    failed=sum(one.failed for one in ones),
+                    dropped=sum(one.dropped for one in ones),
+                    mean_batch=calls / batches if batches else 0.0,
+                )
+            )
+        return sums
+
+    def _queued(self, service: str) -> int:
+        """Calls that no worker has taken yet."""
+        if self._connection is None:
+            self._connection = self._app.connection_for_read()
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+        return waiting(self._connection, self._topology.service_queue(service))
+
+
+class RunView(Terminal):
+    """Shows a run; `say` prints a line that stays."""
+
+    def __init__(self, title: str, stream: TextIO = sys.stdout) -> None:
+        super().__init__(stream)
+        self._title = title
+        self._at = 0.0
+
+    def show(self, standings: Sequence[Standing], calls: Sequence[Calls], note: str = "") -> None:
+        """How things stand; `note`: what is being waited for."""
+        if time.monotonic() < self._at:
+            return
+        if self._live is not None:
+            self._at = time.monotonic() + SHOW_EVERY
+            self._live.update(_tables(self._title, standings, calls, note))
+        else:
+            self._at = time.monotonic() + LINE_EVERY
+            for line in plain_lines(standings, calls, note):
+                self.say(line)
+
+
+def plain_lines(standings: Sequence[Standing], calls: Sequence[Calls], note: str = "") -> list[str]:
+    """The same as lines of text."""
+    alive = ", ".join(f"{one.name} {_alive(one)}" for one in standings)
+    served = ", ".join(
+        f"{one.service} {one.calls:,} calls ({one.per_second:,.0f}/s, {one.waiting} waiting"
+        + (f", {one.failed:,} failed)" if one.failed else ")")
+        for one in calls
+    )
+    said = [f"  {one.name}: {one.last}" for one in standings if one.last]
+    return ["; ".join(part for part in (alive, served, note) if part), *said]
+
+
+def _alive(one: Standing) -> str:
+    words = f"{one.alive} of {one.count} alive"
+    words += f", {one.done} done" if one.done else ""
+    return words + (f", {one.restarts} restarts" if one.restarts else "")
+
+
+def _tables(title: str, standings: Sequence[Standing], calls: Sequence[Calls], note: str) -> Group:
+    who = Table("", "alive", "of", "done", "restarts", "last line", title=title, title_justify="left")
+    for one in standings:
+        red = "red" if one.alive + one.done < one.count else None
+        who.add_row(
+            one.name, str(one.alive), str(one.count), str(one.done or ""), str(one.restarts or ""), Text(one.last),
+            style=red,
+        )  # fmt: skip
+    what = Table("service", "workers", "calls", "calls/s", "waiting", "failed", "dropped", "mean batch")
+    for row in calls:
+        what.add_row(
+            row.service, str(row.workers), f"{row.calls:,}", f"{row.per_second:,.0f}", str(row.waiting),
+            f"{row.failed:,}", f"{row.dropped:,}", f"{row.mean_batch:.1f}",
+        )  # fmt: skip
+    return Group(who, what, Text(note))

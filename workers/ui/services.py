@@ -1,0 +1,149 @@
+"""What a run serves, by which workers, how busy, since when: as a table, as JSON, again and again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import redis
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tasks.admin.discovery import Served, as_dict, describe, discover, unserved
+from tasks.amqp.connection import GONE
+from tasks.app import create_app
+from tasks.topology import Topology
+from warren.errors import ConfigurationError
+from workers.config.command_line import guarded
+from workers.servers import check_broker, check_redis
+
+WATCH_EVERY = 2.0  # s between looks; each takes as long as workers have to answer
+AWAY = (*GONE, redis.RedisError)  # what a look raises while a server is away
+COLUMNS = (
+    *("service", "worker", "host", "pid", "up", "busy", "waiting"),
+    *("calls", "failed", "dropped", "mean batch"),
+)
+NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
+
+
+class Found(NamedTuple):
+    """What one look found."""
+
+    served: list[Served]
+    unserved: list[str]
+
+
+Look = Callable[[], Found]
+
+
+def table(found: Found, run: str) -> Table:
+    """What was found as a table."""
+    workers = len({one.worker for one in found.served})
+    title = f"run {run} at {time.strftime('%X')}: {workers} workers"
+    drawn = Table(title=title, title_justify="left")
+    for index, column in enumerate(COLUMNS):
+        drawn.add_column(column, justify="right" if index >= NUMBERS else "left", no_wrap=True)
+    for row in describe(found.served, found.unserved):
+        drawn.add_row(*row, style="red" if row[1] == "nobody" else None)
+    return drawn
+
+
+def as_json(found: Found, run: str, **more: Any) -> str:
+    """What was found as JSON."""
+    return json.dumps({"run": run, "served": list(map(as_dict, found.served)), "unserved": found.unserved}, **more)
+
+
+def watch(look: Look, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
+    """`show` what each look found until Ctrl-C, which is no failure; `tell` of a server that is away, and look on."""
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                show(look())
+            except AWAY as error:
+                tell(f"cannot look: {str(error) or type(error).__name__}")
+            time.sleep(max(0.0, every - (time.monotonic() - began)))
+    except KeyboardInterrupt:
+        return 0
+
+
+def watch_table(look: Look, run: str, every: float) -> int:
+    """A table that is drawn over in a terminal, and one below the other anywhere else."""
+    console = Console()
+    if not console.is_terminal:
+        return watch(look, lambda found: console.print(table(found, run)), console.print, every)
+    with Live(Text("looking"), console=console, auto_refresh=False) as live:
+
+        def show(drawn: Any) -> None:
+            live.update(drawn, refresh=True)
+
+        return watch(look, lambda found: show(table(found, run)), lambda words: show(Text(words, "red")), every)
+
+
+def watch_json(look: Look, run: str, every: float) -> int:
+    """A line a look."""
+
+    def tell(words: str) -> None:
+        print(json.dumps({"run": run, "error": words}), flush=True)
+
+    try:
+        return watch(look, lambda found: print(as_json(found, run), flush=True), tell, every)
+    except BrokenPipeError:  # who read has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look once, or again and again; exit status 0, or 1 when one look finds that nothing is served."""
+    missing = [
+        f"--{name}: not given, and {variable} is not set"
+        for name, variable in (
+            ("broker-url", "WARREN_BROKER_URL"),
+            ("redis-url", "WARREN_REDIS_URL"),
+            ("run", "WARREN_RUN"),
+        )
+        if getattr(options, name.replace("-", "_")) is None
+    ]
+    if missing:
+        raise ConfigurationError(missing)
+    check_broker(options.broker_url)
+    check_redis(options.redis_url)
+    topology = Topology(options.run)
+    app = create_app(topology, options.broker_url, options.redis_url)
+
+    def look() -> Found:
+        served = discover(app, options.timeout)
+        return Found(served, unserved(app, topology, served))
+
+    if options.watch is not None:
+        return (watch_json if options.json else watch_table)(look, options.run, options.watch)
+    found = look()
+    if options.json:
+        print(as_json(found, options.run, indent=2))
+    else:
+        Console().print(table(found, options.run))
+    return 0 if found.served else 1
+
+
+def main(description: str | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.services", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
+    parser.add_argument("--broker-url", default=os.environ.get("WARREN_BROKER_URL"))
+    parser.add_argument("--redis-url", default=os.environ.get("WARREN_REDIS_URL"))
+    parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")
+    parser.add_argument(
+        "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="look again and again"
+    )
+    parser.add_argument("--json", action="store_true", help="for programs; with --watch a line a look")
+    options = parser.parse_args()
+    return guarded(lambda: run(options))

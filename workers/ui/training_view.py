@@ -1,0 +1,77 @@
+"""What a person sees while a run trains: one live panel in a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from workers.ui.console import Terminal
+
+LINE_EVERY = 5.0  # s between plain lines
+
+
+class View(Terminal):
+    """Shows a run's figures; `say` prints a line that stays."""
+
+    def __init__(self, title: str, goal: float | None, total_steps: int, stream: TextIO = sys.stdout) -> None:
+        super().__init__(stream)
+        self.title, self.goal, self.total_steps = title, goal, total_steps
+        self._line_at = 0.0
+
+    def show(self, figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> None:
+        """The newest figures (None before the learner's first), queue depths, and how many processes run."""
+        if self._live is not None:
+            self._live.update(self._panel(figures, depths, processes))
+        elif time.monotonic() >= self._line_at:
+            self._line_at = time.monotonic() + LINE_EVERY
+            self.say(plain_line(figures, depths, processes, self.goal))
+
+    def _panel(self, figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> Panel:
+        grid = Table.grid(padding=(0, 2))
+        for _ in range(4):
+            grid.add_column(justify="left", min_width=14)
+        cells = [(name, value) for name, value in cells_of(figures, depths, processes)]
+        for left, right in zip(cells[::2], [*cells[1::2], ("", "")], strict=False):
+            grid.add_row(f"[dim]{left[0]}", left[1], f"[dim]{right[0]}", right[1])
+        done, of = self._far(figures)
+        bar = Table.grid(padding=(0, 2))
+        bar.add_row("[dim]to the goal", ProgressBar(total=of, completed=done, width=40), f"{done:,.0f} of {of:,.0f}")
+        outer = Table.grid()
+        outer.add_row(grid)
+        outer.add_row(bar)
+        return Panel(outer, title=self.title, title_align="left", expand=False)
+
+    def _far(self, figures: Mapping[str, Any] | None) -> tuple[float, float]:
+        if self.goal is not None and self.goal > 0:
+            return max(0.0, (figures or {}).get("mean_return") or 0.0), self.goal
+        return (figures or {}).get("steps", 0), self.total_steps
+
+
+def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> list[tuple[str, str]]:
+    """(name, value) of everything shown."""
+    waiting = ", ".join(f"{name} {count}" for name, count in depths.items()) or "unknown"
+    if figures is None:
+        return [("state", "waiting for the first update"), ("processes", processes), ("queues", waiting)]
+    mean = figures["mean_return"]
+    return [
+        ("steps", f"{figures['steps']:,}"),
+        ("steps/s", f"{figures['steps_per_second']:,.0f}"),
+        ("mean return", "none yet" if mean is None else f"{mean:.1f} over {figures['window']} episodes"),
+        ("episodes", f"{figures['episodes']:,}"),
+        ("weight version", f"{figures['version']:,}"),
+        ("data age", f"{figures['data_age'] * 1e3:.0f} ms, {figures['staleness']:.1f} versions"),
+        ("queues", waiting),
+        ("processes", processes),
+    ]
+
+
+def plain_line(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str, goal: float | None) -> str:
+    """The same as one line of text."""
+    line = ", ".join(f"{name} {value}" for name, value in cells_of(figures, depths, processes))
+    return f"{line}, goal {goal:g}" if goal is not None else line
