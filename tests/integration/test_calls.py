@@ -16,7 +16,7 @@ from celery import Celery
 
 from tasks import codec, context
 from tasks.admin.cleanup import waiting
-from tasks.client.rpc import solver as solving
+from tasks.client import solver as solving
 from warren.errors import (
     CallCancelled,
     CodecError,

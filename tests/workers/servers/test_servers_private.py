@@ -23,7 +23,7 @@ import redis
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis
-from workers.servers import child as children
+from workers.servers import process as children
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis
 from workers.servers.process import Child, free_port

@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from warren.errors import BrokerError, ConfigurationError, UnknownName
-from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, choose, record
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, record, resolve
 from workers.servers.private_rabbitmq import Node
 from workers.servers.process import Child, free_port
 
@@ -282,7 +282,7 @@ def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
 def test_without_the_embedded_package_every_step_is_accounted_for(get: Callable[..., Servers], tmp_path: Path) -> None:
     with pytest.raises(BrokerError) as caught:
         get("auto", machine=bare(tmp_path, embedded_package="no_such_package"))
-    for step in choose.BROKER_STEPS["auto"]:
+    for step in resolve.BROKER_STEPS["auto"]:
         assert f"  {step}: " in str(caught.value)
 
 
