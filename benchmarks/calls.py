@@ -1,8 +1,9 @@
 """`python -m benchmarks.calls`: Warren's calls beside stock Celery's, raw py-amqp's and Ray's; ends in one JSON line.
 
 Payload 32 x 4 float32 in, 32 int64 out. The peers take turns, round by round, each alone on the machine; a ratio is
-that of its round, and the median of all rounds is reported. Ray runs by `--ray PYTHON` (or WARREN_RAY_PYTHON), the
-Python of an environment that has it; without one it is skipped. `--only PART` runs one part.
+that of its round, and the median of all rounds is reported. Ray and Dramatiq run in environments of their own, DIR/ray
+and DIR/queue of `--peers DIR` (`--ray PYTHON`, or WARREN_RAY_PYTHON, names Ray's Python instead); what is absent
+is skipped with a line that says so. `--only PART` runs one part.
 """
 
 from __future__ import annotations
@@ -20,28 +21,31 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import call_batching, call_parts
+from benchmarks import call_batching, call_noops, call_parts
 from benchmarks.call_peers import Peer, all_peers
+from benchmarks.report import finish
 from workers import servers
 
 TARGETS = {
     "sync_p50_vs_ray": ("<=", 0.75),
-    "sync_vs_raw": (">=", 0.65),
-    "pipelined_vs_ray": (">=", 2.0),
-    "async_vs_ray": (">=", 1.0),
+    "sync_vs_raw": (">=", 0.9),
+    "pipelined_vs_ray": (">=", 3.5),
+    "async_vs_ray": (">=", 4.0),
     "batched_vs_unbatched": (">=", 3.0),
+    "drain_vs_dramatiq": (">=", 5.0),
     "fanout_vs_raw": (">=", 0.8),
     "codec_ms": ("<=", 1.5),
     "codec_vs_msgpack": ("<=", 1.1),
     "longest_call_ms": ("<=", 250.0),
 }
 TURNS, SYNC, PIPELINED, SUBMITTED = 10, 300, 800, 800  # turns a round; calls of each kind a turn
-PARTS = ("peers", "batched", "fanout", "codec", "stall", "profile")
+PARTS = ("peers", "batched", "noops", "fanout", "codec", "stall", "profile")
 
 
 def main() -> int:
     """Run, print tables, print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="of the peers' environments: DIR/ray, DIR/queue")
     parser.add_argument("--ray", default=os.environ.get("WARREN_RAY_PYTHON"), metavar="PYTHON")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=PARTS, action="append")
@@ -53,6 +57,8 @@ def main() -> int:
     options = parser.parse_args()
     parts = options.only or list(PARTS)
     scale = 10 if options.quick else 1
+    ray = peer_python("Ray", options.ray, options.peers, "ray") if "peers" in parts else None
+    dramatiq = peer_python("Dramatiq", None, options.peers, "queue") if "noops" in parts else None
     with (
         tempfile.TemporaryDirectory() as folder,
         servers.acquire(options.servers, folder=Path(folder), say=lambda words: print(words, file=sys.stderr)) as found,
@@ -62,9 +68,11 @@ def main() -> int:
         if "codec" in parts:
             report |= call_parts.codec_times()
         if "peers" in parts:
-            report |= peers(*urls, options.ray, options.rounds, scale)
+            report |= peers(*urls, ray, options.rounds, scale)
         if "batched" in parts:
             report |= call_batching.batched(*urls, options.rounds, 0.3 / scale, options.client_processes)
+        if "noops" in parts:
+            report |= call_noops.noops(*urls, dramatiq, options.rounds, call_noops.CALLS // scale)
         if "fanout" in parts:
             report |= call_parts.fanout(*urls, options.rounds)
         if "stall" in parts:
@@ -72,8 +80,20 @@ def main() -> int:
         if "profile" in parts:
             report |= call_parts.profile(*urls, 3000 // scale)
     verdict(report)
-    print(json.dumps(report))
+    finish("calls", report)
     return 0
+
+
+def peer_python(name: str, given: str | None, folder: Path | None, place: str) -> str | None:
+    """The Python of a peer's environment; None, with a line that says so, where there is none."""
+    python = given or (None if folder is None else str(folder / place / "bin" / "python"))
+    if python is None:
+        print(f"{name} skipped: no --peers DIR")
+    elif not Path(python).exists():
+        print(f"{name} skipped: {python} does not exist")
+    else:
+        return python
+    return None
 
 
 @dataclass
@@ -105,11 +125,6 @@ class Figures:
 
 def peers(broker_url: str, redis_url: str, ray: str | None, rounds: int, scale: int) -> dict[str, Any]:
     """All peers, in turns; the ratios of each round, and their medians."""
-    if not ray:
-        print("Ray skipped: no --ray PYTHON, and WARREN_RAY_PYTHON is not set")
-    elif not Path(ray).exists():
-        print(f"Ray skipped: {ray} does not exist")
-        ray = None
     all_ratios: dict[str, list[float]] = defaultdict(list)
     described: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for number in range(rounds):
