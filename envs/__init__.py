@@ -1,6 +1,6 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
-from envs.registry import make, make_vector, spaces
+from envs.registry import make, make_vector, reward_threshold, spaces
 from envs.sources import is_two_player, make_two_player
 from envs.two_player import Turn, TwoPlayerVectorEnv
 from envs.vector import VectorEnv
@@ -13,5 +13,6 @@ __all__ = [
     "make",
     "make_two_player",
     "make_vector",
+    "reward_threshold",
     "spaces",
 ]

@@ -1,8 +1,11 @@
-"""What goes wrong inside somebody else's environment, said as one sentence that names their line."""
+"""What goes wrong inside somebody else's environment, said as one sentence that names their line and the remedy."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +13,10 @@ from pathlib import Path
 from types import ModuleType
 
 from warren.errors import ConfigurationError, WarrenError
+
+GAMES = {"pettingzoo", "pyspiel", "open_spiel"}  # modules that Warren's extra `games` installs
+_HERE = str(Path(__file__).parent)
+_NOT_THEIRS = ("<frozen", _HERE, *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 
 @contextmanager
@@ -20,7 +27,8 @@ def blame(doing: str) -> Iterator[None]:
     except WarrenError:
         raise
     except (Exception, SystemExit) as error:  # a module that ends in sys.exit() must not end a worker silently
-        raise ConfigurationError(f"{doing} failed{_where(error)}: {type(error).__name__}: {error}") from error
+        remedy = f"; {_install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
+        raise ConfigurationError(f"{doing} failed{_where(error)}: {type(error).__name__}: {error}{remedy}") from error
 
 
 def require(module: str, package: str, env_id: str) -> ModuleType:
@@ -29,14 +37,27 @@ def require(module: str, package: str, env_id: str) -> ModuleType:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"environment {env_id!r} needs the package {package} ({error.name} is missing): "
-            f"pip install '{package}', or all of Warren's games: pip install -e '.[games]'"
+            f"environment {env_id!r} needs the package {package} ({error.name} is missing); {_install(module)}"
         ) from error
 
 
+def pip() -> str:
+    """The pip of this interpreter's environment, as one would type it here: ".venv/bin/pip"."""
+    path = os.path.relpath(Path(sys.prefix) / "bin" / "pip")
+    return str(Path(sys.prefix) / "bin" / "pip") if path.startswith("..") else path
+
+
+def _install(module: str) -> str:
+    top = module.partition(".")[0]
+    if top in GAMES:
+        return f"install Warren's games: {pip()} install -e '.[games]'"
+    return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"
+
+
 def _where(error: BaseException) -> str:
-    """The innermost line that raised, leaving out the import machinery; a SyntaxError names its own line."""
+    """The innermost line that raised, of the user's own code if any of it ran; a SyntaxError names its own line."""
     if isinstance(error, SyntaxError):
         return ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames[-1].filename != str(Path(__file__)) else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<frozen", __file__))]
+    theirs = [f for f in frames if not f.filename.startswith(_NOT_THEIRS)] or frames
+    return f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""

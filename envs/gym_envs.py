@@ -10,8 +10,9 @@ import gymnasium
 import numpy as np
 
 from envs.construct import blame
+from envs.gymnasium_envs import with_pip
 from envs.legacy import LegacyEnv
-from warren.errors import UnknownName
+from warren.errors import ConfigurationError, UnknownName
 
 # gym, and the games written for it, use names that numpy 2 dropped.
 for _name, _type in {"bool8": np.bool_, "float_": np.float64}.items():
@@ -20,6 +21,11 @@ for _name, _type in {"bool8": np.bool_, "float_": np.float64}.items():
 
 with contextlib.redirect_stderr(io.StringIO()):  # its notice that it is unmaintained: Warren's reason for this adapter
     import gym
+
+REGISTERED_ELSEWHERE = (
+    "one that a package registers is found by gym:MODULE:ID, as in gym:slimevolleygym:SlimeVolley-v0, or by its class, "
+    "module:Class or path/to/file.py:Class"
+)
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
@@ -30,8 +36,12 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
             env = gym.make(name, disable_env_checker=True, apply_api_compatibility=False, **kwargs)
         except (gym.error.UnregisteredEnv, gym.error.DeprecatedEnv) as unknown:
             known = [f"gym:{known}" for known in gym.envs.registry]
-            remedy = "" if isinstance(unknown, gym.error.NameNotFound) else str(unknown)
+            remedy = REGISTERED_ELSEWHERE if isinstance(unknown, gym.error.NameNotFound) else str(unknown)
             raise UnknownName("environment", f"gym:{name}", known, remedy) from None
+        except gym.error.DependencyNotInstalled as missing:
+            raise ConfigurationError(
+                f"environment 'gym:{name}' needs more packages: {with_pip(str(missing))}"
+            ) from None
         max_episode_steps = None
         if isinstance(env, gym.wrappers.TimeLimit):
             max_episode_steps, env = env._max_episode_steps, env.env
@@ -41,3 +51,11 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
         if max_episode_steps is not None:
             adapted = gymnasium.wrappers.TimeLimit(adapted, max_episode_steps)
         return adapted
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved, where its registration says so."""
+    with contextlib.suppress(gym.error.Error, ModuleNotFoundError):
+        threshold: float | None = gym.spec(name).reward_threshold
+        return threshold
+    return None

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from typing import Any
 
 import gymnasium
 from gymnasium import error
 
-from envs.construct import blame
-from warren.errors import UnknownName
+from envs.construct import blame, pip
+from warren.errors import ConfigurationError, UnknownName
+
+# Namespace of an id -> (the module that registers it when it is imported, the package that brings it).
+NAMESPACES = {"ALE": ("ale_py", "gymnasium[atari]")}
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
     """The environment registered with gymnasium as `name`. Raises UnknownName, ConfigurationError."""
     with blame(f"environment {name!r} of gymnasium"):
+        _register(name)
         try:
             return gymnasium.make(name, **kwargs)
         except (error.UnregisteredEnv, error.DeprecatedEnv) as unknown:
-            remedy = "" if isinstance(unknown, error.NameNotFound) else str(unknown)
-            raise UnknownName("environment", name, gymnasium.registry, remedy) from None
+            raise UnknownName("environment", name, gymnasium.registry, _remedy(name, unknown)) from None
+        except error.DependencyNotInstalled as missing:
+            raise ConfigurationError(
+                f"environment {name!r} of gymnasium needs more packages: {with_pip(str(missing))}"
+            ) from None
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved, where its registration says so."""
+    with contextlib.suppress(error.Error, ModuleNotFoundError):
+        _register(name)
+        return gymnasium.spec(name).reward_threshold
+    return None
+
+
+def with_pip(message: str) -> str:
+    """Somebody else's message, with "pip" as it is typed here."""
+    return message.replace("pip install", f"{pip()} install")
+
+
+def _register(name: str) -> None:
+    module, _ = NAMESPACES.get(name.partition("/")[0], (None, None))
+    if module is not None:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(module)
+
+
+def _remedy(name: str, unknown: error.Error) -> str:
+    module, package = NAMESPACES.get(name.partition("/")[0], (None, None))
+    if module is not None:
+        return f"{module} registers such ids; install it: {pip()} install '{package}'"
+    return "" if isinstance(unknown, error.NameNotFound) else str(unknown)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs.construct import blame, require
+from envs.construct import blame, pip, require
 from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
@@ -39,7 +39,8 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
         except pettingzoo.env_registry.exceptions.FailedToImport as error:
             missing, extra = error.__cause__, full_id.partition("/")[0]
             raise ConfigurationError(
-                f"environment {env_id!r} needs more packages ({missing}): pip install 'pettingzoo[{extra}]'"
+                f"environment {env_id!r} needs more packages ({missing}); "
+                f"install them: {pip()} install 'pettingzoo[{extra}]'"
             ) from error
 
     with blame(f"environment {env_id!r}"):

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import importlib
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import gymnasium
 
 from envs.construct import blame
-from envs.sources import is_two_player, make_two_player
+from envs.sources import is_two_player, make_two_player, of_a_league
 from envs.vector import VectorEnv
 from warren.errors import ConfigurationError
 
@@ -34,17 +35,32 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     Raises UnknownName for an id that no source knows, and ConfigurationError when the environment's module cannot be
     imported or its constructor fails (names the line of the user's code).
     """
-    source, colon, name = env_id.partition(":")
     if is_two_player(env_id):
-        raise ConfigurationError(
-            f"environment {env_id!r} is a game of two players: a league trains it (envs.make_two_player makes it)"
-        )
+        raise of_a_league(env_id)
+    adapter, name = _find(env_id)
+    env: gymnasium.Env = adapter.make(name, **kwargs)
+    return env
+
+
+def reward_threshold(env_id: str) -> float | None:
+    """The mean return at which the environment counts as solved, where its registration says so; imports no code of
+    the user's."""
+    source, colon, _ = env_id.partition(":")
+    if colon and source not in SOURCES:
+        return None
+    adapter, name = _find(env_id)
+    threshold: float | None = adapter.reward_threshold(name)
+    return threshold
+
+
+def _find(env_id: str) -> tuple[ModuleType, str]:
+    """(adapter module, the environment's name for it)."""
+    source, colon, name = env_id.partition(":")
     if not colon:
         source, name = "gymnasium", env_id
     elif source not in SOURCES:
-        source, name = USER_SOURCE, env_id
-    env: gymnasium.Env = importlib.import_module(SOURCES.get(source, source)).make(name, **kwargs)
-    return env
+        source, name = "", env_id
+    return importlib.import_module(SOURCES.get(source, USER_SOURCE)), name
 
 
 def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:

@@ -15,15 +15,23 @@ import gymnasium
 
 from envs.construct import blame
 from envs.legacy import LegacyEnv
+from envs.sources import of_a_league
+from envs.two_player import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
 
 def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     """The environment that `env_id` names. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
+    if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
+        raise of_a_league(env_id)
     with blame(f"environment {env_id!r}"):
         env = factory(**kwargs)
-        return env if isinstance(env, gymnasium.Env) else LegacyEnv(env)
+        if isinstance(env, gymnasium.Env):
+            return env
+        if isinstance(env, TwoPlayerVectorEnv) or hasattr(env, "possible_agents"):  # the latter: PettingZoo's
+            raise of_a_league(env_id)
+        return LegacyEnv(env)
 
 
 def find(env_id: str) -> Callable[..., Any]:

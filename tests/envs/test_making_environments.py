@@ -189,3 +189,48 @@ def test_copies_whose_spaces_differ_are_refused(source):
     path = source(MODERN + "\nlengths = iter(range(2, 9))\ndef uneven():\n    return Line(next(lengths))\n")
     with pytest.raises(ConfigurationError, match=r"2 copies of environment .*uneven' failed.*observation spaces"):
         envs.make_vector(f"{path}:uneven", 2, seed=1)
+
+
+GAMES_OF_TWO = """
+from envs import TwoPlayerVectorEnv
+
+class Vectorised(TwoPlayerVectorEnv):
+    def __init__(self, num_envs, seed):
+        super().__init__("game", num_envs, (2,), 3)
+    def _reset(self): ...
+    def _step(self, action): ...
+
+class Agents:
+    possible_agents = ["a", "b"]
+    def observation_space(self, agent): ...
+"""
+
+
+@pytest.mark.parametrize("name", ["Vectorised", "Agents", "openspiel:kuhn_poker", "pettingzoo:tictactoe_v3"])
+def test_a_game_of_two_players_is_sent_to_a_league(source, name: str):
+    env_id = name if ":" in name else f"{source(GAMES_OF_TWO)}:{name}"
+    with pytest.raises(ConfigurationError, match=r"is a game of two players, .*: league=mine league\.env=") as error:
+        envs.make(env_id)
+    assert f"league.env={env_id} in place of env.id={env_id}" in str(error.value)
+
+
+def test_what_is_missing_is_named_with_the_line_that_installs_it(source):
+    with pytest.raises(ConfigurationError, match=r"bin/pip install absent_library; if it is a module of your own"):
+        envs.make(f"{source('import absent_library')}:Line")
+    with pytest.raises(ConfigurationError, match=r"pip install 'gymnasium\[atari\]'"):
+        envs.make("ALE/Pong-v5")
+    with pytest.raises(UnknownName, match=r"gym:slimevolleygym:SlimeVolley-v0, or by its class, module:Class"):
+        envs.make("gym:SlimeVolley-v0")
+    with pytest.raises(ConfigurationError, match=r"bin/pip install swig.*bin/pip install \"?gymnasium\[box2d\]"):
+        envs.make("LunarLander-v3")
+
+
+def test_the_goal_of_an_environment_is_its_own(source):
+    assert envs.reward_threshold("CartPole-v1") == 475
+    assert envs.reward_threshold("Acrobot-v1") == -100
+    assert envs.reward_threshold("gym:CartPole-v0") == 195
+    assert envs.reward_threshold("Taxi-v4") == 8
+    assert envs.reward_threshold("Pendulum-v1") is None
+    assert envs.reward_threshold("openspiel:kuhn_poker") is None
+    assert envs.reward_threshold("Absent-v0") is None
+    assert envs.reward_threshold(f"{source('1 / 0')}:Line") is None

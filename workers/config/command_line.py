@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -113,6 +114,8 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
             # What was typed may hold a broker's password.
             if isinstance(error, MissingConfigException):
                 yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
+            elif isinstance(error, OverrideParseException) and "=" in override:
+                yield override, redact(_unreadable(override, key, value))
             elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
                 yield override, redact(f"{override}: is no setting; write them as name=value")
             elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
@@ -123,6 +126,13 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
                 yield override, redact(f"{override}: {_first_line(error)}")
+
+
+def _unreadable(override: str, key: str, value: str) -> str:
+    if value[:1] in "[{\"'":
+        return f"{override}: the value cannot be read; is a bracket or a quote of it left open?"
+    quoted = f"{key}='{value}'" if '"' in value else f'{key}="{value}"'
+    return f"{override}: the value cannot be read; put it in quotes: {shlex.quote(quoted)}"
 
 
 def _chooses_group(override: str) -> bool:

@@ -6,6 +6,7 @@ DictConfig.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -43,7 +44,9 @@ class EnvConfig:
     id: str = "CartPole-v1"
     num_envs: int = 4  # stepped at once by each actor
     kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
-    goal: float | None = None  # the run ends when the mean return of the last 100 training episodes reaches this
+    # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
+    # environment's own reward threshold, where it has one (conf/warren.yaml).
+    goal: float | None = None
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Config:
     """One run. Defaults here are for any environment; conf/ sets the rest."""
 
     # The run and its folder: FOLDER/PROJECT/TRIAL.
-    project: str = "cartpole"
+    project: str = "cartpole"  # default: by the environment's name (conf/warren.yaml)
     trial: str | None = None  # default: date, time and a random suffix
     folder: str = "runs"
     resume: str | None = None  # a run folder (or PROJECT/TRIAL) to go on from
@@ -109,7 +112,26 @@ class Config:
         return self.segments_per_update * self.unroll_length * self.env.num_envs
 
 
+def project_of(env_id: str) -> str:
+    """The name of a run folder's parent, from an environment's id: "cartpole" of "gym:CartPole-v1"."""
+    name = re.split(r"[?(]", env_id)[0].rpartition(":")[2].rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"[-_]v\d+$", "", name)).strip("-_").lower() or "run"
+
+
+def _project(*, _root_: DictConfig) -> str:
+    league = _root_.get("league") or {}
+    return project_of(str(league.get("env") or _root_.env.id))
+
+
+def _goal(*, _root_: DictConfig) -> float | None:
+    import envs  # and with it gymnasium, which not every command line needs
+
+    return None if _root_.get("league") else envs.reward_threshold(str(_root_.env.id))
+
+
 ConfigStore.instance().store(name="base_config", node=Config)
+OmegaConf.register_new_resolver("project_of_environment", _project, replace=True)
+OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 
 
 def from_hydra(composed: DictConfig) -> Config:

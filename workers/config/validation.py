@@ -11,16 +11,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from gymnasium import spaces
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
+from envs.check import check
+from envs.sources import of_a_league
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF, Config, Sampling
+from workers.servers import given_urls
 
+ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
     "actors": 1,
@@ -45,6 +50,8 @@ def verify(config: Config, role: str) -> None:
     problems = [*_numbers(config), *_names(config, role), *_learning(config, role)]
     if role in ("train", "learner"):
         problems += _folder(config)
+    if role == "train":
+        problems += _servers(config)
     if config.flower_port is not None and role == "train":
         problems += _port("flower_port", config.flower_port)
     if problems:
@@ -79,6 +86,8 @@ def _numbers(config: Config) -> Iterator[str]:
     for name in ("round_timeout", "checkpoint_every"):
         if not getattr(config, name) > 0:  # nan is not
             yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
+    if config.seconds is not None and not config.seconds > 0:
+        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
     if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
         yield (
             f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
@@ -86,6 +95,13 @@ def _numbers(config: Config) -> Iterator[str]:
         )
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _servers(config: Config) -> Iterator[str]:
+    try:
+        given_urls(config.broker.mode, config.broker.url, config.broker.redis_url)
+    except ConfigurationError as error:
+        yield from error.problems
 
 
 def _names(config: Config, role: str) -> Iterator[str]:
@@ -113,19 +129,23 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         return
     try:
         observation_space, action_space = envs.spaces(config.env.id, **config.env.kwargs)
+        if envs.is_two_player(config.env.id):
+            raise of_a_league(config.env.id)
+        if role == "train":
+            check(config.env.id, config.env.kwargs, two_player=False)
     except ConfigurationError as error:
         yield from (f"env.id: {problem}" for problem in error.problems)
-        return
+        observation_space, action_space = ANY_SPACES  # the settings of network and algorithm are looked at all the same
+    policy = algorithm = None
     try:
         policy = build_policy(config.network, observation_space, action_space, config.seed)
     except ConfigurationError as error:
         yield from error.problems
-        return
     try:
-        algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, policy, config.seed)
+        stand_in = policy or build_policy({}, *ANY_SPACES, 0)
+        algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, stand_in, config.seed)
     except ConfigurationError as error:
         yield from error.problems
-        return
     minibatch = config.algorithm.get("minibatch_size", 1)
     if isinstance(minibatch, int) and minibatch > config.steps_per_update > 0:
         yield (
@@ -133,7 +153,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
             f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
             f"{config.env.num_envs})"
         )
-    if role in ("train", "learner") and config.trial is not None:
+    if role in ("train", "learner") and config.trial is not None and policy and algorithm:
         folder = run_folder(config) / "checkpoints"
         newest = checkpoints.latest(folder)
         if newest is None and any(folder.glob("*.safetensors")):
@@ -149,6 +169,8 @@ def _league(config: Config, role: str) -> Iterator[str]:
     try:
         league = LeagueConfig.from_dict(config.league or {})
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
+        if role == "train":
+            check(league.env, league.env_kwargs, two_player=True)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
@@ -172,8 +194,6 @@ def _league(config: Config, role: str) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
-    if config.seconds is not None and not config.seconds > 0:
-        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
 
 
 def _leagues() -> list[str]:

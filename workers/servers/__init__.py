@@ -10,7 +10,7 @@ outlives the run; debian.py installs; record.py leaves word in the run folder.
 
 from workers.servers.checks import check, check_broker, check_redis, kind_of, redact
 from workers.servers.machine import Machine
-from workers.servers.resolve import BROKER_VARIABLE, MODES, REDIS_VARIABLE, Servers, acquire
+from workers.servers.resolve import BROKER_VARIABLE, MODES, REDIS_VARIABLE, Servers, acquire, given_urls
 
 __all__ = [
     "BROKER_VARIABLE",
@@ -22,6 +22,7 @@ __all__ = [
     "check",
     "check_broker",
     "check_redis",
+    "given_urls",
     "kind_of",
     "redact",
 ]

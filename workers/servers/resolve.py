@@ -94,6 +94,28 @@ class Servers:
         self.stop()
 
 
+def given_urls(
+    mode: str, broker_url: str | None, redis_url: str | None, environment: Mapping[str, str] = os.environ
+) -> tuple[str | None, str | None]:
+    """(broker's, Redis's) URL as given here or in the environment. Raises ConfigurationError for what does not fit."""
+    if mode not in BROKER_STEPS:
+        raise UnknownName("broker mode", mode, MODES)
+    if mode in ("auto", "external"):
+        broker_url = broker_url or environment.get(BROKER_VARIABLE)
+        redis_url = redis_url or environment.get(REDIS_VARIABLE)
+    elif broker_url or redis_url:
+        raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
+    if broker_url and not redis_url and kind_of(broker_url) == "redis":
+        redis_url = broker_url
+    if mode == "external":
+        wanted = (("broker", broker_url, BROKER_VARIABLE), ("Redis", redis_url, REDIS_VARIABLE))
+        if problems := [
+            f"broker=external needs a {name} URL; set {variable}" for name, url, variable in wanted if not url
+        ]:
+            raise ConfigurationError(problems)
+    return broker_url, redis_url
+
+
 def acquire(
     mode: str = "auto",
     broker_url: str | None = None,
@@ -125,21 +147,7 @@ def acquire(
     A URL that was given and fails is an error, never a reason to take another server. Raises ConfigurationError for
     settings that make no sense and BrokerError, naming what was tried and why it failed.
     """
-    if mode not in BROKER_STEPS:
-        raise UnknownName("broker mode", mode, MODES)
-    if mode in ("auto", "external"):
-        broker_url = broker_url or environment.get(BROKER_VARIABLE)
-        redis_url = redis_url or environment.get(REDIS_VARIABLE)
-    elif broker_url or redis_url:
-        raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
-    if broker_url and not redis_url and kind_of(broker_url) == "redis":
-        redis_url = broker_url
-    if mode == "external":
-        wanted = (("broker", broker_url, BROKER_VARIABLE), ("Redis", redis_url, REDIS_VARIABLE))
-        if problems := [
-            f"broker=external needs a {name} URL; set {variable}" for name, url, variable in wanted if not url
-        ]:
-            raise ConfigurationError(problems)
+    broker_url, redis_url = given_urls(mode, broker_url, redis_url, environment)
     opened = None if listen is None else door(listen, mode, environment)
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT

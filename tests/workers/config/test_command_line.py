@@ -55,7 +55,10 @@ def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> 
         ("algorithm.clip=0.3", "did you mean algorithm.clip_range"),
         ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
         ("~env.goal", "env.goal"),
-        ("actors=[1", "actors=[1: "),
+        ("actors=[1", "actors=[1: the value cannot be read; is a bracket or a quote of it left open?"),
+        ("actors=1;2", "actors=1;2: the value cannot be read; put it in quotes: 'actors=\"1;2\"'"),
+        ("env.id=game.py:Game(1)", "put it in quotes: 'env.id=\"game.py:Game(1)\"'"),
+        ("env.id=a'b", "the value cannot be read; put it in quotes"),
     ],
 )
 def test_a_mistyped_override_is_one_message_with_the_remedy(override: str, says: str) -> None:

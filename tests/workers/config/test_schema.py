@@ -48,7 +48,7 @@ def test_every_option_of_every_group_composes(group: str, option: str) -> None:
 def test_every_experiment_is_a_whole_configuration(experiment: str) -> None:
     config = composed("train", f"experiment={experiment}")
     assert config.project != "cartpole", "an experiment has a project of its own"
-    assert config.env.goal is not None
+    assert (config.env.goal is None) == (config.league is not None)
 
 
 def test_the_documented_default_is_cartpole_by_ppo_in_gathered_rounds() -> None:

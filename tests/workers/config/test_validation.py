@@ -48,7 +48,7 @@ def test_the_default_is_right(problems: Problems) -> None:
 
 
 def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -> None:
-    (tmp_path / "cartpole").write_text("a file where the project's folder should be")
+    (tmp_path / "cartpol").write_text("a file where the project's folder should be")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -65,7 +65,7 @@ def test_every_problem_is_reported_at_once(problems: Problems, tmp_path: Path) -
         ("run:", "'a.b'", "letters, digits"),
         ("trial:", "'../x'", "letters, digits"),
         ("env.id:", "CartPol-v1", "CartPole-v1"),
-        ("folder:", str(tmp_path / "cartpole"), "choose another folder"),
+        ("folder:", str(tmp_path / "cartpol"), "choose another folder"),
         ("flower_port:", str(port), "choose another"),
     ):
         (line,) = [line for line in found if line.startswith(culprit)]
@@ -232,3 +232,69 @@ def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..
 def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -> None:
     (line,) = problems(f"event_rate={rate}")
     assert line.startswith("event_rate: ") and line.endswith("is no share of the calls; it must be from 0 to 1")
+
+
+def test_what_is_wrong_with_network_algorithm_and_numbers_is_told_at_once(problems: Problems) -> None:
+    found = problems("algorithm.minibatch_size=0", "network.activation=gelu2", "seconds=-1", "env.id=CartPol-v1")
+    assert len(found) == 4
+    for words in ("seconds: -1", "env.id: environment 'CartPol-v1'", "activation 'gelu2'", "minibatch_size=0 of ppo"):
+        assert [problem for problem in found if words in problem]
+
+
+def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems: Problems) -> None:
+    (line,) = problems("env.id=openspiel:kuhn_poker")
+    assert line == (
+        "env.id: environment 'openspiel:kuhn_poker' is a game of two players, which a league trains: "
+        "league=mine league.env=openspiel:kuhn_poker in place of env.id=openspiel:kuhn_poker"
+    )
+
+
+def test_an_environment_that_fails_in_its_first_steps_is_refused_before_anything_starts(
+    problems: Problems, tmp_path: Path
+) -> None:
+    path = tmp_path / "failing.py"
+    path.write_text(
+        "import gymnasium, numpy as np\n"
+        "class Failing(gymnasium.Env):\n"
+        "    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, seed=None, options=None): return np.zeros(2), {}\n"
+        "    def step(self, action): return [][action]\n"
+    )
+    (line,) = problems(f"env.id={path}:Failing")
+    assert line.startswith("env.id: ") and line.endswith("failing.py:5: IndexError: list index out of range")
+    assert problems(f"env.id={path}:Failing", "run=some-run", role="actor") == [], "its launcher has looked"
+
+
+def test_servers_elsewhere_need_their_urls(problems: Problems, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WARREN_BROKER_URL", "WARREN_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert problems("broker=external") == [
+        "broker=external needs a broker URL; set WARREN_BROKER_URL",
+        "broker=external needs a Redis URL; set WARREN_REDIS_URL",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("env_id", "project", "goal"),
+    [
+        ("CartPole-v1", "cartpole", 475),
+        ("Acrobot-v1", "acrobot", -100),
+        ("gym:CartPole-v0", "cartpole", 195),
+        ("Pendulum-v1", "pendulum", None),
+        ("ALE/Pong-v5", "pong", None),
+        ("path/to/my_game.py:Game", "game", None),
+    ],
+)
+def test_project_and_goal_are_the_environments_own(
+    configure: Callable[..., Config], env_id: str, project: str, goal: float | None
+) -> None:
+    config = configure(f"env.id={env_id}")
+    assert (config.project, config.env.goal) == (project, goal)
+    config = configure(f"env.id={env_id}", "project=other", "env.goal=7")
+    assert (config.project, config.env.goal) == ("other", 7)
+
+
+def test_a_leagues_project_is_its_games_name(configure: Callable[..., Config]) -> None:
+    assert configure("league=leduc").project == "leduc_poker"
+    assert configure("league=rps", "league.env='openspiel:goofspiel?num_cards=4'").project == "goofspiel"
+    assert configure("experiment=kuhn").project == "kuhn"

@@ -1,0 +1,188 @@
+"""A few random steps, or games, before anything starts: what an actor would meet later is one sentence now.
+
+What is not from a package that Warren knows runs in a process of its own (this file as a module): a step that hangs, or
+ends its process, must not take the launcher with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.construct import blame
+from envs.registry import make
+from envs.sources import SOURCES, make_two_player
+from envs.two_player import Turn
+from warren.errors import ConfigurationError, WarrenError
+
+STEPS = 200  # random steps, at most
+SECONDS = 0.5  # that they take, at most
+GAMES = 2  # games played at the same time
+WITHIN = 60.0  # s for a process of its own, imports included
+
+
+def check(env_id: str, kwargs: Mapping[str, Any], *, two_player: bool) -> None:
+    """Raises ConfigurationError, in one sentence, for an environment that cannot be stepped."""
+    if _is_known(env_id):
+        _check(env_id, kwargs, two_player)
+        return
+    question = json.dumps([env_id, dict(kwargs), two_player])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "envs.check"],
+            input=question, capture_output=True, text=True, timeout=WITHIN, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(
+            f"environment {env_id!r}: {STEPS} random steps at most took more than {WITHIN:g} s, the import included; "
+            "does a step wait for something?"
+        ) from None
+    try:
+        problems = json.loads(done.stdout)
+    except ValueError:
+        tail = "\n".join(done.stderr.splitlines()[-8:])
+        raise ConfigurationError(
+            f"environment {env_id!r} ended the process that tried it ({done.returncode}):\n{tail}"
+        ) from None
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def _is_known(env_id: str) -> bool:
+    """Whether the environment's code is gymnasium's own, or of a source of two-player games."""
+    source, colon, _ = env_id.partition(":")
+    if source in SOURCES:
+        return True
+    spec = gymnasium.registry.get(env_id) if not colon else None
+    return spec is not None and str(spec.entry_point).startswith("gymnasium.")
+
+
+def _check(env_id: str, kwargs: Mapping[str, Any], two_player: bool) -> None:
+    if two_player:
+        _play(env_id, kwargs)
+    else:
+        _step(env_id, kwargs)
+
+
+def _step(env_id: str, kwargs: Mapping[str, Any]) -> None:
+    env = make(env_id, **kwargs)
+    try:
+        with blame(f"environment {env_id!r}: reset()"):
+            observation, _ = env.reset(seed=0)
+        _require(_observation_problems(env.observation_space, observation), env_id, "reset()")
+        env.action_space.seed(0)
+        for _ in _budget():
+            action = env.action_space.sample()
+            with blame(f"environment {env_id!r}: step({action})"):
+                observation, reward, terminated, truncated, _ = env.step(action)
+            _require(_observation_problems(env.observation_space, observation), env_id, f"step({action})")
+            if not isinstance(reward, int | float | np.number | np.ndarray) or not np.isfinite(reward).all():
+                raise ConfigurationError(f"environment {env_id!r}: step({action}) gave the reward {reward!r}")
+            if np.size(reward) != 1:
+                raise ConfigurationError(
+                    f"environment {env_id!r}: step({action}) gave {np.size(reward)} rewards; it must be one number"
+                )
+            if terminated or truncated:
+                with blame(f"environment {env_id!r}: reset()"):
+                    observation, _ = env.reset()
+    finally:
+        env.close()
+
+
+def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:
+    games = make_two_player(env_id, GAMES, 0, **kwargs)
+    generator = np.random.default_rng(0)
+    shape, num_actions = games.single_observation_space.shape or (), int(games.single_action_space.n)
+    try:
+        with blame(f"environment {env_id!r}: reset()"):
+            turn = games.reset()
+        for _ in _budget():
+            _require(_turn_problems(turn, shape, num_actions), env_id, "a turn")
+            action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
+            with blame(f"environment {env_id!r}: step({action.tolist()})"):
+                turn = games.step(action)
+        _require(_turn_problems(turn, shape, num_actions), env_id, "a turn")
+    finally:
+        games.close()
+
+
+def _budget() -> Iterator[int]:
+    until = time.monotonic() + SECONDS
+    for step in range(STEPS):
+        yield step
+        if time.monotonic() > until:
+            return
+
+
+def _observation_problems(space: gymnasium.Space[Any], observation: Any) -> Iterator[str]:
+    if not isinstance(space, gymnasium.spaces.Box):
+        if not space.contains(observation):
+            yield f"gave the observation {observation!r}, which is not in its observation_space {space}"
+        return
+    try:
+        array = np.asarray(observation)
+        finite = np.isfinite(array).all()
+    except (TypeError, ValueError):
+        yield f"gave the observation {observation!r}, which is no array of numbers"
+        return
+    if array.shape != space.shape:
+        yield f"gave an observation of shape {list(array.shape)}; its observation_space has {list(space.shape)}"
+    elif not finite:
+        yield f"gave an observation that is not finite: {np.array2string(array, threshold=8)}"
+
+
+def _turn_problems(turn: Turn, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
+    expected = {
+        "to_move": (GAMES,),
+        "observation": (GAMES, *shape),
+        "action_mask": (GAMES, num_actions),
+        "reward": (GAMES, 2),
+        "done": (GAMES,),
+        "truncated": (GAMES,),
+    }
+    for name, wanted in expected.items():
+        found = np.shape(getattr(turn, name))
+        if found != wanted:
+            yield f"gave a Turn whose {name} has shape {list(found)}; it must be {list(wanted)}"
+            return
+    if not np.isin(turn.to_move, (0, 1)).all():
+        yield f"gave a Turn whose to_move is {np.asarray(turn.to_move).tolist()}; players are 0 and 1"
+    for name in ("observation", "reward"):
+        if not np.isfinite(getattr(turn, name)).all():
+            yield f"gave a Turn whose {name} is not finite: {np.array2string(getattr(turn, name), threshold=8)}"
+    if not turn.action_mask.any(axis=1).all():
+        yield "gave a Turn in which a player to move has no legal action"
+
+
+def _require(problems: Iterator[str], env_id: str, doing: str) -> None:
+    if found := [f"environment {env_id!r}: {doing} {problem}" for problem in problems]:
+        raise ConfigurationError(found)
+
+
+def main() -> None:
+    """The process of `check`: reads the question from standard input, writes the problems to standard output."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what user code prints must not get into the answer
+    env_id, kwargs, two_player = json.loads(sys.stdin.read())
+    problems: list[str] = []
+    try:
+        _check(env_id, kwargs, two_player)
+    except ConfigurationError as error:
+        problems = error.problems
+    except WarrenError as error:
+        problems = [f"environment {env_id!r}: {error}"]
+    with answer:
+        json.dump(problems, answer)
+    os._exit(0)  # whatever threads the environment has started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What an environment does wrong in its first steps is one sentence, before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from envs.check import check
+from warren.errors import ConfigurationError
+
+ENVIRONMENT = """
+import gymnasium, numpy as np
+
+class Game(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+    steps = 0
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return np.zeros(3, np.float32), {}
+    def step(self, action):
+        self.steps += 1
+        observation, reward = np.zeros(3, np.float32), 1.0
+        if self.steps == 7:
+            FAULT
+        return observation, reward, self.steps % 5 == 0, False, {}
+"""
+
+GAME = """
+import numpy as np
+from envs import Turn, TwoPlayerVectorEnv
+
+class Game(TwoPlayerVectorEnv):
+    def __init__(self, num_envs, seed):
+        super().__init__("game", num_envs, (2,), 3)
+    def turn(self, player, reward=0.0, done=False):
+        n = self.num_envs
+        made = Turn(np.full(n, player, np.int8), np.zeros((n, 2), np.float32), np.ones((n, 3), np.bool_),
+                    np.array([[reward, -reward]] * n, np.float32), np.full(n, done), np.zeros(n, np.bool_))
+        FAULT
+        return made
+    def _reset(self):
+        return self.turn(0)
+    def _step(self, action):
+        return self.turn(1) if self._turn.to_move[0] == 0 else self.turn(0, 1.0, True)
+"""
+
+
+def problem(tmp_path: Path, text: str, fault: str, *, two_player: bool = False) -> str:
+    path = tmp_path / "my_game.py"
+    path.write_text(text.replace("FAULT", fault))
+    with pytest.raises(ConfigurationError) as error:
+        check(f"{path}:Game", {}, two_player=two_player)
+    assert len(error.value.problems) == 1
+    return error.value.problems[0]
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "gym:CartPole-v1", "Pendulum-v1", "Taxi-v4"])
+def test_an_environment_that_can_be_stepped_passes(env_id: str) -> None:
+    check(env_id, {}, two_player=False)
+
+
+@pytest.mark.parametrize("env_id", ["matrix:rps", "openspiel:kuhn_poker", "pettingzoo:tictactoe_v3"])
+def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
+    check(env_id, {}, two_player=True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("1 / 0", "my_game.py:15: ZeroDivisionError: division by zero"),
+        ("np.zeros(3).reshape(2, 2)", "my_game.py:15: ValueError: cannot reshape"),
+        ("observation = np.zeros(4, np.float32)", "gave an observation of shape [4]; its observation_space has [3]"),
+        ("observation[1] = np.nan", "gave an observation that is not finite: [ 0. nan  0.]"),
+        ("reward = float('nan')", "gave the reward nan"),
+        ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
+    ],
+)
+def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Path, fault: str, words: str) -> None:
+    assert words in problem(tmp_path, ENVIRONMENT, fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("made.reward[:, 1] = 0", "is not zero-sum: a game ended with returns 1 and 0"),
+        ("made.observation[0, 0] = np.inf", "gave a Turn whose observation is not finite"),
+        ("made.action_mask[0] = False", "has no legal action"),
+        ("made.reward = made.reward[:, 0]", "gave a Turn whose reward has shape [2]; it must be [2, 2]"),
+        ("raise KeyError('board')", "my_game.py:12: KeyError: 'board'"),
+    ],
+)
+def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, words: str) -> None:
+    assert words in problem(tmp_path, GAME, fault, two_player=True)
+
+
+def test_a_step_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("envs.check.WITHIN", 5.0)
+    assert "took more than 5 s" in problem(tmp_path, ENVIRONMENT, "while True: pass")
