@@ -16,14 +16,16 @@ import struct
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from amqp.exceptions import AMQPError
+from amqp.exceptions import AMQPError, NotFound, PreconditionFailed
 from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 
 from tasks.amqp import frames
 from tasks.amqp.frames import FRAME, OVERHEAD, Delivery
+from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
@@ -39,11 +41,6 @@ _BODY_BYTES = struct.Struct(">Q")
 _TAG = struct.Struct(">Q?")
 
 GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
-
-
-def speaks_amqp(app: Any) -> bool:
-    """Whether the broker of `app` does; a Redis broker does not."""
-    return bool(app.connection_for_write().transport.driver_type == "amqp")
 
 
 class LinkLost(ConnectionError):
@@ -65,6 +62,9 @@ class Link:
         self.frame_max: int = self.connection.frame_max
         self.heartbeat: float = self.connection.heartbeat
         self.alive = True
+        self.blocked = ""
+        self._returned: Callable[[str], None] = lambda _: None
+        self.channel.events["basic_return"].add(self._on_return)
         self._sock = self.connection.transport.sock
         self._tls = isinstance(self._sock, ssl.SSLSocket)
         self._lock = threading.Lock()
@@ -92,6 +92,52 @@ class Link:
         self.channel.basic_consume(
             queue, consumer_tag=tag, callback=self._slowly, no_ack=no_ack, on_cancel=self._cancelled
         )
+
+    def declare(self, entity: Any) -> None:
+        """Declare a kombu Queue or Exchange. Raises ConfigurationError where it exists with other arguments."""
+        try:
+            entity(self.channel).declare()
+        except PreconditionFailed as error:
+            self.discard()  # the channel is closed, and with it every consumer
+            raise ConfigurationError(
+                f"{entity.name} exists on the broker with other arguments than this version gives it: {error}; "
+                "stop whoever uses it and delete it there (or the whole run), then start again"
+            ) from error
+
+    def cancel(self, tag: str) -> None:
+        """Consume no more under `tag`; what was delivered stays held."""
+        self.channel.basic_cancel(tag)
+
+    def consumers(self, queue: str) -> int:
+        """How many consume `queue`; 0 where there is no such queue."""
+        channel = self.connection.channel()
+        try:
+            return int(channel.queue_declare(queue, passive=True).consumer_count)
+        except NotFound:
+            return 0
+        finally:
+            if channel.connection is not None and channel.is_open:
+                channel.close()
+
+    def confirm(self, settled: Callable[[int, bool, bool], None]) -> int:
+        """A new channel in confirm mode; its number. `settled`: number of a message, all up to it?, was it taken?"""
+        channel = self.connection.channel()
+        channel.confirm_select()
+        channel.events["basic_ack"].add(lambda tag, multiple: settled(tag, multiple, True))
+        channel.events["basic_nack"].add(lambda tag, multiple: settled(tag, multiple, False))
+        channel.events["basic_return"].add(self._on_return)
+        return int(channel.channel_id)
+
+    def on_returned(self, returned: Callable[[str], None]) -> None:
+        """`returned` is told the correlation id of each mandatory message that no queue took."""
+        self._returned = returned
+
+    def _on_return(self, exception: Any, exchange: str, routing_key: str, message: Any) -> None:
+        self._returned(message.properties.get("correlation_id", ""))
+
+    def publish(self, data: bytes) -> None:
+        """Write messages that nobody confirms."""
+        self.send(data)
 
     def send(self, data: bytes | memoryview) -> None:
         """Write whole frames. Raises LinkLost."""

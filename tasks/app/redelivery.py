@@ -14,6 +14,7 @@ from typing import Any
 import redis
 from celery.utils.log import get_logger
 
+from tasks import brokers
 from tasks.topology import Topology
 from warren.errors import DeliveriesExceeded
 
@@ -119,10 +120,10 @@ def put_aside(app: Any, message: Any, reason: str) -> bool:
     done (the broker is away, or is a Redis, which has no dead letters): the message is to be rejected then.
     """
     topology: Topology = app.warren_topology
+    if not brokers.of(app).dead_letters:
+        return False
     try:
         with app.producer_or_acquire() as producer:
-            if producer.connection.transport.driver_type != "amqp":
-                return False
             producer.publish(
                 message.body,
                 exchange=topology.dead.name,

@@ -11,6 +11,7 @@ from amqp.exceptions import MessageNacked
 from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 
+from tasks import brokers
 from tasks.admin.cleanup import waiting
 from tasks.topology import address
 from warren.errors import BrokerError
@@ -34,7 +35,7 @@ class BoundedSender:
         self.confirmed = 0
         self.waited = 0.0  # s spent waiting for room
         self._connection = app.connection_for_write()  # to look at the queue's length
-        self._bounded_by_broker = self._connection.transport.driver_type == "amqp"
+        self._bounded_by_broker = brokers.of(app).refuses
         self._away = (OperationalError, *self._connection.connection_errors)
 
     def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:

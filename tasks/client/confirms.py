@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
-from tasks.amqp.connection import Link
+from tasks.brokers import Connection
 from tasks.client.future import Handle
 
 REFUSED_FOR = 0.05  # s until a call that a full queue refused is sent again
@@ -15,13 +14,8 @@ REFUSED_FOR = 0.05  # s until a call that a full queue refused is sent again
 class Casts:
     """The channel of one client's calls without an answer. `pending`: the client's calls by id."""
 
-    def __init__(self, link: Link, returned: Callable[..., None], pending: dict[str, Handle]) -> None:
-        channel = link.connection.channel()
-        channel.confirm_select()
-        channel.events["basic_ack"].add(lambda tag, multiple: self._confirmed(tag, multiple, True))
-        channel.events["basic_nack"].add(lambda tag, multiple: self._confirmed(tag, multiple, False))
-        channel.events["basic_return"].add(returned)
-        self.channel_id = int(channel.channel_id)
+    def __init__(self, link: Connection, pending: dict[str, Handle]) -> None:
+        self.channel_id = link.confirm(self._confirmed)
         self._pending, self._sent, self._tag = pending, dict[int, Handle](), 0
 
     def sent(self, handle: Handle) -> None:

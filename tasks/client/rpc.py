@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import redis
-from amqp.exceptions import NotFound
 from celery.utils.log import get_logger
 
-from tasks import codec
+from tasks import brokers, codec
 from tasks.admin.registry import Directory
 from tasks.amqp import frames
-from tasks.amqp.connection import GONE, TICK, Link
+from tasks.amqp.connection import TICK
 from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, NO_LINKS, Envelope, Ids, expires_at
+from tasks.brokers import GONE, Connection
 from tasks.client.confirms import Casts
 from tasks.client.future import Handle
 from tasks.service import Spec
@@ -55,7 +55,7 @@ class Client:
 
     def __init__(self, app: Any, topology: Topology, directory: Directory, patience: float) -> None:
         self._app, self._topology, self._directory, self._patience = app, topology, directory, patience
-        self._link: Link | None = None
+        self._link: Connection | None = None
         self._casts: Casts | None = None
         self._pending: dict[str, Handle] = {}
         self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
@@ -121,7 +121,7 @@ class Client:
         if len(self._envelopes) > 1000:  # a caller that computes each deadline anew
             self._envelopes.clear()
         if not spec.response and self._casts is None:
-            self._casts = Casts(self._link, self._returned, self._pending)
+            self._casts = Casts(self._link, self._pending)
         channel = self._link.channel_id if self._casts is None or spec.response else self._casts.channel_id
         envelope = self._envelopes[(spec.name, handle.time_to_live, handle.retries)] = Envelope(
             channel,
@@ -267,15 +267,7 @@ class Client:
 
     def _consumers(self, name: str) -> int:
         assert self._link is not None
-        channel = self._link.connection.channel()
-        try:
-            queue = self._topology.service_queue(name).name
-            return int(channel.queue_declare(queue, passive=True).consumer_count)
-        except NotFound:
-            return 0
-        finally:
-            if channel.connection is not None and channel.is_open:
-                channel.close()
+        return self._link.consumers(self._topology.service_queue(name).name)
 
     def _fail_unserved(self, handle: Handle, now: float) -> None:
         self._pending.pop(handle.id, None)
@@ -314,9 +306,9 @@ class Client:
         handle.settle(failure=CallCancelled(handle.spec.name, f"the call of {handle.spec.name} was cancelled"))
         self._app.control.revoke(handle.id)
 
-    def _returned(self, exception: Any, exchange: str, routing_key: str, message: Any) -> None:
+    def _returned(self, correlation_id: str) -> None:
         """No queue of that name: the service has never been served, or its queue has gone with time."""
-        handle = self._pending.get(message.properties.get("correlation_id", ""))
+        handle = self._pending.get(correlation_id)
         if handle is None:
             return
         now = time.monotonic()
@@ -343,8 +335,8 @@ class Client:
     def _connect(self, limit: float) -> bool:
         """Try to connect once; False, after a pause within `limit`, when that failed."""
         try:
-            link = Link(self._app)
-            link.channel.events["basic_return"].add(self._returned)
+            link = brokers.of(self._app).connect()
+            link.on_returned(self._returned)
             link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
         except GONE as error:
             now = time.monotonic()

@@ -24,9 +24,8 @@ from typing import Any
 
 import redis
 
-from tasks import context
+from tasks import brokers, context
 from tasks.admin.registry import Directory
-from tasks.amqp.connection import speaks_amqp
 from tasks.client.async_client import AsyncClient
 from tasks.client.celery_rpc import StockClient
 from tasks.client.chord import gather
@@ -67,7 +66,7 @@ class Solver:
         self._specs: dict[str, Spec] = {}
         self._local = threading.local()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._fast = speaks_amqp(app)
+        self._fast = brokers.of(app).direct_reply
         _solvers.add(self)
 
     def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:

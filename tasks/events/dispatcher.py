@@ -11,8 +11,8 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks import codec, context
-from tasks.amqp.connection import GONE, speaks_amqp
+from tasks import brokers, codec, context
+from tasks.brokers import GONE
 from tasks.codec.encoder import pack
 from tasks.events import over_amqp, over_redis
 from tasks.events.retained import Retained
@@ -50,7 +50,7 @@ class EventDispatcher:
         if app is None or topology is None:
             app, topology = context.current()
         self.app, self.topology = app, topology
-        self._sender = (over_amqp if speaks_amqp(app) else over_redis).Sender(app, topology)
+        self._sender = (over_amqp if brokers.of(app).direct_reply else over_redis).Sender(app, topology)
         self._retained = Retained(app, topology)
 
     def fire(self, name: str, payload: Any = None) -> None:
@@ -92,7 +92,7 @@ class Subscription:
         self._app, self._topology, self._subscriber = app, topology, subscriber
         self._handlers = dict(handlers)
         self._heard = {name: _subscribed(name, handler) for name, handler in handlers.items()}
-        self._source = (over_amqp if speaks_amqp(app) else over_redis).Source
+        self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
         self._on_connected, self._catch_up_at = on_connected, 0.0
         self._kept: dict[str, list[bytes]] = {}  # name -> bodies that its handler is still to be given
         self._kept_since = 0.0

@@ -19,8 +19,8 @@ from celery.exceptions import SecurityWarning
 from celery.utils.log import get_logger
 from celery.worker.control import inspect_command
 
+from tasks import brokers
 from tasks.admin.registry import Directory
-from tasks.amqp.connection import speaks_amqp
 from tasks.codec.decoder import unpack
 from tasks.events import Subscription
 from tasks.events.retained import Retained
@@ -132,7 +132,7 @@ class Serving:
         self.app, self.topology, self.workers = app, topology, list(workers)
         self.specs = [spec for worker in self.workers for spec in services_of(worker)]
         self.tasks = register(app, self.workers)
-        self._fast = speaks_amqp(app)
+        self._fast = brokers.of(app).direct_reply
         self._subscriptions: list[Subscription] = []
         self._ended = threading.Event()
         # Celery warns root about pickle, which this app accepts nowhere.

@@ -1,0 +1,26 @@
+"""One interface to every kind of broker: `of(app)` tells what the broker of an app can do, and connects to it.
+
+base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis, in_memory.py a broker
+within one process, for tests without servers. Others take what this file exports.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tasks.amqp.connection import GONE, LinkLost
+from tasks.brokers.amqp import AmqpBroker
+from tasks.brokers.base import Broker, Connection
+from tasks.brokers.in_memory import InMemoryBroker
+from tasks.brokers.redis import RedisBroker
+
+__all__ = ["GONE", "AmqpBroker", "Broker", "Connection", "InMemoryBroker", "LinkLost", "RedisBroker", "of"]
+
+
+def of(app: Any) -> Broker:
+    """The broker of a Celery app: the one installed as `app.warren_broker`, else the kind that its URL names."""
+    broker: Broker | None = getattr(app, "warren_broker", None)
+    if broker is None:
+        kind = AmqpBroker if app.connection_for_write().transport.driver_type == "amqp" else RedisBroker
+        broker = app.warren_broker = kind(app)
+    return broker
