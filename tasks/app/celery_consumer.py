@@ -1,20 +1,26 @@
-"""What differs from Celery's own consumer: no message is lost because it cannot be read, no claim outlives its use.
+"""What differs from Celery's own consumer: no message ends it, none is lost unread, no claim outlives its use.
 
-Celery acknowledges what it cannot decode, so it would be gone without a trace. Here it goes to the dead-letter queue,
-where a person can look at it; when only Redis was away (the body is behind a claim check), it is tried again.
+Celery acknowledges what it cannot decode, so it would be gone without a trace; and what is malformed in another way
+raises in its event loop, which ends the worker, and the next one that the message is delivered to. Here every message
+is checked first. What is none of a task goes to the dead letters, with the reason in a header, where a person can look
+at it; when only Redis was away (the body is behind a claim check), it is tried again.
 """
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import celery
+import redis
 from celery.utils.log import get_logger
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
-from tasks.app.redelivery import DELIVERIES, Deliveries, exceeded, put_aside, was_redelivered
+from tasks.app.dead_letters import letter_of, send_dead_letter
+from tasks.app.protocol import problem_with_body, problem_with_headers
+from tasks.app.redelivery import DELIVERIES, Deliveries, exceeded, was_redelivered
 from tasks.codec import claim_check
 from warren.errors import BrokerError, DeliveriesExceeded
 
@@ -24,17 +30,73 @@ AGAIN_AFTER = 1.0  # s until a message whose claim could not be fetched goes bac
 
 
 class Consumer(CeleryConsumer):  # type: ignore[misc]
-    """Celery's consumer with that one difference."""
+    """Celery's consumer, with every message checked before Celery acts on it.
+
+    `refused`: reason -> messages that went to the dead letters because nobody can run them.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.refused: Counter[str] = Counter()
+        super().__init__(*args, **kwargs)
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
+        """What is called with each message that arrives; it raises nothing on account of a message."""
+        receive = super().create_task_handler(*args, **kwargs)
+
+        def receive_checked(message: Any) -> None:
+            try:
+                if self._check(message):
+                    receive(message)
+            except self.connection_errors:
+                raise  # the broker's; Celery connects anew, and the message is delivered again
+            except Exception as error:
+                if message.acknowledged:
+                    logger.exception("a message made trouble after it had been acknowledged or rejected")
+                elif isinstance(error, (redis.RedisError, BrokerError)):
+                    self._again(message, error)
+                else:
+                    self.refuse(message, f"{type(error).__name__}: {error}")
+
+        return receive_checked
+
+    def _check(self, message: Any) -> bool:
+        """Whether it can be run; what cannot has been dealt with."""
+        problem = problem_with_headers(message.headers)
+        if problem is None:
+            try:
+                problem = problem_with_body(message.payload)
+            except Exception as error:
+                self.on_decode_error(message, error)
+                return False
+        if problem is None and message.headers["task"] not in self.strategies:
+            problem = f"this worker has no task {message.headers['task']!r}"
+        if problem is not None:
+            self.refuse(message, problem)
+        return problem is None
+
+    def refuse(self, message: Any, reason: str) -> None:
+        """`message` to the dead letters, for `reason`."""
+        reason = f"the message cannot be run: {reason}"
+        self.refused[reason] += 1
+        logger.error("a message goes to the dead letters: %s", reason)
+        if send_dead_letter(self.app, letter_of(self.app, message), reason):
+            message.ack_log_error(logger, self.connection_errors)
+        else:
+            message.reject_log_error(logger, self.connection_errors)
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """Reject `message` for good, or give it back a little later when what failed may heal."""
+        """Refuse `message`, or give it back a little later when what failed may heal."""
         cause = exc.args[0] if exc.args and isinstance(exc.args[0], Exception) else exc
-        if isinstance(cause, BrokerError):
-            logger.warning("a message cannot be read for now, trying again: %s", cause)
-            self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (logger, self.connection_errors, True))
+        if message.delivery_info.get("consumer_tag") in (message.channel.no_ack_consumers or ()):
+            logger.error("a message of %s cannot be read: %s", message.delivery_info.get("exchange"), cause)
+        elif isinstance(cause, BrokerError):
+            self._again(message, cause)
         else:
-            logger.error("a message that cannot be read goes to the dead-letter queue: %s", cause)
-            message.reject_log_error(logger, self.connection_errors)
+            self.refuse(message, str(cause))
+
+    def _again(self, message: Any, error: Exception) -> None:
+        logger.warning("a message cannot be read for now, trying again: %s", error)
+        self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (logger, self.connection_errors, True))
 
 
 class Task(celery.Task):  # type: ignore[misc]
@@ -57,9 +119,13 @@ class Task(celery.Task):  # type: ignore[misc]
             raise exceeded(self.name, request.id, self.deliveries)
         counts.begin([request.id])
         try:
-            return self.run(*args, **kwargs)
-        finally:
+            result = self.run(*args, **kwargs)
+        except Exception:
             counts.end([request.id])
+            raise
+        # Not for SystemExit: it ends this worker, so the count stays, as after a kill.
+        counts.end([request.id])
+        return result
 
 
 class Request(CeleryRequest):  # type: ignore[misc]
@@ -76,7 +142,7 @@ class Request(CeleryRequest):  # type: ignore[misc]
         return was_redelivered(self.message.delivery_info, self.message.headers)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Celery's; what has been delivered too often is put aside instead of rejected."""
+        """Celery's; what has been delivered too often goes to the dead letters with the reason."""
         error = exc_info.exception
         error = getattr(error, "exc", error)  # billiard wraps it together with its traceback
         if isinstance(error, DeliveriesExceeded):
@@ -86,19 +152,10 @@ class Request(CeleryRequest):  # type: ignore[misc]
 
     def reject(self, requeue: bool = False) -> None:
         """Refuse the message: back to its queue, or to the dead letters."""
-        if self.reason and not requeue and not self.acknowledged:
-            message = self.message
-            letter = SimpleNamespace(
-                body=message.body,
-                headers=message.headers,
-                content_type=message.content_type,
-                content_encoding=message.content_encoding,
-                correlation_id=self.correlation_id,
-                key=message.delivery_info["routing_key"],
-            )
-            if put_aside(self._app, letter, self.reason):
-                super().acknowledge()  # not our own: the copy needs the claim
-                return
+        for_good = bool(self.reason) and not requeue and not self.acknowledged
+        if for_good and send_dead_letter(self._app, letter_of(self._app, self.message), self.reason):
+            super().acknowledge()  # not our own: the copy needs the claim
+            return
         super().reject(requeue)
 
     def acknowledge(self) -> None:

@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from celery.app.control import Control
+from celery.utils.log import get_logger
 from kombu import Queue
-from kombu.pidbox import Mailbox
+from kombu.pidbox import Mailbox, Node
+
+logger = get_logger(__name__)
+
+
+class RunNode(Node):  # type: ignore[misc]
+    """A worker's end of remote control; what is no command is logged, and its channel stays as it is."""
+
+    def handle_message(self, body: Any, message: Any = None) -> Any:
+        """Act on a command."""
+        problem = self._problem_with(body, message)
+        if problem is not None:
+            logger.error("a message of remote control is refused: %s", problem)
+            return None
+        return super().handle_message(body, message)
+
+    dispatch_from_message = handle_message
+
+    def on_decode_error(self, message: Any, exc: Exception) -> None:
+        """It is gone already: commands are not acknowledged."""
+        logger.error("a message of remote control cannot be read: %s", exc)
+
+    def _problem_with(self, body: Any, message: Any) -> str | None:
+        if not isinstance(body, Mapping) or not isinstance(body.get("method"), str):
+            return "it names no method"
+        if body["method"] not in self.handlers:
+            return f"there is no command {body['method']!r}"
+        if not isinstance(body.get("arguments"), Mapping | None):
+            return "its arguments are no mapping"
+        if not isinstance(body.get("destination"), list | tuple | None):
+            return "its destination is no list of workers"
+        if not all(isinstance(body.get(name), str | None) for name in ("pattern", "matcher", "ticket")):
+            return "its pattern, matcher or ticket is no text"
+        reply_to = body.get("reply_to")
+        # To an exchange that does not exist, the broker would close the channel of whoever replies.
+        if reply_to is not None and not (
+            isinstance(reply_to, Mapping)
+            and reply_to.get("exchange") == self.mailbox.reply_exchange.name
+            and isinstance(reply_to.get("routing_key"), str)
+        ):
+            return f"it asks for a reply elsewhere than on {self.mailbox.reply_exchange.name}"
+        clock = 0 if message is None else (message.headers or {}).get("clock", 0)
+        return None if isinstance(clock, int | None) else "its clock is no number"
 
 
 class RunMailbox(Mailbox):  # type: ignore[misc]
     """Exchanges RUN.control.pidbox and RUN.control.reply; queues RUN.control.pidbox.NODE and RUN.control.reply.ID."""
 
+    node_cls = RunNode
     exchange_fmt = "%s.pidbox"
     reply_exchange_fmt = "%s.reply"
 

@@ -14,7 +14,6 @@ from typing import Any
 import redis
 from celery.utils.log import get_logger
 
-from tasks import brokers
 from tasks.topology import Topology
 from warren.errors import DeliveriesExceeded
 
@@ -22,7 +21,6 @@ logger = get_logger(__name__)
 
 DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
-REASON = "x-warren-reason"  # header of a dead letter, in words
 
 
 class Deliveries:
@@ -111,31 +109,3 @@ def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
 def was_redelivered(info: Any, headers: Any = None) -> bool:
     """Whether the broker delivered this before: RabbitMQ's flag, or the header that kombu's Redis transport sets."""
     return bool((info or {}).get("redelivered") or (headers or {}).get("redelivered"))
-
-
-def put_aside(app: Any, message: Any, reason: str) -> bool:
-    """A copy of `message` into the dead letters, confirmed by the broker, with `reason` in its header REASON.
-
-    `message` has body, headers, content_type, content_encoding, correlation_id and key. False where it could not be
-    done (the broker is away, or is a Redis, which has no dead letters): the message is to be rejected then.
-    """
-    topology: Topology = app.warren_topology
-    if not brokers.of(app).dead_letters:
-        return False
-    try:
-        with app.producer_or_acquire() as producer:
-            producer.publish(
-                message.body,
-                exchange=topology.dead.name,
-                routing_key=message.key,
-                declare=[topology.dead_queue(message.key.partition(".")[0])],
-                headers={**message.headers, REASON: reason},
-                content_type=message.content_type,
-                content_encoding=message.content_encoding,
-                correlation_id=message.correlation_id,
-                delivery_mode=2,
-            )
-            return True
-    except Exception as error:
-        logger.warning("a dead letter goes without its reason (%s): %s", reason, error)
-        return False

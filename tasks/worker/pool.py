@@ -24,6 +24,16 @@ from celery.worker import state
 logger = get_logger(__name__)
 
 Job = Callable[[], None]
+ENDED_BY_A_TASK = 1  # exit status of a worker in which a task called sys.exit
+
+
+def end_worker(error: BaseException) -> None:
+    """End this process's Celery worker, from any thread, since a task or service raised SystemExit or the like.
+
+    Its message is not acknowledged: it is delivered again, and counted as one that its worker did not come back from.
+    """
+    logger.critical("this worker ends: a task or service raised %r", error, exc_info=error)
+    state.should_stop = ENDED_BY_A_TASK
 
 
 class OneThreadPool(BasePool):  # type: ignore[misc]
@@ -65,7 +75,12 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
                     kwargs,
                     callback=self._in_loop(callback),
                     accept_callback=self._in_loop(accept_callback),
+                    propagate=(SystemExit, KeyboardInterrupt),
                 )
+            except (SystemExit, KeyboardInterrupt) as error:
+                end_worker(error)
+                self._wake()
+                raise
             except BaseException:
                 logger.critical("a task failed outside its own code", exc_info=True)
                 if error_callback is not None:
@@ -95,7 +110,10 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
         while (job := self._jobs.get()) is not None:
             if self._state == self.TERMINATE:
                 return
-            job()
+            try:
+                job()
+            except (SystemExit, KeyboardInterrupt):
+                return  # and whatever else waits goes back to its queue
 
     def _in_loop(self, callback: Callable[..., Any] | None) -> Callable[..., None]:
         def post(*args: Any) -> None:
@@ -115,7 +133,10 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
             while self._reader.recv(4096):
                 pass
         while self._finished:
-            self._finished.popleft()()
+            try:
+                self._finished.popleft()()
+            except Exception:  # out of the event loop it would end the worker
+                logger.critical("what follows the end of a task failed", exc_info=True)
 
     def _get_info(self) -> dict[str, Any]:
         return {**super()._get_info(), "max-concurrency": 1, "threads": 1}

@@ -12,7 +12,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import xxhash
@@ -26,13 +25,14 @@ from tasks.amqp import frames
 from tasks.amqp.connection import GONE, Link
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import DIRECT_REPLY, EXPIRES_BYTES, FAILED, LOST, NO_LINKS, Replies
-from tasks.app.redelivery import Deliveries, put_aside
+from tasks.app.dead_letters import Letter, send_dead_letter
+from tasks.app.redelivery import Deliveries
 from tasks.events.chunks import WINDOW, Assembler
 from tasks.events.over_amqp import waiting_messages
 from tasks.events.retained import Retained
 from tasks.service import Spec, Subscribed, Worker, handlers_of, role_of, services_of
 from tasks.topology import Topology
-from tasks.worker.batching import Failed, failed, replay
+from tasks.worker.running import Failed, failed, replay
 from tasks.worker.task_events import EventSampler
 from warren.errors import DeliveriesExceeded
 
@@ -363,7 +363,7 @@ class Receiver:
             lane.counts["failed"] += 1
             if isinstance(outcome.error, DeliveriesExceeded):
                 logger.error("%s", outcome.error)
-                if put_aside(self._app, _letter(lane, call), str(outcome.error)):
+                if send_dead_letter(self._app, _letter(lane, call), str(outcome.error)):
                     self._acks.append(tag)
                     return
             else:
@@ -416,16 +416,15 @@ class Receiver:
             self._take(deliveries)
 
 
-def _letter(lane: Lane, call: Call) -> SimpleNamespace:
-    """The message of a call as `deliveries.put_aside` takes it."""
+def _letter(lane: Lane, call: Call) -> Letter:
     properties = call.properties
-    return SimpleNamespace(
-        body=call.delivery.body,
-        headers=properties.headers,
-        content_type=properties.content_type,
-        content_encoding="binary",
-        correlation_id=properties.correlation_id,
-        key=lane.spec.name,
+    return Letter(
+        call.delivery.body,
+        properties.headers,
+        properties.content_type,
+        "binary",
+        properties.correlation_id,
+        lane.spec.name,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks.worker.batching import Failed
+from tasks.worker.running import Failed
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)

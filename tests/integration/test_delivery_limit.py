@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from calling import ROOT, Calling, until
 
-from tasks.app.redelivery import REASON
+from tasks.app.dead_letters import REASON
 from tasks.topology import address
 
 LEARNER = Path(__file__).with_name("deadly_learner.py")

@@ -165,13 +165,15 @@ class Desk(ConsumerMixin):  # type: ignore[misc]
 
     def get_consumers(self, consumer_class: Any, channel: Any) -> list[Any]:
         self._node.channel = channel
-        return [self._node.Consumer(channel=channel, callbacks=[self._receive])]
+        node = self._node
+        return [node.Consumer(channel=channel, callbacks=[self._receive], on_decode_error=node.on_decode_error)]
 
     def on_connection_error(self, exc: Exception, interval: float) -> None:
         logger.warning("scaling: cannot connect (%s), trying again in %.1f s", exc, interval)
 
     def _receive(self, body: Any, message: Any) -> None:
-        if body.get("method") in self._node.handlers:  # the other commands are for Celery's workers
+        # The other commands are for Celery's workers.
+        if isinstance(body, dict) and body.get("method") in self._node.handlers:
             self._node.handle_message(body, message)
 
     def _scale(self, state: Any, wanted: dict[str, str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from celery.worker import state as worker_state
 
 from tasks import codec
 from tasks.app import create_app
+from tasks.app.dead_letters import REASON
 from tasks.codec import claim_check
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
@@ -56,6 +57,12 @@ class Running:
     def claims(self) -> list[bytes]:
         return list(self.redis.scan_iter(match=f"{self.topology.key_prefix}claim:*"))
 
+    def letters(self) -> list[Any]:
+        """The dead letters, taken out; as py-amqp reads them, since kombu raises for some."""
+        with self.app.connection_for_read() as connection:
+            name = self.topology.dead_queue("actor").name
+            return list(iter(lambda: connection.default_channel.basic_get(name, no_ack=True), None))
+
     def dead(self) -> int:
         with self.app.connection_for_read() as connection:
             queue = self.topology.dead_queue("actor")(connection.default_channel)
@@ -83,15 +90,20 @@ def running(servers: Servers) -> Iterator[Running]:
     claim_check.install(before)
 
 
-def publish(running: Running, body: bytes) -> None:
-    """A message of the rollout task whose body is whatever is given."""
+HEADERS = {"task": "actor.rollout", "id": "by-hand", "lang": "py"}
+BATCH_HEADERS = {**HEADERS, "task": "actor.learn"}
+BODY = codec.encode(((np.ones(3),), {}, {}))
+
+
+def publish(running: Running, body: Any, headers: Any = HEADERS, content_type: str = codec.CONTENT_TYPE) -> None:
+    """A message of the rollout task, or of another, whose body is whatever is given."""
     with kombu.Connection(running.app.conf.broker_url) as connection:
         connection.Producer().publish(
             body,
             exchange=running.topology.actor.name,
             routing_key="actor.main",
-            headers={"task": "actor.rollout", "id": "by-hand", "lang": "py"},
-            content_type=codec.CONTENT_TYPE,
+            headers=headers,
+            content_type=content_type,
             content_encoding="binary",
         )
 
@@ -123,3 +135,71 @@ def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: R
     publish(running, stub)
     eventually(lambda: running.dead() == before + 1)
     assert running.seen == seen
+
+
+MALFORMED = {
+    "an empty body": (b"", HEADERS, codec.CONTENT_TYPE, "its body is"),
+    "an empty body of JSON": (b"", HEADERS, "application/json", "body"),
+    "a number": (b"5", HEADERS, "application/json", "its body is 5, not"),
+    "a body of two": (codec.encode(([], {})), HEADERS, codec.CONTENT_TYPE, "not (args, kwargs, embed)"),
+    "args that are a number": (codec.encode((5, {}, {})), HEADERS, codec.CONTENT_TYPE, "its args are 5"),
+    "kwargs that are a list": (codec.encode(([], [], {})), HEADERS, codec.CONTENT_TYPE, "its kwargs are list"),
+    "an embed that is a text": (codec.encode(([], {}, "x")), HEADERS, codec.CONTENT_TYPE, "its embed is 'x'"),
+    "a chord that is a number": (codec.encode(([], {}, {"chord": 7})), HEADERS, codec.CONTENT_TYPE, "the chord 7"),
+    "no id": (BODY, {"task": "actor.rollout"}, codec.CONTENT_TYPE, "its header 'id' is None"),
+    "an id that is a list": (BODY, {**HEADERS, "id": ["a"]}, codec.CONTENT_TYPE, "its header 'id' is list"),
+    "a task that is a list": (BODY, {**HEADERS, "task": ["a"]}, codec.CONTENT_TYPE, "its header 'task' is list"),
+    "a task nobody has": (BODY, {**HEADERS, "task": "actor.nothing"}, codec.CONTENT_TYPE, "no task 'actor.nothing'"),
+    "protocol 1": (b'{"task": "actor.rollout", "id": "x", "args": [1]}', {}, "application/json", "protocol 2"),
+    "no headers": (BODY, {}, codec.CONTENT_TYPE, "protocol 2"),
+    "a number that expires": (BODY, {**HEADERS, "expires": 5}, codec.CONTENT_TYPE, "its header 'expires' is 5"),
+    "an eta that is no moment": (BODY, {**HEADERS, "eta": "soon"}, codec.CONTENT_TYPE, "its header 'eta' is 'soon'"),
+    "a time limit that is a text": (BODY, {**HEADERS, "timelimit": "x"}, codec.CONTENT_TYPE, "timelimit"),
+    "retries that are a text": (BODY, {**HEADERS, "retries": "x"}, codec.CONTENT_TYPE, "retries"),
+    "stamps that are a text": (
+        BODY,
+        {**HEADERS, "stamped_headers": ["a"], "stamps": "x"},
+        codec.CONTENT_TYPE,
+        "stamps",
+    ),
+    "a pickle": (b"cos\nsystem\n(S'true'\ntR.", HEADERS, "application/x-python-serialize", "pickle"),
+    "an unknown compression": (BODY, {**HEADERS, "compression": ["x"]}, codec.CONTENT_TYPE, "unhashable"),
+}
+
+
+@pytest.mark.parametrize("task", ["actor.rollout", "actor.learn"])
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_message_is_a_dead_letter_with_a_reason_and_the_worker_goes_on(running, what, task):
+    body, headers, content_type, words = MALFORMED[what]
+    running.letters()
+    headers = {**headers, "task": task} if headers.get("task") == "actor.rollout" else headers
+    seen = len(running.seen)
+    publish(running, body, headers, content_type)
+    eventually(lambda: running.dead())
+    (letter,) = running.letters()
+    assert words in letter.headers[REASON] and (letter.body or b"") == body
+    running.app.send_task("actor.rollout", args=(np.ones(5),), ignore_result=True)
+    eventually(lambda: len(running.seen) > seen)
+    assert running.thread.is_alive()
+
+
+def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(running):
+    exchange = f"{running.topology.control}.pidbox"
+    with kombu.Connection(running.app.conf.broker_url) as connection:
+        producer = connection.Producer()
+        for body in (
+            "5",
+            "[]",
+            "{",
+            '{"method": ["x"]}',
+            '{"method": "ping", "arguments": 3}',
+            '{"method": "nothing"}',
+        ):
+            producer.publish(body, exchange=exchange, content_type="application/json", content_encoding="utf-8")
+        bad_reply = '{"method": "ping", "reply_to": {"exchange": "nowhere", "routing_key": "x"}, "ticket": "t"}'
+        producer.publish(bad_reply, exchange=exchange, content_type="application/json", content_encoding="utf-8")
+        producer.publish("{}", exchange=exchange, content_type="application/x-unknown", content_encoding="utf-8")
+        clock = {"clock": "late"}
+        producer.publish('{"method": "ping"}', exchange=exchange, content_type="application/json", headers=clock)
+    eventually(lambda: running.app.control.ping(timeout=0.5))
+    assert running.thread.is_alive()

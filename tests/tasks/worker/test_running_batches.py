@@ -1,10 +1,10 @@
-"""tasks.worker.batching.run: one outcome a call, whatever the function does."""
+"""tasks.worker.running.run: one outcome a call, whatever the function does."""
 
 from __future__ import annotations
 
 import pytest
 
-from tasks.worker.batching import Failed, run
+from tasks.worker.running import Failed, run
 
 
 def calls(*items):

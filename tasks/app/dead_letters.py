@@ -1,0 +1,73 @@
+"""Dead letters with their reason in words: copies in the queue that the broker moves rejected messages to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from tasks import brokers
+from tasks.topology import Topology
+
+logger = get_logger(__name__)
+
+REASON = "x-warren-reason"  # header of a dead letter, in words
+UNKNOWN_TYPE = "application/data"  # of a body that came without a content type
+CONFIRMED_WITHIN = 10.0  # s that the broker may take to confirm a dead letter, before it goes without its reason
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message that nobody could run. `key`: its routing key, which begins with the role that it was meant for."""
+
+    body: bytes
+    headers: Mapping[str, Any]
+    content_type: str
+    content_encoding: str
+    correlation_id: str
+    key: str
+
+
+def letter_of(app: Any, message: Any) -> Letter:
+    """The letter for a message as kombu delivered it."""
+    key = message.delivery_info.get("routing_key") or ""
+    return Letter(
+        body=message.body.encode() if isinstance(message.body, str) else message.body,  # an empty one is a text
+        headers=message.headers or {},
+        content_type=message.content_type,
+        content_encoding=message.content_encoding,
+        correlation_id=message.properties.get("correlation_id") or "",
+        key=key.removeprefix(f"{app.warren_topology.prefix}."),  # the default exchange's keys are the queues' names
+    )
+
+
+def send_dead_letter(app: Any, letter: Letter, reason: str) -> bool:
+    """A copy of `letter` into the dead letters, confirmed by the broker, with `reason` in its header REASON.
+
+    False where it could not be done (the broker is away, or is a Redis, which has no dead letters): the message is to
+    be rejected then, and goes there without the reason.
+    """
+    topology: Topology = app.warren_topology
+    if not brokers.of(app).dead_letters:
+        return False
+    try:
+        with app.producer_or_acquire() as producer:
+            producer.publish(
+                letter.body,
+                exchange=topology.dead.name,
+                routing_key=letter.key,
+                declare=[topology.dead_queue(letter.key.partition(".")[0])],
+                headers={**letter.headers, REASON: reason},
+                content_type=letter.content_type or UNKNOWN_TYPE,
+                content_encoding=letter.content_encoding or "binary",
+                correlation_id=letter.correlation_id,
+                delivery_mode=2,
+                timeout=CONFIRMED_WITHIN,
+                confirm_timeout=CONFIRMED_WITHIN,
+            )
+            return True
+    except Exception as error:
+        logger.warning("a dead letter goes without its reason (%s): %s", reason, error)
+        return False
