@@ -41,8 +41,8 @@ def current() -> Run:
         missing = [name for name in VARIABLES if not os.environ.get(name)]
         if missing:
             raise ConfigurationError(
-                f"this process belongs to no run ({', '.join(missing)} not set in the environment); start it with "
-                "python -m workers.serve, or make a Solver(app, topology) of your own"
+                f"this process belongs to no run ({', '.join(missing)} not set in the environment); for the newest "
+                'below runs/: eval "$(python -m workers.servers env)", or make a Solver(app, topology) of your own'
             )
         from tasks.app import create_app
 

@@ -96,7 +96,8 @@ def service(
     place of a result fails that call alone.
 
     `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
-    "exactly" waits for `batch` calls; a number waits for that many. `wait`: s after which a batch leaves with fewer.
+    "exactly" waits for `batch` calls, as msagent's `batch` does; a number waits for that many. `wait`: s after which a
+    batch leaves with fewer.
     `isolate` (default: where there is a response), `bound` (only without a response): see Spec. Raises
     ConfigurationError for values that make no sense.
     """
@@ -147,7 +148,10 @@ def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retain
 
 
 class Worker:
-    """Base of classes whose methods are services. Their names begin with `role`: the class's name in lower case."""
+    """Base of classes whose methods are services. Their names begin with `role`: the class's name in lower case.
+
+    A class that does not derive from it is served as well, if a method of it is a service.
+    """
 
     role: ClassVar[str] = ""
 
@@ -168,13 +172,23 @@ def defined() -> dict[str, Spec]:
     return dict(_defined)
 
 
-def role_of(worker: Worker | type[Worker]) -> str:
-    """The first part of the names of a worker's services."""
+def is_worker(kind: type) -> bool:
+    """Whether objects of this class can be served: it derives from Worker, or has a method that is a service."""
+    return issubclass(kind, Worker) or bool(_marked(kind, "__service__"))
+
+
+def role_of(worker: object) -> str:
+    """The first part of the names of a worker's services. Raises ConfigurationError for what is no worker."""
     kind = worker if isinstance(worker, type) else type(worker)
-    return kind.role or kind.__name__.lower()
+    if not is_worker(kind):
+        raise ConfigurationError(
+            f"{kind.__name__} is no worker: no method of it is marked with @service or @register, and it does not "
+            "derive from tasks.service.Worker; give a worker, its class, or the name of a role as text"
+        )
+    return getattr(kind, "role", "") or kind.__name__.lower()
 
 
-def services_of(worker: Worker | type[Worker]) -> list[Spec]:
+def services_of(worker: object) -> list[Spec]:
     """The services of a worker, under their full names, sorted. Raises ConfigurationError for a name that is taken."""
     role, found = role_of(worker), []
     for method, spec in _marked(worker, "__service__"):
@@ -186,12 +200,12 @@ def services_of(worker: Worker | type[Worker]) -> list[Spec]:
     return sorted(found, key=lambda spec: spec.name)
 
 
-def handlers_of(worker: Worker | type[Worker]) -> dict[str, Subscribed]:
+def handlers_of(worker: object) -> dict[str, Subscribed]:
     """Method name -> what it hears."""
     return dict(_marked(worker, "__subscribed__"))
 
 
-def _marked(worker: Worker | type[Worker], mark: str) -> list[tuple[str, Any]]:
+def _marked(worker: object, mark: str) -> list[tuple[str, Any]]:
     kind = worker if isinstance(worker, type) else type(worker)
     members = ((name, inspect.getattr_static(kind, name)) for name in dir(kind))
     return [(name, getattr(member, mark)) for name, member in members if hasattr(member, mark)]

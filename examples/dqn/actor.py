@@ -11,18 +11,19 @@ logger = logging.getLogger(__name__)
 
 
 class Actor(Worker):
-    def __init__(self, explore=3000, **kwargs):
+    def __init__(self, explore=3000):
         super().__init__()
         self.policy = None
         self.eval_cnt = 1
         self.explore = explore  # evaluations over which the share of random actions falls from 1 to 0.02
 
-    def initialize_policy(self):
+    def initialize_policy(self, model):
         env_name = "CartPole-v1"
         env = gym.make(env_name)
         action_dim = env.action_space.n
         state_dim = env.observation_space.shape[0]
-        self.policy = DQN_Agent(state_dim=state_dim, action_dim=int(action_dim))
+        dueling = any("advantage" in name for name in model)  # the learner says so by its weights
+        self.policy = DQN_Agent(state_dim=state_dim, action_dim=int(action_dim), dueling=dueling)
 
     # response=True: the caller is blocked until the action is there
     @service(response=True)
@@ -37,6 +38,6 @@ class Actor(Worker):
     @event_handler("policy_update")
     def handler(self, model):
         if self.policy is None:
-            self.initialize_policy()
+            self.initialize_policy(model)
         self.policy.model.load_state_dict(model)
         logger.debug("recv msg, update policy")

@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Learner(Worker):
-    def __init__(self, double=True, update_interval=10, **kwargs):
+    def __init__(self, double=True, dueling=False, update_interval=10):
         super().__init__()
         self.ed = EventDispatcher()
-        self.double, self.update_interval = double, update_interval
+        self.double, self.dueling, self.update_interval = double, dueling, update_interval
         self.train_cnt = 0
         self.initialize_model()
 
@@ -27,7 +27,9 @@ class Learner(Worker):
         env = gym.make(env_name)
         action_dim = env.action_space.n
         state_dim = env.observation_space.shape[0]
-        self.policy = DQN_Agent(state_dim=state_dim, action_dim=int(action_dim), double=self.double)
+        self.policy = DQN_Agent(
+            state_dim=state_dim, action_dim=int(action_dim), double=self.double, dueling=self.dueling
+        )
         network_weight = self.policy.model.state_dict()
         self.ed.fire("policy_update", payload=network_weight)
         logger.info("initialize policy network")

@@ -31,7 +31,7 @@ from tasks.client.celery_rpc import StockClient
 from tasks.client.chord import gather
 from tasks.client.future import Handle
 from tasks.client.rpc import Client, unserved
-from tasks.service import Spec, Worker, defined, role_of
+from tasks.service import Spec, defined, role_of
 from tasks.topology import Topology
 from warren.errors import BrokerError, ConfigurationError
 
@@ -39,6 +39,9 @@ DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
 # workers, gives more (see workers/launch/services_run.py).
 PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
+# s that a service may be unknown, since none of its workers has ever started. Environments of a run from a file start
+# when all services do: what is unknown to them is misspelt, and they are told sooner.
+UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 CAST_WINDOW = 256  # calls without an answer that may be out unconfirmed; more wait for the broker
 LOOK_FOR = 0.1  # s between looks for a service that is not known yet
 UNSET: Any = object()
@@ -161,8 +164,11 @@ class Solver:
         while flying:
             yield await flying.popleft()
 
-    def retrieve(self, worker: Worker | type[Worker] | str, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments."""
+    def retrieve(self, worker: object, method: str, /, *args: Any, **kwargs: Any) -> Any:
+        """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments.
+
+        Raises ConfigurationError for an object that is no worker.
+        """
         role = worker if isinstance(worker, str) else role_of(worker)
         return self.call(f"{role}.{method}", *args, **kwargs)
 
@@ -183,8 +189,8 @@ class Solver:
     # Names and connections.
 
     def _find(self, service: str) -> Spec:
-        """The service of that name, full or bare; waits `patience` s for one that is not known yet."""
-        started = time.monotonic()
+        """The service of that name, full or bare; waits for one that is not known yet."""
+        started, limit = time.monotonic(), min(self.patience, UNKNOWN_FOR)
         while True:
             try:
                 spec = self._directory.find(service)
@@ -194,9 +200,9 @@ class Solver:
                 self._specs[service] = spec
                 return spec
             waited = time.monotonic() - started
-            if waited >= self.patience:
+            if waited >= limit:
                 raise unserved(self._directory, service, waited)
-            time.sleep(min(LOOK_FOR, max(0.0, self.patience - waited)))
+            time.sleep(min(LOOK_FOR, max(0.0, limit - waited)))
 
     def _task(self, name: str) -> str:
         """`name` as a task: a service's full name, or any other task by its own."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -86,3 +89,46 @@ def test_a_host_that_gives_up_ends_the_run_everywhere(servers, tmp_path: Path, r
     assert "host box-2 gave up: play-0 ended with status 1" in master.output
     assert "the game has crashed" in master.output
     assert keys(run_name, servers) == []
+
+
+SEED = """
+from tasks.service import register
+
+class Worker(object):
+    @register(response=True)
+    def func(self, x):
+        return x + 1
+"""
+
+SCRIPT = """
+from tasks.solver import Solver
+from warren.errors import NoSuchService
+
+solver = Solver()
+print("answer", solver.retrive("worker", "func", 41))
+try:
+    solver.call("worker.absent")
+except NoSuchService as error:
+    print("unknown:", error)
+"""
+
+
+def test_a_plain_script_calls_a_service_of_a_class_that_derives_from_nothing(servers, tmp_path: Path):
+    file = write(tmp_path, "services: [{name: Worker, path: seed.py}]\nenvs: [{name: play, path: play.py}]")
+    (tmp_path / "seed.py").write_text(SEED)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    waits = (
+        "import time\nfrom pathlib import Path\nwhile not Path(__file__).with_name('go').exists(): time.sleep(0.1)\n"
+    )
+    (tmp_path / "play.py").write_text(SCRIPT + waits)
+    with OwnRun(file, servers) as run:
+        run.until(lambda: "unknown: " in run.logged("play-0"))  # long before what a restart may take
+        (folder,) = (path.parent for path in run.folder.glob("*/*/run.yaml"))
+        python, clean = shlex.quote(sys.executable), "unset WARREN_RUN WARREN_BROKER_URL WARREN_REDIS_URL;"
+        entered = f'{clean} eval "$({python} -m workers.servers --run {folder} env)"; {python} {tmp_path}/script.py'
+        done = subprocess.run(["sh", "-c", entered], capture_output=True, text=True, check=False)
+        (tmp_path / "go").touch()
+        assert run.wait() == 0, run.output
+    for printed in (done.stdout, run.logged("play-0")):
+        assert "answer 42" in printed, done.stderr
+        assert "worker.absent" in printed.partition("unknown: ")[2]

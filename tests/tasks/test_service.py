@@ -97,3 +97,24 @@ def test_names_of_warrens_own_tasks_are_refused():
             @service
             def rollout(self):
                 pass
+
+
+class Seed:  # as msagent's, which derives from nothing
+    @register(response=True)
+    def func(self, x):
+        return x
+
+
+class Plain:
+    pass
+
+
+def test_a_class_that_derives_from_nothing_is_a_worker_by_its_services():
+    assert [spec.name for spec in services_of(Seed())] == ["seed.func"]
+    assert role_of(Seed()) == "seed"
+
+
+@pytest.mark.parametrize("thing", [Plain(), Plain, 3])
+def test_what_is_no_worker_is_refused_with_what_would_be_one(thing):
+    with pytest.raises(ConfigurationError, match=r"is no worker: no method of it is marked with @service or @register"):
+        role_of(thing)

@@ -16,6 +16,7 @@ from workers.launch.run_file import Share
 from workers.launch.supervisor import Managed, Supervisor
 from workers.ui.run_view import Standing
 
+UNKNOWN_FOR = 10  # s that an environment's call waits for a service that no worker has ever offered
 PATIENCE = 60  # s that a call waits while its services have no worker: long enough for a restart that imports torch
 READY_WITHIN = 180.0  # s from the start of a service process until it serves
 
@@ -101,6 +102,8 @@ class Crew:
                 command += ["--name", entry.name, "--process", name, "--rank", str(rank)]
                 command += ["--log-level", self._log_level]
             numbers = {"WARREN_RANK": str(rank), "WARREN_NUM": str(entry.num)}
+            if entry.finite:
+                numbers["WARREN_UNKNOWN_FOR"] = str(UNKNOWN_FOR)
             log = self._folder / "logs" / f"{name}.log"
             ends = entry.finite  # and calls the services until then
             managed = Managed(name, command, log, may_end=ends, last=not ends, environment=numbers)

@@ -9,6 +9,9 @@
       master: {Learner: 1, Actor: 1}
       box-2: {Actor: 1, cartpole: 4}
 
+Oneagent's names are taken too: `environments` for `envs`; `master` and `slave` for hosts of those names, or `slaves`, a
+table of several.
+
 `read` takes its shape; what is at the paths is looked at by user_code.py.
 """
 
@@ -123,8 +126,33 @@ def _parse(path: Path) -> tuple[dict[str, Any], list[str]]:
         raise ConfigurationError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(tree, dict):
         raise ConfigurationError(f"{path}: holds a {type(tree).__name__}; it must be a table with services and envs")
-    unknown = [unknown_name("setting", str(key), SETTINGS) for key in tree if key not in SETTINGS]
+    tree, problems = _translated(tree)
+    unknown = [*problems, *(unknown_name("setting", str(key), SETTINGS) for key in tree if key not in SETTINGS)]
     return {key: value for key, value in tree.items() if key in SETTINGS}, unknown
+
+
+def _translated(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """`tree` with Oneagent's names as Warren's, and what is wrong with those."""
+    tree, problems = dict(tree), []
+    if "environments" in tree and "envs" in tree:
+        problems.append("environments: the file has envs as well, which mean the same; write one of them")
+    elif "environments" in tree:
+        tree["envs"] = tree.pop("environments")
+    tree.pop("environments", None)
+    slaves = tree.pop("slaves", None)
+    named = {"master": tree.pop("master", None), "slave": tree.pop("slave", None)}
+    named |= slaves if isinstance(slaves, dict) else {"slaves": slaves}
+    for host, counts in named.items():
+        if isinstance(counts, dict):
+            hosts = tree.setdefault("hosts", {})
+            if isinstance(hosts, dict):
+                hosts.setdefault(host, counts)
+        elif counts is not None:
+            problems.append(
+                f"{host}: {counts!r} is no table; write what that host starts, as in {host}: {{Actor: 2}}; where the "
+                "servers are, WARREN_BROKER_URL and WARREN_REDIS_URL say"
+            )
+    return tree, problems
 
 
 def _override(tree: dict[str, Any], settings: Sequence[str]) -> Iterator[str]:

@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
         view.say(f"run folder {folder}\nrun name   {name}")
         mode = file.broker if leads else "external"
         listen = file.listen if leads else None
-        with servers.acquire(mode, folder=folder, say=view.say, listen=listen) as found:
+        with servers.acquire(mode, folder=folder, run=name, say=view.say, listen=listen) as found:
             interrupts.install(lambda: found.children)
             place = Place(file, host, name, folder, found, view, interrupts)
             return (Leader(place, events, roles) if leads else Follower(place)).run()

@@ -21,11 +21,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from tasks.service import Worker, handlers_of, services_of
+from tasks.service import handlers_of, is_worker, services_of
 from warren.errors import ConfigurationError, unknown_name
 
 IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
 _NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[2] / package) for package in ("tasks", "workers")))
+NO_WORKER = "has no service: mark a method of it with @service (from tasks.service import service)"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -87,7 +88,7 @@ def load(place: Place) -> ModuleType:
     return module
 
 
-def find_class(place: Place, name: str) -> type[Worker]:
+def find_class(place: Place, name: str) -> type:
     """The Worker class at `place`: the one named there, else the one called `name`, else the only one.
 
     Raises ConfigurationError; the message says where the user's code failed.
@@ -96,31 +97,30 @@ def find_class(place: Place, name: str) -> type[Worker]:
     workers = {
         key: value
         for key, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Worker) and value.__module__ == module.__name__
+        if isinstance(value, type) and is_worker(value) and value.__module__ == module.__name__
     }
     if place.attribute is not None:
         found: Any = getattr(module, place.attribute, None)
         if found is None:
             raise ConfigurationError(unknown_name("class", place.attribute, workers, f"in {place.where}"))
-        if not (isinstance(found, type) and issubclass(found, Worker)):
-            raise ConfigurationError(
-                f"{place.attribute} in {place.where} is no Worker: write class {place.attribute}(Worker), "
-                "with from tasks.service import Worker"
-            )
+        if not (isinstance(found, type) and is_worker(found)):
+            raise ConfigurationError(f"{place.attribute} in {place.where} {NO_WORKER}")
         return found
     same = [value for key, value in workers.items() if key.lower() == name.lower()]
     if not same and isinstance(vars(module).get(name), type):
-        raise ConfigurationError(f"{name} in {place.where} is no Worker: write class {name}(Worker)")
+        raise ConfigurationError(f"{name} in {place.where} {NO_WORKER}")
     if same or len(workers) == 1:
         return (same or list(workers.values()))[0]
     if not workers:
-        raise ConfigurationError(f"{place.where} holds no class of Worker; write class {name}(Worker)")
+        raise ConfigurationError(
+            f"{place.where} holds no class with a service; write class {name}, and mark a method of it with @service"
+        )
     raise ConfigurationError(
         f"{unknown_name('class', name, workers, f'in {place.where}')}; or name one: path: FILE.py:CLASS"
     )
 
 
-def arguments(made: type[Worker], kwargs: Mapping[str, Any], rank: int) -> dict[str, Any]:
+def arguments(made: type, kwargs: Mapping[str, Any], rank: int) -> dict[str, Any]:
     """What the constructor gets: `kwargs`, and `rank` where it takes one. Raises ConfigurationError."""
     parameters = inspect.signature(made).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())

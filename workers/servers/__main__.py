@@ -63,7 +63,8 @@ def environment(folder: Path) -> int:
     found = record.read(folder)
     variables = {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
     config = folder / "config.yaml"
-    if config.exists() and (run := yaml.safe_load(config.read_text()).get("run")):
+    run = found.run or (yaml.safe_load(config.read_text()).get("run") if config.exists() else None)
+    if run:
         variables["WARREN_RUN"] = run
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")

@@ -28,6 +28,7 @@ class Record:
     description: str
     pid: int  # of the process that acquired them; its end is the end of the private ones
     node: dict[str, Any] | None = None
+    run: str | None = None  # the run's name on the servers, where whoever acquired them said it
 
     def write(self, run_folder: Path) -> None:
         """Put the record into the run's folder."""

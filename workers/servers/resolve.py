@@ -122,6 +122,7 @@ def acquire(
     redis_url: str | None = None,
     *,
     folder: Path,
+    run: str | None = None,
     say: Say = print,
     durable: bool = False,
     broker_port: int | None = None,
@@ -138,6 +139,7 @@ def acquire(
       `private`: started from the installed binaries, on free loopback ports, files under `folder`/servers.
       `install`: like private, after installing the distribution's packages (Debian or Ubuntu, as root or by sudo).
       `embedded`: one server from a pip package as broker, result backend and pool; needs nothing installed.
+    run -- the run's name on the servers, for the record in its folder.
     durable -- whether a private Redis keeps its data in `folder` for the next start (an append-only file).
     broker_port, redis_port -- ports for private servers; default any free one.
     listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
@@ -152,7 +154,7 @@ def acquire(
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
-        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine()
+        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine(), run
     )
     return _Chooser(settings).choose()
 
@@ -169,6 +171,7 @@ class _Settings:
     redis_port: int | None
     door: Door | None
     machine: Machine
+    run: str | None
 
 
 @dataclass(frozen=True)
@@ -202,9 +205,10 @@ class _Chooser:
                 filter(None, (f"broker: {broker.words}", redis.words and f"Redis: {redis.words}"))
             )
             node = self.node.node.as_dict() if self.node else None
-            record.Record(broker.url, redis.url, servers.kind, servers.description, os.getpid(), node).write(
-                self.set.folder
+            found = record.Record(
+                broker.url, redis.url, servers.kind, servers.description, os.getpid(), node, self.set.run
             )
+            found.write(self.set.folder)
         except BaseException:
             self.running.stop()
             raise

@@ -109,7 +109,7 @@ def test_everything_wrong_is_said_at_once(refused):
     for expected in (
         "services.Actor.path: file 'acter.py' does not exist; did you mean actor.py",
         "services.NoWorker: NoWorker in",
-        "is no Worker: write class NoWorker(Worker)",
+        "has no service: mark a method of it with @service",
         "services.Learner.num: 0 is no number of processes; it must be an integer of at least 1",
         "services.Other.kwargs: [1] is no table of arguments",
         "services[4]: it has no name",
@@ -170,6 +170,42 @@ hosts:
   master: {Actor: 1, game: 1}
   box-2: {Actor: 2, game: 2}
 """
+
+
+def test_oneagents_names_are_taken(reading):
+    file, problems = reading(
+        """
+        services: [{name: Actor, path: actor.py}]
+        environments: [{name: game, path: env.py}]
+        master: {Actor: 1, game: 1}
+        slaves: {box-2: {Actor: 2, game: 2}}
+        """
+    )
+    assert problems == [] and file.leader == "master"
+    assert [entry.num for entry in file.entries] == [3, 3]
+    file, problems = reading("environments: [{name: game, path: env.py}]\nmaster: {game: 1}\nslave: {game: 1}")
+    assert problems == [] and list(file.hosts) == ["master", "slave"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("master: 10.0.0.1", "master: '10.0.0.1' is no table; write what that host starts, as in master: {Actor: 2}"),
+        ("environments: []", "environments: the file has envs as well"),
+    ],
+)
+def test_what_of_oneagents_cannot_be_taken_is_explained(reading, more, words):
+    _, problems = reading(PLAIN + more)
+    assert len(problems) == 1 and words in problems[0]
+
+
+def test_the_classes_of_the_example_refuse_arguments_that_they_do_not_know():
+    file, problems = read(Path("examples/dqn/dqn.yaml"), ["Learner.kwargs.dueling=true"])
+    assert problems == [] and services_run.examine(file)[2] == []
+    file, problems = read(Path("examples/dqn/dqn.yaml"), ["Learner.kwargs.duelling=true"])
+    assert problems == []
+    (problem,) = services_run.examine(file)[2]
+    assert "argument 'duelling' does not exist; did you mean dueling?" in problem
 
 
 def test_hosts_start_their_shares_and_ranks_count_through(reading):

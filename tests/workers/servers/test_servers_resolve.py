@@ -354,11 +354,18 @@ def test_a_shell_takes_over_the_run_and_its_servers(tmp_path: Path) -> None:
     (folder / record.FOLDER).mkdir(parents=True)
     record.Record("amqp://u:p'w@h//", "redis://:a b@h/0", "redis", "broker: external", 1).write(folder)
     (folder / "config.yaml").write_text("run: my-run\n")
+    assert exported(folder) == "amqp://u:p'w@h//|redis://:a b@h/0|my-run|"
+    record.Record("amqp://h//", "redis://h/0", "redis", "broker: external", 1, None, "other-run").write(folder)
+    assert exported(folder).endswith("|other-run|"), "a run from a file has no config.yaml"
+
+
+def exported(folder: Path) -> str:
+    """What a shell has after `eval "$(python -m workers.servers env)"`."""
     shown = tool("--run", folder, "env")
     assert shown.returncode == 0, shown.stderr
     script = f'{shown.stdout}\nprintf "%s|" "$WARREN_BROKER_URL" "$WARREN_REDIS_URL" "$WARREN_RUN"'
     taken = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    assert taken.stdout == "amqp://u:p'w@h//|redis://:a b@h/0|my-run|"
+    return taken.stdout
 
 
 def test_status_of_a_run_whose_servers_are_gone_says_so(tmp_path: Path) -> None:
