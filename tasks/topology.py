@@ -27,6 +27,7 @@ from kombu import Exchange, Queue
 from warren.errors import ConfigurationError
 
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
+PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
 CAST_LENGTH = 10_000  # calls without an answer that may wait, a service, before the broker refuses more
@@ -136,6 +137,18 @@ class Topology:
             auto_delete=True,
             max_length=length,
             queue_arguments={"x-overflow": "drop-head"},
+        )
+
+    def probe_queue(self, exclusive: bool = False) -> Queue:
+        """A queue with an exchange of its own, to try on a broker what a run does; both are soon gone by themselves."""
+        return Queue(
+            f"{self.prefix}.probe.{uuid.uuid4().hex[:6]}",
+            Exchange(f"{self.prefix}.probe", "direct", durable=False, auto_delete=True),
+            routing_key="probe",
+            durable=not exclusive,
+            exclusive=exclusive,
+            auto_delete=exclusive,
+            expires=PROBE_EXPIRES,
         )
 
     def task_queues(self) -> list[Queue]:

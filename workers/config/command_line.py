@@ -36,9 +36,7 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         def job(composed: DictConfig) -> None:
             status.append(guarded(lambda: run(from_hydra(composed))))
 
-        # A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
-        of_league = [f"++{given}" for given in sys.argv[1:] if given.startswith("league.")]
-        others = [given for given in sys.argv[1:] if not given.startswith("league.")]
+        others, of_league = split_league(sys.argv[1:])
         if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
             of_resumed_league[:] = of_league
             of_league = []
@@ -54,6 +52,15 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         sys.exit(status[0] if status else 0)
 
     return entry
+
+
+def split_league(given: list[str]) -> tuple[list[str], list[str]]:
+    """Overrides, and those of a league's settings in the form in which Hydra takes them.
+
+    A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
+    """
+    of_league = [f"++{one}" for one in given if one.startswith("league.")]
+    return [one for one in given if not one.startswith("league.")], of_league
 
 
 def guarded(run: Callable[[], int]) -> int:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from hydra.core.hydra_config import HydraConfig
 from tasks.admin.cleanup import Depths, remove_run
 from tasks.events import STATUS, Subscription
 from warren.errors import BrokerError, ConfigurationError, WarrenError
-from workers import servers
+from workers import doctor, servers
 from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.schema import BrokerConfig, Config, Sampling, from_hydra, to_yaml
 from workers.config.validation import name_run, run_folder, verify
+from workers.doctor.machine import processes_of
 from workers.launch.interrupts import KILLED, Interrupts
 from workers.launch.scaling import Scaling
 from workers.launch.supervisor import Supervisor
@@ -55,6 +57,7 @@ def run(config: Config) -> int:
         mode = config.broker.mode
         with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
             interrupts.install(lambda: found.children)
+            _examine(config, folder, found, view.say)
             status = _train(config, folder, found, view, interrupts)
     return _last_words(status, folder, config)
 
@@ -71,8 +74,14 @@ def _run_league(config: Config, folder: Path) -> int:
         mode = config.broker.mode
         with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
             interrupts.install(lambda: found.children)
+            _examine(config, folder, found, view.say)
             status = league_training.train(config, folder, found, view, interrupts)
     return league_training.last_words(folder, status)
+
+
+def _examine(config: Config, folder: Path, found: servers.Servers, say: Callable[[str], object]) -> None:
+    processes, league = processes_of(config), config.league is not None
+    doctor.quick(found, str(config.run), folder, say, processes=processes, league=league)
 
 
 def _train(config: Config, folder: Path, found: servers.Servers, view: View, interrupts: Interrupts) -> int:

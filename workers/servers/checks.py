@@ -105,7 +105,7 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     shown = redact(url)
     try:
         client = redis.Redis.from_url(
-            _for_redis_py(url), socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
+            for_redis_py(url), socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
         )
     except ValueError as error:
         raise ConfigurationError(f"Redis URL {shown!r} cannot be read as a URL ({type(error).__name__})") from None
@@ -132,7 +132,7 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     return f"Redis {about.get('redis_version', '')}".strip()
 
 
-def _for_redis_py(url: str) -> str:
+def for_redis_py(url: str) -> str:
     """Celery writes redis+socket:///PATH?virtual_host=1 where redis-py writes unix:///PATH?db=1."""
     if url.startswith("redis+socket://"):
         return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=", 1)

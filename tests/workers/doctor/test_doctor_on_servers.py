@@ -1,0 +1,122 @@
+"""The doctor on real servers that are made to misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import brokers
+import pytest
+import redis
+
+from tasks.topology import Topology
+from warren.errors import BrokerError
+from workers.doctor import quick
+from workers.doctor.broker_facts import over_amqp
+from workers.servers import Servers
+
+
+@pytest.fixture
+def own_redis(own_servers: Servers) -> Iterator[redis.Redis]:
+    """The Redis of one test, with its settings as before afterwards."""
+    client = redis.Redis.from_url(own_servers.redis_url)
+    before: Any = client.config_get("maxmemory*")
+    yield client
+    client.config_set("maxmemory", before["maxmemory"])
+    client.config_set("maxmemory-policy", before["maxmemory-policy"])
+    client.close()
+
+
+def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit status of `python -m workers.doctor --json` and its findings by check."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+    command = [sys.executable, "-m", "workers.doctor", "--json", *arguments]
+    done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=240, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+
+
+def at(servers: Servers) -> list[str]:
+    """The command line that names these servers and their rabbitmqctl."""
+    found = ["--broker-url", servers.broker_url, "--redis-url", servers.redis_url]
+    given = os.environ.get("WARREN_TEST_RABBITMQCTL")
+    return [*found, "--rabbitmqctl", given] if given else ["--run", str(servers.folder)]
+
+
+def test_it_sees_alarms_and_what_redis_would_throw_away(own_servers: Servers, own_redis: redis.Redis) -> None:
+    own_redis.config_set("maxmemory", "512mb")
+    own_redis.config_set("maxmemory-policy", "allkeys-lru")
+    brokers.control(own_servers, "set_vm_memory_high_watermark", "0.0001")
+    try:
+        status, found = doctor(*at(own_servers), "experiment=kuhn")
+    finally:
+        brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
+    assert status == 2
+    assert {check for check, one in found.items() if one["level"] == "error"} >= {
+        "publishing", "alarms", "maxmemory-policy",
+    }  # fmt: skip
+    assert "memory" in found["alarms"]["found"]
+    assert found["permissions"]["level"] == "not seen"
+    assert "noeviction" in found["maxmemory-policy"]["remedy"]
+
+
+def test_healthy_servers_would_do(servers: Servers) -> None:
+    status, found = doctor(*at(servers), "actors=1")
+    assert status == 0, found
+    for check in ("settings", "broker version", "publishing", "permissions", "alarms", "consumer timeout", "clock"):
+        assert found[check]["level"] == "ok", found[check]
+
+
+def test_without_rabbitmqctl_it_says_what_seeing_more_needs(servers: Servers) -> None:
+    status, found = doctor(
+        "--broker-url", servers.broker_url, "--redis-url", servers.redis_url,
+        "--management-url", "http://127.0.0.1:1",
+    )  # fmt: skip
+    assert status == 0, found
+    assert found["alarms"]["level"] == found["consumer timeout"]["level"] == "not seen"
+    assert "management plugin" in found["alarms"]["remedy"]
+
+
+def test_a_broker_that_is_down_and_a_wrong_setting_are_errors(servers: Servers) -> None:
+    status, found = doctor("--broker-url", "amqp://u:hidden@127.0.0.1:1//", "--redis-url", servers.redis_url, "actrs=3")
+    assert status == 2
+    assert "did you mean actors" in found["settings"]["found"]
+    assert "nothing listens there" in found["servers"]["found"]
+    assert "hidden" not in json.dumps(found)
+
+
+def test_a_launcher_is_kept_from_servers_that_take_nothing(own_servers: Servers, tmp_path: Path, run_name: str) -> None:
+    said: list[str] = []
+    quick(own_servers, run_name, tmp_path, said.append, league=True)
+    brokers.control(own_servers, "set_vm_memory_high_watermark", "0.0001")
+    try:
+        with pytest.raises(BrokerError, match=r"blocks who publishes.*\n.*so the run would not work"):
+            quick(own_servers, run_name, tmp_path, said.append)
+    finally:
+        brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
+
+
+def test_a_user_without_permissions_is_told_which(
+    servers: Servers, run_name: str, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    brokers.control(servers, "add_user", run_name, "secret")
+    url = f"amqp://{run_name}:secret@{servers.broker_url.partition('@')[2]}"
+    try:
+        brokers.control(servers, "set_permissions", run_name, r"^warren\.", r"^warren\.", r"^warren\.")
+        assert over_amqp(url, Topology(run_name)).refused == ("publish to the default exchange",)
+        brokers.control(servers, "set_permissions", run_name, r"^other\.", ".*", ".*")
+        assert "declare queues and exchanges" in over_amqp(url, Topology(run_name)).refused
+        assert not [line for line in rabbitmqctl("list_queues", "name") if ".probe." in line]
+    finally:
+        brokers.control(servers, "delete_user", run_name)
+
+
+def test_the_embedded_server_is_named_as_a_redis_broker(embedded: Servers, tmp_path: Path, run_name: str) -> None:
+    said: list[str] = []
+    quick(embedded, run_name, tmp_path, said.append)
+    assert any("Redis is the broker" in line for line in said)

@@ -1,0 +1,102 @@
+"""`python -m workers.doctor`: what will bite a run, with the remedy of each.
+
+python -m workers.doctor                                # the servers that a run would take here, this machine
+python -m workers.doctor experiment=kuhn actors=8       # for a run with these settings
+python -m workers.doctor --run NAME                     # of a run that goes on; a run folder will do
+python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"
+
+The servers' URLs may also come from WARREN_BROKER_URL and WARREN_REDIS_URL. Exit status 0: a run would work, maybe with
+warnings; 2: it would not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+
+import redis
+from rich.console import Console
+
+from tasks.topology import Topology
+from warren.errors import ConfigurationError, WarrenError
+from workers.config.command_line import guarded
+from workers.config.schema import Config
+from workers.config.validation import run_folder
+from workers.doctor import broker_checks, clocks, machine
+from workers.doctor.broker_facts import with_management, with_rabbitmqctl
+from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.quick import of_broker, of_redis
+from workers.doctor.target import Target, folder_of, settings, target
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
+from workers.servers.checks import for_redis_py, redact
+
+
+def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
+    """All checks of servers."""
+    run, league = str(config.run), config.league is not None
+    topology = Topology(run)
+    findings, facts = of_broker(at.broker_url, topology, calls=league)
+    yield from findings
+    if facts is not None:
+        facts = with_management(facts, at.broker_url, management_url)
+        if at.control is not None:
+            facts = with_rabbitmqctl(facts, at.control)
+        yield from broker_checks.judge_told(facts)
+    yield from of_redis(at.redis_url, run, league=league, private=at.private)
+    try:
+        with redis.Redis.from_url(for_redis_py(at.redis_url)) as client:
+            yield clocks.judge(clocks.read(client, run))
+    except redis.RedisError as error:
+        yield Finding("clocks of hosts", Level.unseen, redact(str(error)), "needs a Redis that answers")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Look, print, and return the exit status."""
+    folder = None if options.run is None else folder_of(options.run)
+    if folder is None and options.run is not None and not options.broker_url:
+        raise ConfigurationError(
+            f"--run {options.run}: no such run goes on below runs/; name its servers by --broker-url"
+        )
+    config, findings = settings(options.settings, folder)
+    if options.run is not None and folder is None:
+        config.run = options.run
+    description = "servers: not found"
+    try:
+        with target(config, folder, options.broker_url, options.redis_url, options.rabbitmqctl) as at:
+            description = at.description
+            findings += examine(at, config, options.management_url)
+    except WarrenError as error:
+        findings.append(Finding("servers", Level.error, str(error), "correct the URL, or take broker=auto"))
+    findings += machine.judge(machine.look(folder or run_folder(config)), machine.processes_of(config))
+    if options.json:
+        print(as_json(findings))
+    else:
+        console = Console()
+        console.print(description, highlight=False)
+        console.print(table(findings))
+        console.print(summary(findings), highlight=False)
+    return status_of(findings)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "settings", nargs="*", metavar="SETTING=VALUE", help="overrides, as python -m workers.train takes"
+    )
+    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name or folder of a run that goes on")
+    parser.add_argument("--broker-url", default=os.environ.get(BROKER_VARIABLE))
+    parser.add_argument("--redis-url", default=os.environ.get(REDIS_VARIABLE))
+    parser.add_argument("--management-url", help="RabbitMQ's management API (default: http://BROKER_HOST:15672)")
+    parser.add_argument("--rabbitmqctl", metavar="COMMAND", help="the command line that is the broker's rabbitmqctl")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    options = parser.parse_intermixed_args()
+    return guarded(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What was found: one line a check, with its remedy, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from rich.table import Table
+
+WOULD_NOT_WORK = 2  # exit status
+
+
+class Level(StrEnum):
+    """How bad it is. `error`: a run would not work, or would lose what it holds; `unseen`: could not be looked at."""
+
+    ok = "ok"
+    warning = "warning"
+    error = "error"
+    unseen = "not seen"
+
+
+STYLES = {Level.ok: "green", Level.warning: "yellow", Level.error: "red", Level.unseen: "dim"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check. `remedy`: what to do, empty where all is well; of what was not seen, what seeing it needs."""
+
+    check: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}: {self.check}: {self.found}{f'; {self.remedy}' if self.remedy else ''}"
+
+
+def status_of(findings: Iterable[Finding]) -> int:
+    """The exit status: 0 when a run would work, with warnings or without; 2 when it would not."""
+    return WOULD_NOT_WORK if any(one.level is Level.error for one in findings) else 0
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """The findings as a table, in the order of the checks."""
+    drawn = Table("check", "", "found", "remedy", title_justify="left")
+    for one in findings:
+        drawn.add_row(one.check, f"[{STYLES[one.level]}]{one.level}[/]", _plain(one.found), _plain(one.remedy))
+    return drawn
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """The last line."""
+    errors, warnings, unseen = (
+        sum(one.level is level for one in findings) for level in (Level.error, Level.warning, Level.unseen)
+    )
+    outcome = "a run would not work" if errors else "a run would work"
+    return f"{outcome}: {errors} errors, {warnings} warnings, {unseen} not seen, of {len(findings)} checks"
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """The findings for programs."""
+    works = status_of(findings) == 0
+    return json.dumps({"works": works, "findings": [asdict(one) for one in findings]}, indent=2)
+
+
+def _plain(text: str) -> str:
+    return text.replace("[", r"\[")  # rich reads [...] as a style

@@ -1,0 +1,118 @@
+"""What this machine has, and what is judged of it: disk, shared memory, file handles, cores, memory."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from workers.config.schema import Config
+from workers.doctor.broker_checks import size
+from workers.doctor.findings import Finding, Level
+
+SHARED_MEMORY = Path("/dev/shm")
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: logs and a few checkpoints; a long run's
+SHARED_NEEDED = 256 << 20  # bytes; a container has 64 MiB unless told otherwise
+HANDLES_NEEDED, HANDLES_WANTED = 256, 1024
+PROCESSES_A_CORE = 4  # that wait for each other often enough to share it
+MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """Sizes in bytes; `shared` is None where there is no /dev/shm."""
+
+    run_folder: Path
+    disk_free: int
+    shared: int | None
+    handles: int  # open files a process may have
+    cores: float  # by the affinity of this process and the quota of its container
+    memory: int  # available
+
+
+def look(folder: Path) -> MachineFacts:
+    """What the run folder `folder`, which need not exist yet, and this machine have."""
+    existing = folder.resolve()
+    while not existing.exists():
+        existing = existing.parent
+    shared = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
+    handles = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MachineFacts(
+        folder, shutil.disk_usage(existing).free, shared, handles, cores(), psutil.virtual_memory().available
+    )
+
+
+def cores(quota: Path = CPU_QUOTA) -> float:
+    """Cores that this process may use."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        allowed, period = quota.read_text().split()
+        return min(float(count), int(allowed) / int(period))
+    except (OSError, ValueError):  # no cgroup, or no limit ("max")
+        return float(count)
+
+
+def processes_of(config: Config) -> int:
+    """Processes that a launcher starts on this machine for the run, servers left out."""
+    if config.league is None:
+        return config.actors + 1
+    return config.actors + config.league_workers + config.evaluators + len(config.league["players"])
+
+
+def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:
+    """Every check, for a run of so many processes."""
+    yield _disk(facts)
+    yield _shared_memory(facts)
+    yield _handles(facts)
+    yield _cores(facts, processes)
+    yield _memory(facts, processes)
+
+
+def _disk(facts: MachineFacts) -> Finding:
+    found, remedy = f"{size(facts.disk_free)} free in {facts.run_folder}", "free some, or choose another folder=..."
+    if facts.disk_free < DISK_NEEDED:
+        return Finding("run folder", Level.error, f"only {found}", remedy)
+    if facts.disk_free < DISK_WANTED:
+        return Finding("run folder", Level.warning, f"only {found}", remedy)
+    return Finding("run folder", Level.ok, found)
+
+
+def _shared_memory(facts: MachineFacts) -> Finding:
+    if facts.shared is None:
+        return Finding("shared memory", Level.unseen, f"no {SHARED_MEMORY} here", "")
+    found = f"{size(facts.shared)} free in {SHARED_MEMORY}"
+    if facts.shared < SHARED_NEEDED:
+        remedy = "give the container more: docker run --shm-size=1g, or shm_size: 1g in a Compose file"
+        return Finding("shared memory", Level.warning, f"only {found}", remedy)
+    return Finding("shared memory", Level.ok, found)
+
+
+def _handles(facts: MachineFacts) -> Finding:
+    found = f"{facts.handles:,} a process" if facts.handles != resource.RLIM_INFINITY else "no limit"
+    if facts.handles == resource.RLIM_INFINITY or facts.handles >= HANDLES_WANTED:
+        return Finding("file handles", Level.ok, found)
+    level = Level.error if facts.handles < HANDLES_NEEDED else Level.warning
+    return Finding("file handles", level, f"only {found}", "ulimit -n 65536, or LimitNOFILE= of the service")
+
+
+def _cores(facts: MachineFacts, processes: int) -> Finding:
+    found = f"{processes} processes on {facts.cores:g} cores"
+    if processes > PROCESSES_A_CORE * facts.cores:
+        return Finding(
+            "cores", Level.warning, found, "they take turns: fewer actors= are as fast, or use more machines"
+        )
+    return Finding("cores", Level.ok, found)
+
+
+def _memory(facts: MachineFacts, processes: int) -> Finding:
+    wanted = processes * MEMORY_A_PROCESS
+    found = f"{size(facts.memory)} available; {processes} processes take about {size(wanted)}"
+    if wanted > facts.memory:
+        return Finding("memory", Level.warning, found, "start fewer processes, or small networks only")
+    return Finding("memory", Level.ok, found)

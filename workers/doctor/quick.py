@@ -1,0 +1,64 @@
+"""The half of the checks that takes milliseconds: for every launcher, when it has its servers and before it starts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import amqp
+import redis
+
+from tasks.topology import Topology
+from warren.errors import BrokerError
+from workers.doctor import broker_checks, clocks, machine, redis_server
+from workers.doctor.broker_facts import BrokerFacts, over_amqp
+from workers.doctor.findings import Finding, Level
+from workers.servers import Servers, kind_of
+from workers.servers.checks import for_redis_py
+
+logger = logging.getLogger(__name__)
+
+
+def quick(
+    found: Servers, run: str, folder: Path, say: Callable[[str], object], *, processes: int = 1, league: bool = False
+) -> None:
+    """Look at the servers `found` and at this machine; `say` a line for each warning.
+
+    `processes`: how many the launcher is going to start here. `league`: whether the run has one. Raises BrokerError
+    with everything that would keep the run from working.
+    """
+    findings = [
+        *of_broker(found.broker_url, Topology(run), calls=league)[0],
+        *of_redis(found.redis_url, run, league=league, private=bool(found.children), tells=True),
+        *machine.judge(machine.look(folder), processes),
+    ]
+    for one in findings:
+        if one.level is Level.warning:
+            say(str(one))
+    if errors := [str(one) for one in findings if one.level is Level.error]:
+        raise BrokerError("\n".join([*errors, "so the run would not work; python -m workers.doctor looks closer"]))
+
+
+def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Finding], BrokerFacts | None]:
+    """The findings about a broker by its own protocol, and the facts behind them."""
+    if kind_of(url) == "redis":
+        return [broker_checks.judge_redis_broker()], None
+    try:
+        facts = over_amqp(url, topology)
+    except (amqp.AMQPError, OSError) as error:
+        return [Finding("broker", Level.error, f"it went away: {error}", "see its log")], None
+    return list(broker_checks.judge(facts, topology, calls=calls)), facts
+
+
+def of_redis(url: str, run: str, *, league: bool, private: bool, tells: bool = False) -> Iterator[Finding]:
+    """The findings about a Redis. `tells`: let others know of this machine's clock."""
+    try:
+        facts = redis_server.look(url, run)
+        if tells and facts.refused is None:
+            with redis.Redis.from_url(for_redis_py(url)) as client:
+                clocks.tell(client, run, facts.skew)
+    except (redis.RedisError, OSError) as error:
+        yield Finding("Redis", Level.error, f"it went away: {error}", "see its log")
+        return
+    yield from redis_server.judge(facts, league=league, private=private)

@@ -1,0 +1,122 @@
+"""Which servers and which settings are looked at: of a run that goes on, of URLs, or those that a run would take."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import hydra
+import yaml
+from hydra.core.global_hydra import GlobalHydra
+
+from warren.errors import BrokerError, ConfigurationError
+from workers import servers
+from workers.config.command_line import check_overrides, split_league
+from workers.config.schema import CONF, Config, from_hydra, from_yaml
+from workers.config.validation import name_run, verify
+from workers.doctor.broker_facts import CONTROL_TIMEOUT, Control
+from workers.doctor.findings import Finding, Level
+from workers.servers import debian, record
+from workers.servers.private_rabbitmq import Node
+
+
+@dataclass(frozen=True)
+class Target:
+    """`control`: rabbitmqctl, where there is one. `private`: whether the servers end with their run."""
+
+    broker_url: str
+    redis_url: str
+    description: str
+    private: bool = False
+    control: Control | None = None
+
+
+def settings(overrides: list[str], folder: Path | None) -> tuple[Config, list[Finding]]:
+    """What a run is going to be, by these overrides or by the run's `folder`, and what is wrong with it."""
+    wrong: list[str] = []
+    given = [one for part in split_league(overrides) for one in part]
+    if folder is not None and not overrides and (folder / "config.yaml").exists():
+        config = from_yaml(folder / "config.yaml")
+    else:
+        try:
+            check_overrides("train", given)
+        except ConfigurationError as error:
+            wrong, given = error.problems, []
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            config = from_hydra(hydra.compose("train", given))
+        GlobalHydra.instance().clear()
+    if not wrong:
+        try:
+            verify(config, role="train")
+        except ConfigurationError as error:
+            wrong = error.problems
+    name_run(config)
+    findings = [Finding("settings", Level.error, problem, "correct the override") for problem in wrong]
+    return config, findings or [Finding("settings", Level.ok, " ".join(overrides) or "as they are")]
+
+
+def folder_of(run: str) -> Path | None:
+    """The folder of a run that goes on: `run` is that folder, or the run's name."""
+    if (Path(run) / record.FOLDER / record.FILE).exists():
+        return Path(run)
+    for folder in record.folders():
+        config = folder / "config.yaml"
+        if config.exists() and (yaml.safe_load(config.read_text()) or {}).get("run") == run:
+            return folder
+    return None
+
+
+@contextmanager
+def target(
+    config: Config, folder: Path | None, broker_url: str | None, redis_url: str | None, rabbitmqctl: str | None
+) -> Iterator[Target]:
+    """The servers. Raises ConfigurationError or BrokerError, as a run's start would."""
+    control = None if rabbitmqctl is None else command_line(shlex.split(rabbitmqctl))
+    if folder is not None:
+        known = record.read(folder)
+        node = None if known.node is None else Node(**known.node)
+        yield Target(
+            known.broker_url, known.redis_url, f"run folder {folder}: {known.description}",
+            node is not None, control or (None if node is None else of_node(node)),
+        )  # fmt: skip
+        return
+    mode = config.broker.mode
+    machine = servers.Machine(os_release=Path(os.devnull))  # to look is not to install
+    if mode == "install":
+        if missing := debian.missing(machine):
+            raise BrokerError(f"{' and '.join(missing)} not installed yet; python -m workers.servers install does so")
+        mode = "private"
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-doctor-") as scratch,
+        servers.acquire(
+            mode, broker_url or config.broker.url, redis_url or config.broker.redis_url,
+            folder=Path(scratch), say=lambda _: None, machine=machine,
+        ) as found,
+    ):  # fmt: skip
+        private = record.read(found.folder).node
+        yield Target(
+            found.broker_url, found.redis_url, found.description, bool(found.children),
+            control or (None if private is None else of_node(Node(**private))),
+        )  # fmt: skip
+
+
+def of_node(node: Node) -> Control:
+    """rabbitmqctl of a private node."""
+    return lambda arguments: node.control(list(arguments), capture_output=True, text=True, timeout=CONTROL_TIMEOUT)
+
+
+def command_line(command: Sequence[str]) -> Control:
+    """rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
+
+    def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
+        )
+
+    return control
