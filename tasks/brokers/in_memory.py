@@ -21,10 +21,11 @@ from typing import Any
 from kombu import Exchange
 
 from tasks.amqp import frames
-from tasks.amqp.connection import TICK, LinkLost
+from tasks.amqp.connection import LinkLost
 from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.parser import Content, Frame, Parser
+from tasks.amqp.stream import TICK
 from tasks.brokers.base import Broker, Connection, Returned, Settled
 from warren.errors import ConfigurationError
 

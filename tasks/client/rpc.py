@@ -17,9 +17,9 @@ from celery.utils.log import get_logger
 from tasks import brokers, codec
 from tasks.admin.registry import Directory
 from tasks.amqp import frames
-from tasks.amqp.connection import TICK
 from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, NO_LINKS, Envelope, Ids, expires_at
+from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
 from tasks.client.confirms import Casts
 from tasks.client.future import Handle

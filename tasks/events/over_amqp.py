@@ -10,8 +10,10 @@ from typing import Any
 
 from kombu.utils.functional import retry_over_time
 
+from tasks import brokers
 from tasks.amqp import frames
-from tasks.amqp.connection import GONE, SEND_TIMEOUT, Link, LinkLost
+from tasks.amqp.stream import SEND_TIMEOUT
+from tasks.brokers import GONE, Connection, LinkLost
 from tasks.events.chunks import WINDOW, Assembler, sendable, split
 from tasks.service import Subscribed
 from tasks.topology import EVENT_LENGTH, Topology
@@ -29,12 +31,12 @@ class Sender:
 
     def __init__(self, app: Any, topology: Topology) -> None:
         self._app, self._topology = app, topology
-        self._link: Link | None = None
+        self._link: Connection | None = None
         self._declared: set[str] = set()
         self._name, self._number = "", 0
         self._sent, self._unconfirmed = 0, set[int]()
         self._pid = 0
-        self._inherited: list[Link] = []
+        self._inherited: list[Connection] = []
         self._lock = threading.Lock()
 
     def send(self, name: str, body: bytes) -> None:
@@ -54,11 +56,11 @@ class Sender:
         link = self._ready()
         exchange = self._topology.event(name)
         if name not in self._declared:
-            exchange(link.channel).declare()
+            link.declare(exchange)
             self._declared.add(name)
-        method = frames.publish_method(link.channel_id, exchange.name, "")
+        method = frames.publish_method(self._channel_id, exchange.name, "")
         for properties, part in split(body, self._name, self._number):
-            link.send_parts([method, *frames.content(link.channel_id, properties, part, link.frame_max)])
+            link.send_parts([method, *frames.content(self._channel_id, properties, part, link.frame_max)])
             self._sent += 1
             self._unconfirmed.add(self._sent)
         limit = time.monotonic() + SEND_TIMEOUT
@@ -67,7 +69,7 @@ class Sender:
             if time.monotonic() > limit:
                 raise LinkLost(f"the broker did not confirm an event within {SEND_TIMEOUT:.0f} s")
 
-    def _ready(self) -> Link:
+    def _ready(self) -> Connection:
         if self._pid != os.getpid():  # after a fork the link is the parent's; even to collect it would close it there
             self._inherited += [self._link] if self._link is not None else []
             self._link, self._pid = None, os.getpid()
@@ -77,13 +79,12 @@ class Sender:
             link.drain(0.0)  # has the broker closed it meanwhile?
             return link
         self._drop()
-        self._link = link = Link(self._app)
-        link.channel.confirm_select()
-        for answer in ("basic_ack", "basic_nack"):  # refused: by the queue of a subscriber that is no more
-            link.channel.events[answer].add(self._confirmed)
+        self._link = link = brokers.of(self._app).connect()
+        self._channel_id = link.confirm(self._confirmed)
         return link
 
-    def _confirmed(self, tag: int, multiple: bool) -> None:
+    def _confirmed(self, tag: int, multiple: bool, _taken: bool) -> None:
+        # Not taken: by the queue of a subscriber that is no more.
         self._unconfirmed -= {sent for sent in self._unconfirmed if sent <= tag} if multiple else {tag}
 
     def _again(self, _error: Exception, pauses: Iterator[float], _retries: int) -> float:
@@ -111,11 +112,11 @@ class Source:
         self._assemblers = {tag: Assembler(on) for tag, on in heard.items()}
         self._held: dict[int, None] = {}  # delivery tags that are not to be acknowledged yet, in order
         self.full = False  # whether more may wait in a queue, since all that may be under way had come
-        self._link = link = Link(app)
+        self._link = link = brokers.of(app).connect()
         try:
             for tag, on in heard.items():
-                queue = topology.event_queue(on.event, subscriber, waiting_messages(on))(link.channel)
-                queue.declare()
+                queue = topology.event_queue(on.event, subscriber, waiting_messages(on))
+                link.declare(queue)
                 link.consume(queue.name, tag, prefetch=WINDOW)
         except BaseException:
             link.close()

@@ -104,7 +104,7 @@ def test_a_connection_cut_from_outside_is_replaced_and_its_calls_are_sent_again(
     solver = calling.solver
     assert solver.call("actor.add", 1) == 2
     handles = [solver.send("actor.add", number) for number in range(100)]
-    solver._client()._link._sock.shutdown(socket.SHUT_RDWR)
+    solver._client()._link._stream._sock.shutdown(socket.SHUT_RDWR)
     assert [handle.result() for handle in handles] == list(range(1, 101))
 
 

@@ -1,0 +1,79 @@
+"""Heartbeats: one thread a process sends them on every connection, since a task may compute for longer than one."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from typing import Protocol
+
+from celery.utils.log import get_logger
+
+from tasks.amqp import frames
+
+logger = get_logger(__name__)
+
+IDLE = 5.0  # s between looks while there is no connection
+
+
+class Beating(Protocol):
+    """A connection that needs heartbeats."""
+
+    heartbeat: float  # s of silence after which the other side gives it up
+    alive: bool
+    blocked: str  # a broker that is short of memory reads nothing, and expects nothing
+    sent_at: float
+
+    def send(self, data: bytes) -> None:
+        """Write frames; raises ConnectionError."""
+
+    def abandon(self) -> None:
+        """This process was forked off: the connection is its parent's."""
+
+
+class Heartbeats:
+    """Sends a heartbeat on each connection that nothing was sent on for a third of its interval."""
+
+    def __init__(self) -> None:
+        self._connections: weakref.WeakSet[Beating] = weakref.WeakSet()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def tend(self, connection: Beating) -> None:
+        """Send heartbeats on `connection` for as long as it lives."""
+        if not connection.heartbeat:
+            return
+        with self._lock:
+            self._connections.add(connection)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
+                self._thread.start()
+
+    def after_fork(self) -> None:
+        """In a child: the connections are the parent's. To tend them would hide the parent's death from the broker."""
+        inherited = list(self._connections)
+        self._connections = weakref.WeakSet()
+        self._lock, self._thread = threading.Lock(), None
+        for connection in inherited:
+            connection.abandon()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(self._beat())
+
+    def _beat(self) -> float:
+        """Send what is due; s until the next look."""
+        with self._lock:
+            connections = [one for one in self._connections if one.alive and not one.blocked]
+        for connection in connections:
+            if time.monotonic() - connection.sent_at > connection.heartbeat / 3:
+                try:
+                    connection.send(frames.HEARTBEAT_FRAME)
+                except ConnectionError as error:
+                    logger.debug("a heartbeat found its connection gone: %s", error)
+        return min((connection.heartbeat / 4 for connection in connections), default=IDLE)
+
+
+heartbeats = Heartbeats()
+os.register_at_fork(after_in_child=heartbeats.after_fork)

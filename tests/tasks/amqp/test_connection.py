@@ -1,0 +1,170 @@
+"""A connection over a socket pair: what it makes of a broker that is silent, short of memory, or out of its mind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from peer import Peer, delivery, method
+
+from tasks.amqp import connection as connections
+from tasks.amqp import frames
+from tasks.amqp.connection import ACK, BLOCKED, CANCEL, NACK, RETURN, UNBLOCKED, Link, LinkLost
+from tasks.amqp.frames import HEARTBEAT_FRAME
+
+CLOSED = b"\x00\x14\x00\x28"  # channel.close
+
+
+@pytest.fixture
+def peer() -> Iterator[Peer]:
+    peer = Peer()
+    yield peer
+    peer.link.discard()
+    peer.far.close()
+
+
+def test_deliveries_come_from_the_socket_and_other_methods_go_to_pyamqp(peer):
+    peer.far.sendall(delivery(1, b"one") + HEARTBEAT_FRAME + delivery(2, b"two") + method(1, CLOSED))
+    found = peer.link.drain(60.0)
+    while len(found) < 2:
+        found += peer.link.drain(60.0)
+    peer.link.drain(0.0)
+    assert [(one.tag, one.body) for one in found] == [(1, b"one"), (2, b"two")]
+    assert [frame.payload for frame in peer.passed] == [CLOSED]
+
+
+def test_what_came_before_the_end_of_the_connection_is_delivered_first(peer):
+    peer.connection.on_inbound_frame = lambda _: (_ for _ in ()).throw(ConnectionResetError("closed"))
+    peer.far.sendall(delivery(1, b"one") + method(1, CLOSED))
+    assert [one.body for one in peer.link.drain(60.0)] == [b"one"]
+    with pytest.raises(ConnectionResetError):
+        while True:
+            peer.link.drain(60.0)
+
+
+def test_a_delivery_that_comes_while_pyamqp_waits_for_an_answer_is_kept(peer):
+    peer.far.sendall(delivery(1, b"one") + method(1, b"\x00\x3c\x00\x0b"))
+    assert peer.link._read_frame() == (frames.METHOD, 1, b"\x00\x3c\x00\x0b")
+    assert [one.body for one in peer.link.drain(0.0)] == [b"one"]
+
+
+def test_a_frame_without_its_end_octet_ends_the_connection(peer):
+    peer.far.sendall(delivery(1, b"one")[:-1] + b"\x00")
+    with pytest.raises(LinkLost, match=r"no AMQP.*0xce"):
+        peer.link.drain(60.0)
+    assert not peer.link.alive
+
+
+def test_a_broker_that_has_been_silent_for_two_heartbeats_is_lost():
+    peer = Peer(heartbeat=30.0)
+    peer.link.heard_at -= 59.0
+    assert peer.link.drain(0.0) == []
+    peer.link.heard_at -= 2.0
+    with pytest.raises(LinkLost, match="no word from the broker for 61 s"):
+        peer.link.drain(0.0)
+
+
+def test_heartbeats_do_not_count_as_the_answer_to_a_method(peer, monkeypatch):
+    monkeypatch.setattr(connections, "METHOD_TIMEOUT", 0.5)
+    stop = threading.Event()
+    thread = peer.trickle(HEARTBEAT_FRAME, stop)
+    try:
+        with pytest.raises(LinkLost, match="did not answer"), peer.link._method():
+            peer.link._read_frame()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_many_answers_to_other_methods_do_not_prolong_the_wait_for_one(peer, monkeypatch):
+    monkeypatch.setattr(connections, "METHOD_TIMEOUT", 0.5)
+    stop = threading.Event()
+    thread = peer.trickle(method(1, b"\x00\x32\x00\x0b"), stop)
+    try:
+        with pytest.raises(LinkLost, match="did not answer"), peer.link._method():
+            while True:  # as py-amqp does until what it waits for has come
+                peer.link._read_frame()
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_link_that_cannot_open_its_channel_leaves_no_connection_behind(peer):
+    def refuse() -> Any:
+        raise ConnectionResetError("no channel for you")
+
+    peer.connection.channel = refuse
+    peer.far.close()
+    with pytest.raises(ConnectionResetError):
+        Link(peer.app)
+    assert peer.near.fileno() == -1
+
+
+def test_confirms_and_returns_are_told_as_they_come(peer):
+    settled, returned = list[Any](), list[str]()
+    peer.link._settled[1] = lambda *told: settled.append(told)
+    peer.link.on_returned(returned.append)
+    number = (7).to_bytes(8, "big")
+    properties = frames.CORRELATION_ID.to_bytes(2, "big") + frames.short("call-1")
+    back = b"\x01\x38" + frames.short("NO_ROUTE") + b"\x00\x00"
+    peer.far.sendall(method(1, ACK, number + b"\x01") + method(1, NACK, number + b"\x00"))
+    peer.far.sendall(method(1, RETURN, back) + b"".join(frames.content(1, properties, b"", 4096)))
+    while not returned:
+        peer.link.drain(60.0)
+    assert settled == [(7, True, True), (7, False, False)] and returned == ["call-1"]
+
+
+def test_a_consumer_that_the_broker_cancels_ends_the_connection(peer):
+    peer.far.sendall(method(1, CANCEL, frames.short("actor.add") + b"\x01"))
+    with pytest.raises(LinkLost, match=r"cancelled consumer actor\.add"):
+        peer.link.drain(60.0)
+
+
+def test_the_brokers_alarm_is_known_with_its_reason_until_it_ends(peer):
+    peer.far.sendall(method(0, BLOCKED, frames.short("low on disk")))
+    while not peer.link.blocked:
+        peer.link.drain(60.0)
+    assert peer.link.blocked == "low on disk"
+    peer.far.sendall(method(0, UNBLOCKED))
+    while peer.link.blocked:
+        peer.link.drain(60.0)
+    assert peer.passed == []
+
+
+def test_while_the_broker_takes_no_messages_acknowledgements_pass_and_replies_wait(peer):
+    other = Peer()
+    other.far.settimeout(60.0)
+    peer.app.connection_for_write = other.app.connection_for_write
+    peer.link.publish(b"reply 1")
+    publisher = peer.link._publisher
+    assert other.received(7) == b"reply 1"
+    publisher.blocked = "low on memory"
+    peer.link.publish(b"reply 2")
+    peer.link.send(b"ack")
+    assert peer.received(3) == b"ack"
+    peer.link.drain(0.0)
+    publisher.blocked = ""
+    peer.link.drain(0.0)
+    assert other.received(7) == b"reply 2"
+
+
+def test_a_forked_child_neither_beats_for_its_parents_connections_nor_keeps_them_open():
+    peer = Peer(heartbeat=30.0)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)  # until the parent is done
+        os._exit(0 if not peer.link.alive else 1)
+    os.close(reader)
+    try:
+        peer.link.abandon()  # the parent dies, as far as the broker can see
+        peer.far.settimeout(60.0)
+        assert peer.far.recv(1) == b"", "the child keeps the connection open"
+    finally:
+        os.close(writer)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
