@@ -24,6 +24,7 @@ class Returns:
     def __init__(self) -> None:
         self._cells = np.zeros((0, 0, FIELDS))
         self.total_games = 0
+        self.version = 0  # goes up with every addition
 
     def record(self, first: int, second: int, returns: ArrayLike) -> None:
         """Add games of `first` in seat 0 against `second` in seat 1: `returns` (games,) of `first`."""
@@ -35,6 +36,7 @@ class Returns:
         self._grow(max(first, second) + 1)
         self._cells[first, second] += (games, total, squares)
         self.total_games += games
+        self.version += 1
 
     def games(self, slots: Slots) -> NDArray[np.float64]:
         """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""

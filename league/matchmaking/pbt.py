@@ -83,6 +83,7 @@ class PbtPsro(Psro):
 
     What a player adds is the positive part of its payoff against all rivals of the population, summed (Balduzzi et al.
     2019: only what it wins extends the gamescape). Below `exploit_below` of the best, it takes over the best's weights.
+    That payoff is the win rates of its own matches: it still learns, so it is in no evaluator's games.
     """
 
     exploit_below: float = 0.5

@@ -99,7 +99,7 @@ class Softmax(Kind):
 @KINDS.register("champion")
 @dataclass(frozen=True)
 class Champion(Kind):
-    """The champion of a knockout among its rivals, seeded by Elo as in tennis, decided by the payoff."""
+    """The champion of a knockout among its rivals, seeded by Elo as in tennis, decided by their games."""
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
         rivals = rivals_of(view, me)
@@ -107,15 +107,19 @@ class Champion(Kind):
 
 
 def knockout(view: View, slots: Slots) -> int:
-    """The slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed."""
+    """The slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed.
+
+    Frozen players meet in the games of evaluators alone; what those say of a pair goes before its win rate.
+    """
     seeds = slots[np.argsort(-view.elo(slots), kind="stable")]
     standing = list(range(len(seeds)))
-    rates = view.matrix(seeds)
+    played, mean = view.empirical_game.games(seeds) > 0.0, view.empirical_game.matrix(seeds)
+    edge = np.where(played & played.T, mean - mean.T, view.matrix(seeds) - 0.5)
     while len(standing) > 1:
         half = (len(standing) + 1) // 2
         better, worse = standing[:half], standing[half:][::-1]
         byes = half - len(worse)  # an odd field: the first seed rests
         winners = better[:byes]
-        winners += [one if rates[one, other] >= 0.5 else other for one, other in zip(better[byes:], worse, strict=True)]
+        winners += [one if edge[one, other] >= 0.0 else other for one, other in zip(better[byes:], worse, strict=True)]
         standing = sorted(winners)
     return int(seeds[standing[0]])

@@ -130,12 +130,30 @@ class Roster:
         return self._groups[key]
 
 
+class EmpiricalGame(Protocol):
+    """What evaluators found by playing frozen players against each other: league.empirical_game.returns, read-only."""
+
+    @property
+    def version(self) -> int:
+        """Goes up with every addition: tells whether something that was solved on it is out of date."""
+
+    def games(self, slots: Slots) -> NDArray[np.float64]:
+        """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
+
+
 class View(Protocol):
     """What a matchmaker may ask. Slots are arrays of shape (n,), intp; answers are float64."""
 
     @property
     def roster(self) -> Roster:
         """Who is in the league."""
+
+    @property
+    def empirical_game(self) -> EmpiricalGame:
+        """Mean returns between frozen players. Matches say nothing about those: one side of each is learning."""
 
     @property
     def counted(self) -> int:
@@ -148,7 +166,8 @@ class View(Protocol):
         """Decayed games of `home` against each of `away`, (n,)."""
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
-        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+        """Win rates of each of `slots` (rows) against each (columns), (n, n); 1/2 between players that never met, as
+        two frozen ones never do."""
 
     def elo(self, slots: Slots) -> NDArray[np.float64]:
         """Elo ratings, (n,)."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from league.matchmaking.view import Player, Roster
 from league.redis.scripts import Scripts
+from league.redis.shared_returns import ReturnsAt
 from league.redis.texts import pairs, text
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots, games_of, row_from_bytes, win_rates_of
@@ -119,9 +120,9 @@ class RosterCache:
 class RedisView:
     """A league.view.View over Redis; payoff rows are read when they are first asked for, and kept for this view."""
 
-    def __init__(self, redis: Any, prefix: str, roster: Roster, counted: int) -> None:
+    def __init__(self, redis: Any, prefix: str, roster: Roster, counted: int, empirical_game: ReturnsAt) -> None:
         self._redis, self._prefix = redis, prefix
-        self.roster, self.counted = roster, counted
+        self.roster, self.counted, self.empirical_game = roster, counted, empirical_game
         self._rows: dict[int, NDArray[np.float64]] = {}
         self._rates: dict[int, NDArray[np.float64]] = {}
 

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import secrets
 import struct
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from league.empirical_game.returns import FIELDS, Returns
 from league.redis.scripts import Scripts
 from league.redis.texts import text
+from league.rules.win_rates import Slots
 
 BATCH = 2000  # cells sent or asked for at once
 PACKED = struct.Struct("<ddd")  # games, sum of returns, sum of their squares
@@ -31,6 +34,7 @@ class SharedReturns(Returns):
     """The returns of one league; `prefix` is that of its store. For one thread: give each a copy of its own.
 
     What is read is what this process knows: its own games at once, those of others from the next `refresh` on.
+    `version` is that of the cells in Redis that were taken in; every addition of anybody is one more.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
@@ -38,7 +42,6 @@ class SharedReturns(Returns):
         self.redis, self.prefix = redis, prefix
         self._scripts = Scripts(redis, prefix)
         self._writer, self._calls = secrets.token_hex(8), 0
-        self.version = 0  # of the cells in Redis that were taken in; goes up with every addition
 
     def add(self, first: int, second: int, games: int, total: float, squares: float) -> None:
         """Add games that were summed elsewhere, here and in Redis, in one step and once, also when it is sent again."""
@@ -93,3 +96,36 @@ class SharedReturns(Returns):
         before = self._cells[first, second, 0]
         self._cells[first, second] = PACKED.unpack(raw)
         self.total_games += int(self._cells[first, second, 0] - before)
+
+
+class ReturnsCache:
+    """One process's copy of the returns for all of its threads and views; read anew only when somebody needs it."""
+
+    def __init__(self, redis: Any, prefix: str) -> None:
+        self._returns, self._lock = SharedReturns(redis, prefix), threading.Lock()
+
+    def at(self, version: int) -> ReturnsAt:
+        """The returns at `version` or newer; nothing is asked of Redis before a cell is."""
+        return ReturnsAt(self, version)
+
+    def read(self, version: int, slots: Slots) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(games, mean returns) between `slots`, (n, n) each."""
+        with self._lock:
+            if version != self._returns.version:  # lower after a crash of Redis that forgot something
+                self._returns.refresh()
+            return self._returns.games(slots), self._returns.matrix(slots)
+
+
+class ReturnsAt:
+    """A league.matchmaking.view.EmpiricalGame over a process's copy of the returns in Redis."""
+
+    def __init__(self, cache: ReturnsCache, version: int) -> None:
+        self._cache, self.version = cache, version
+
+    def games(self, slots: Slots) -> NDArray[np.float64]:
+        """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
+        return self._cache.read(self.version, slots)[0]
+
+    def matrix(self, slots: Slots) -> NDArray[np.float64]:
+        """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
+        return self._cache.read(self.version, slots)[1]

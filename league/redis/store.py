@@ -23,6 +23,7 @@ from league.matchmaking import choose, kind_of
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.reader import RedisView, RosterCache, load, match_from
 from league.redis.scripts import Scripts, texts
+from league.redis.shared_returns import ReturnsCache
 from league.redis.texts import milliseconds, pairs, text
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import NAME
@@ -62,6 +63,7 @@ class Store:
         self._views: dict[str, tuple[float, RedisView]] = {}
         self.scripts = Scripts(redis, prefix)
         self._rosters = RosterCache(redis, prefix)
+        self._returns = ReturnsCache(redis, prefix)
         self._seeds, self._seeds_lock = np.random.SeedSequence(seed), threading.Lock()
         self._of_thread = threading.local()
 
@@ -167,10 +169,12 @@ class Store:
         with self.redis.pipeline(transaction=False) as pipeline:
             pipeline.get(f"{self.prefix}roster")
             pipeline.hget(f"{self.prefix}counters", "counted")
+            pipeline.get(f"{self.prefix}returns:version")
             if slot is not None:
                 pipeline.get(f"{self.prefix}payoff:{slot}")
-            version, counted, *row = pipeline.execute()
-        view = RedisView(self.redis, self.prefix, self._rosters.at(int(version or 0)), int(counted or 0))
+            version, counted, returns, *row = pipeline.execute()
+        roster, game = self._rosters.at(int(version or 0)), self._returns.at(int(returns or 0))
+        view = RedisView(self.redis, self.prefix, roster, int(counted or 0), game)
         if slot is not None:
             view.keep_row(slot, row[0])
         return view

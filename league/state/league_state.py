@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from league.empirical_game.returns import Returns
 from league.matchmaking.view import ModelRef, Player, Roster
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots
@@ -69,6 +70,7 @@ class LeagueState:
     payoff: Payoff = field(default_factory=Payoff)
     roster_version: int = 0
     last_event: str = ""  # id of the last event in it, where it was read from Redis
+    empirical_game: Returns = field(default_factory=Returns)  # of evaluators; no part of the stream, nor of equality
     _roster: Roster | None = None
 
     def __eq__(self, other: object) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from league.matchmaking import Kind, distribution
+from league.matchmaking import Kind, Psro, distribution
 from league.rules.ratings import Skills
 from league.state.league_state import Event, LeagueState
 from warren.errors import LeagueError, MatchmakingError
@@ -52,7 +52,15 @@ class Comparison:
 
 
 def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) -> dict[str, Comparison]:
-    """What `kind` would have done at each match of each learning player (or of `players`), by player."""
+    """What `kind` would have done at each match of each learning player (or of `players`), by player.
+
+    Raises LeagueError for a kind that chooses by what the stream does not hold.
+    """
+    if isinstance(kind, Psro):
+        raise LeagueError(
+            "psro and pbt_psro choose by the evaluators' returns, which are not part of the stream; no replay can say "
+            "whom they would have met"
+        )
     state, found = LeagueState(), dict[str, Comparison]()
     wanted = None if players is None else set(players)
     for _, event in entries:

@@ -46,6 +46,13 @@ def set_win_rate(state: LeagueState, home: str, away: str, rate: float, games: f
     state.payoff.cells[other, one] = ((1.0 - rate) * games, 0.0, rate * games)
 
 
+def set_return(state: LeagueState, one: str, other: str, edge: float, games: int = 50) -> None:
+    """Add evaluators' games: `one` gains `edge` a game from `other` in either seat, each from itself nothing."""
+    here, there = state.players[one].slot, state.players[other].slot
+    for first, second, mean in ((here, there, edge), (there, here, -edge), (here, here, 0.0), (there, there, 0.0)):
+        state.empirical_game.add(first, second, games, mean * games, mean * mean * games)
+
+
 def named(state: LeagueState, probabilities: np.ndarray) -> dict[str, float]:
     """Probabilities by the name of the player, without those never chosen."""
     return {state.roster.by_slot[slot].name: float(p) for slot, p in enumerate(probabilities) if p > 0.0}

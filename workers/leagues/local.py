@@ -24,7 +24,6 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
-from league.empirical_game.returns import Returns
 from league.matchmaking import Decision, names_of
 from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
 from league.matchmaking.view import Player
@@ -59,7 +58,7 @@ class LocalLeague:
     def __init__(self, config: LeagueConfig, on_event: Callable[[Event], None] | None = None) -> None:
         self.config = config
         self.league = MemoryLeague(Settings(**config.settings), config.seed, on_event)
-        self.returns = Returns()
+        self.returns = self.league.state.empirical_game
         self.frozen: dict[str, Policy] = {}  # the models of frozen players
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from league_in_memory import add, league
+from league_in_memory import add, league, set_return
 
 from league.matchmaking import choose, kind_of
 from league.rules.ratings import elo_update, expected_score
@@ -209,11 +209,9 @@ def test_simple_players_meet_their_opponents_as_often_as_they_say(kind: str) -> 
 
 def test_psro_players_meet_a_cycle_as_often_as_its_equilibrium_says() -> None:
     sim = Simulated({"main": ("psro", {"refresh": 10**9}, 1450.0)}, {f"main@{v}": 1400.0 for v in range(3)})
-    for one, other, rate in ((0, 1, 0.9), (1, 2, 0.8), (2, 0, 0.7)):
-        home, away = sim.slot(f"main@{one}"), sim.slot(f"main@{other}")
-        sim.state.payoff.cells[home, away] = (rate, 0.0, 1 - rate)
-        sim.state.payoff.cells[away, home] = (1 - rate, 0.0, rate)
-    # i beats i+1 by .8, .6, .4 of the stakes: the mixture is in proportion to the stake opposite to each.
+    for one, other, edge in ((0, 1, 0.8), (1, 2, 0.6), (2, 0, 0.4)):
+        set_return(sim.state, f"main@{one}", f"main@{other}", edge)
+    # The mixture is in proportion to the stake opposite to each.
     equilibrium = {"main@0": 0.6 / 1.8, "main@1": 0.4 / 1.8, "main@2": 0.8 / 1.8}
     errors = observe(sim, "main", lambda sim, me: equilibrium)
     assert len(errors) == 3 and max(errors.values()) <= 3.0, errors

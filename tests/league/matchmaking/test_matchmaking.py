@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, named, set_win_rate
+from league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.matchmaking import KINDS, Branch, Kind, choose, distribution, kind_of, weighted
 from league.matchmaking.simple import knockout
@@ -67,8 +67,9 @@ def test_the_champion_of_a_knockout_is_who_beats_the_others() -> None:
     add(state, "main", "champion")
     for version, elo in ((1, 1500.0), (2, 1400.0), (3, 1300.0), (4, 1200.0), (5, 1100.0)):
         add(state, f"main@{version}", "champion", elo=elo)
+    assert play(state, "champion") == {"main@1": 1.0}
     for loser in (1, 2, 3, 5):
-        set_win_rate(state, "main@4", f"main@{loser}", 0.8)
+        set_return(state, "main@4", f"main@{loser}", 0.8)
     assert play(state, "champion") == {"main@4": 1.0}
 
 

@@ -1,10 +1,10 @@
-"""league.matchmaking.population: PSRO and population-based training."""
+"""league.matchmaking.psro and pbt: mixtures of the evaluators' empirical game, and population-based training."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, named, set_win_rate
+from league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.matchmaking import distribution, kind_of
 from league.rules.ratings import expected_score
@@ -12,12 +12,13 @@ from league.state.league_state import LeagueState
 
 
 def rock_paper_scissors(kind: str) -> LeagueState:
+    """Three snapshots that beat each other in turn, as an evaluator found out; they never had a match."""
     state = league()
     add(state, "main", kind)
     for version in (1, 2, 3):
         add(state, f"main@{version}", kind)
     for one, other in ((1, 2), (2, 3), (3, 1)):
-        set_win_rate(state, f"main@{one}", f"main@{other}", 0.0)
+        set_return(state, f"main@{one}", f"main@{other}", -2.0)
     return state
 
 
@@ -33,9 +34,14 @@ def play(state: LeagueState, name: str, kind: str, **config: object) -> dict[str
     return named(state, distribution(kind_of(kind, config), state, state.players[name]))
 
 
-def test_psro_plays_the_nash_mixture_of_history() -> None:
-    state = rock_paper_scissors("psro")
-    assert play(state, "main", "psro") == pytest.approx({f"main@{version}": 1 / 3 for version in (1, 2, 3)})
+def frozen(*shares: float) -> dict[str, float]:
+    return {f"main@{version}": pytest.approx(share) for version, share in enumerate(shares, 1) if share}
+
+
+@pytest.mark.parametrize("kind", ["psro", "pbt_psro"])
+def test_psro_plays_the_nash_mixture_of_history(kind: str) -> None:
+    state = rock_paper_scissors(kind)
+    assert play(state, "main", kind) == frozen(1 / 3, 1 / 3, 1 / 3)
 
 
 @pytest.mark.parametrize("solver", ["nash", "alpha_rank", "replicator"])
@@ -43,33 +49,77 @@ def test_psro_leaves_out_who_is_dominated(solver: str) -> None:
     state = rock_paper_scissors("psro")
     add(state, "main@4", "psro")
     for version in (1, 2, 3):
-        set_win_rate(state, "main@4", f"main@{version}", 0.0)
+        set_return(state, "main@4", f"main@{version}", -2.0)
     assert play(state, "main", "psro", solver=solver).get("main@4", 0.0) < 0.01
+
+
+def test_psro_is_about_returns_and_not_about_who_wins_more_often() -> None:
+    # main@1 wins nine small pots of ten from main@2, and loses more in the tenth.
+    state = league()
+    for name in ("main", "main@1", "main@2"):
+        add(state, name, "psro")
+    set_win_rate(state, "main@1", "main@2", 0.9)
+    set_return(state, "main@1", "main@2", -0.4)
+    assert play(state, "main", "psro") == frozen(0.0, 1.0)
+
+
+def test_matches_of_those_that_learn_do_not_change_what_psro_makes_of_history() -> None:
+    state = rock_paper_scissors("psro")
+    for version, rate in ((1, 0.9), (2, 0.1), (3, 0.5)):
+        set_win_rate(state, "main", f"main@{version}", rate)
+    assert play(state, "main", "psro") == frozen(1 / 3, 1 / 3, 1 / 3)
+
+
+@pytest.mark.parametrize("solver", ["nash", "alpha_rank", "replicator", "uniform"])
+def test_before_any_game_of_the_evaluators_psro_plays_all_of_history_alike(solver: str) -> None:
+    state = league()
+    for name in ("main", "main@1", "main@2", "main@3"):
+        add(state, name, "psro")
+    assert play(state, "main", "psro", solver=solver) == frozen(1 / 3, 1 / 3, 1 / 3)
+
+
+def test_a_newcomer_has_a_uniform_share_until_it_has_met_those_that_the_mixture_plays() -> None:
+    state = rock_paper_scissors("psro")
+    add(state, "main@4", "psro")
+    assert play(state, "main", "psro") == frozen(1 / 4, 1 / 4, 1 / 4, 1 / 4)
+    set_return(state, "main@4", "main@1", 2.0)
+    set_return(state, "main@4", "main@2", 2.0)
+    assert play(state, "main", "psro") == frozen(1 / 4, 1 / 4, 1 / 4, 1 / 4)
+    set_return(state, "main@4", "main@3", 2.0)
+    assert play(state, "main", "psro", refresh=1) == frozen(0.0, 0.0, 0.0, 1.0)
 
 
 def test_psro_may_keep_a_share_for_itself_and_for_everyone() -> None:
     state = rock_paper_scissors("psro")
     add(state, "main@4", "psro")
     for version in (1, 2, 3):
-        set_win_rate(state, "main@4", f"main@{version}", 0.0)
+        set_return(state, "main@4", f"main@{version}", -2.0)
     found = play(state, "main", "psro", self_share=0.2, uniform_share=0.4)
     assert found["main"] == pytest.approx(0.2) and found["main@4"] == pytest.approx(0.1)
 
 
-def test_psro_solves_again_once_enough_matches_were_counted_or_someone_joined() -> None:
+def test_psro_solves_again_once_the_evaluators_added_enough_or_someone_joined() -> None:
     state = rock_paper_scissors("psro")
-    before = play(state, "main", "psro", refresh=10)
-    set_win_rate(state, "main@1", "main@2", 1.0)
-    set_win_rate(state, "main@1", "main@3", 1.0)
-    state.counters["counted"] = 9
-    assert play(state, "main", "psro", refresh=10) == before
-    state.counters["counted"] = 10
-    assert play(state, "main", "psro", refresh=10) == pytest.approx({"main@1": 1.0})
+    before = play(state, "main", "psro", refresh=12)
+    set_return(state, "main@1", "main@2", 8.0)  # four additions each
+    set_return(state, "main@1", "main@3", 8.0)
+    assert play(state, "main", "psro", refresh=12) == before
+    set_return(state, "main@1", "main@3", 8.0)
+    assert play(state, "main", "psro", refresh=12) == frozen(1.0)
     add(state, "main@4", "psro")
-    set_win_rate(state, "main@4", "main@1", 1.0)
-    set_win_rate(state, "main@4", "main@2", 1.0)
-    set_win_rate(state, "main@4", "main@3", 1.0)
-    assert play(state, "main", "psro", refresh=10) == pytest.approx({"main@4": 1.0})
+    for version in (1, 2, 3):
+        set_return(state, "main@4", f"main@{version}", 2.0)
+    assert play(state, "main", "psro", refresh=10**6) == frozen(0.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("solver", ["alpha_rank", "replicator"])
+def test_solvers_do_not_depend_on_what_a_point_is_worth(solver: str) -> None:
+    small, large = rock_paper_scissors("psro"), rock_paper_scissors("psro")
+    set_return(small, "main@1", "main@2", -1.0)
+    for one, other, edge in ((1, 2, -1.0), (1, 2, -2.0), (2, 3, -2.0), (3, 1, -2.0)):
+        set_return(large, f"main@{one}", f"main@{other}", 1000 * edge, 10**6)
+    found, scaled = (play(state, "main", "psro", solver=solver) for state in (small, large))
+    assert found == pytest.approx(scaled, abs=0.01)
 
 
 def test_pbt_plays_those_of_its_own_elo(population: LeagueState) -> None:

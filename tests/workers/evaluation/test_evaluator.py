@@ -40,7 +40,7 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
     store, pool = Store(client, f"{prefix}league:"), Pool(client, prefix)
     store.create()
     store.add_player("main", "main_agent")
-    pool.put("main", 0, 0, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(), {"version": 0}))
+    pool.put("main", 0, 0, checkpoints.weights_to_bytes(policy_builder(LEAGUE)(0), {"version": 0}))
     pool.freeze("main", 0)
     store.snapshot("main", 0)
     config = Config(folder=str(tmp_path), project="p", trial="t", run=run_name)

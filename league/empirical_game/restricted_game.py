@@ -1,0 +1,90 @@
+"""The part of a league that its equilibrium depends on: which players, and which cells have to be played to know it.
+
+An equilibrium among some players is one of the whole league when nobody outside gains against it; and to know that, who
+is outside has to meet those that the equilibrium plays (its support), nobody else. This is the double oracle method
+(McMahan, Gordon and Blum 2003) with the league's players as strategies: about n times the support instead of n^2 cells.
+What is known of cells only grows, so a player that was left out is looked at again when the support changes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from league.empirical_game.solvers import solve_zero_sum
+
+GAIN = 1e-9  # below it nobody gains: rounding of the linear program
+PLAYED = 1e-6  # share above which a player is in the support
+
+Places = NDArray[np.intp]
+
+
+class RestrictedGame(NamedTuple):
+    """Places are those of rows and columns, 0 to n - 1."""
+
+    members: Places  # between whom all cells are known, and among whom the equilibrium is
+    mixture: NDArray[np.float64]  # (2, n): Nash's, a row a seat, none outside of the members
+    undecided: Places  # outside, and cells are missing to say whether they gain
+    wanted: list[tuple[int, int]]  # those cells, the ones to play first first; a place in seat 0, one in seat 1
+
+
+def restricted_game(mean: ArrayLike, slack: ArrayLike, known: ArrayLike) -> RestrictedGame:
+    """Solve a game of n players as far as its cells are `known` (n, n) bool; rows are players in seat 0.
+
+    `mean` (n, n) holds returns of seat 0, `slack` (n, n) by how much each may be off: a player is left out only when it
+    would not gain with all of them off in its favour; 0 takes the means for the truth.
+    """
+    means, slacks, met = np.asarray(mean, np.float64), np.asarray(slack, np.float64), np.asarray(known, np.bool_)
+    n = len(means)
+    if n == 0 or not met[0, 0]:
+        everyone = np.arange(n)
+        return RestrictedGame(everyone[:1], np.eye(1, n).repeat(2, axis=0), everyone, [(0, 0)] if n else [])
+    members, left = [0], set[frozenset[int]]()
+    while True:
+        mixture, gains = _solve(means, slacks, members)
+        inside = np.isin(np.arange(n), members)
+        first, second = mixture > PLAYED
+        unmet = ~inside & ~(met[:, second].all(axis=1) & met[first].all(axis=0))
+        rising = [int(j) for j in np.argsort(-gains, kind="stable") if gains[j] > GAIN and not (inside[j] or unmet[j])]
+        before = len(members)
+        for j in rising:
+            if not _missing(met, j, members):
+                members.append(j)
+        if len(members) > before:
+            continue
+        # Members that no longer gain are not worth the games of the next one; they come back if they gain again.
+        core = [m for m in members if first[m] or second[m] or gains[m] > GAIN]
+        part = frozenset([*core, *rising[:1]])
+        if rising and len(left) < n and part not in left and not _missing(met, rising[0], core):
+            left.add(part)
+            members = [*core, rising[0]]
+            continue
+        wanted = (_missing(met, rising[0], core) or _missing(met, rising[0], members)) if rising else []
+        for j in np.flatnonzero(unmet)[::-1]:  # the newest are the likeliest to change it
+            wanted += [(int(j), int(k)) for k in np.flatnonzero(second & ~met[j])]
+            wanted += [(int(k), int(j)) for k in np.flatnonzero(first & ~met[:, j])]
+        undecided = np.union1d(np.flatnonzero(unmet), np.array(rising, dtype=np.intp))
+        return RestrictedGame(np.array(sorted(members)), mixture, undecided, wanted)
+
+
+def _solve(
+    means: NDArray[np.float64], slacks: NDArray[np.float64], members: list[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(Nash's mixture of the members (2, n), what each player may gain against it in its better seat (n,))."""
+    places = np.array(sorted(members))
+    payoff = means[np.ix_(places, places)]
+    mixture = np.zeros((2, len(means)))
+    mixture[0, places], value = solve_zero_sum(payoff)
+    mixture[1, places] = solve_zero_sum(-payoff.T)[0]
+    own = mixture[0] @ slacks @ mixture[1]
+    in_first = means @ mixture[1] - value + slacks @ mixture[1]
+    in_second = value - mixture[0] @ means + mixture[0] @ slacks
+    # Members in the support gain nothing by themselves; their slack says only that the value is not known exactly.
+    return mixture, np.maximum(in_first, in_second) + own
+
+
+def _missing(met: NDArray[np.bool_], j: int, others: list[int]) -> list[tuple[int, int]]:
+    cells = [(j, j), *((j, other) for other in others), *((other, j) for other in others)]
+    return [cell for cell in cells if not met[cell]]

@@ -1,0 +1,88 @@
+"""league.empirical_game.restricted_game: an equilibrium of the whole league from a part of its cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from league.empirical_game.restricted_game import restricted_game
+from league.empirical_game.solvers import solve_zero_sum
+
+
+def play_out(truth: np.ndarray, together: int = 4, joining: int | None = None) -> tuple[np.ndarray, np.ndarray, int]:
+    """(mixture, known cells, how many): play what is wanted until nothing is; `joining` players come at a time."""
+    n = len(truth)
+    known, mean = np.zeros((n, n), bool), np.zeros((n, n))
+    for m in range(joining or n, n + 1, joining or n):
+        while (found := restricted_game(mean[:m, :m], np.zeros((m, m)), known[:m, :m])).wanted:
+            assert not any(known[cell] for cell in found.wanted)
+            for cell in found.wanted[:together]:
+                known[cell], mean[cell] = True, truth[cell]
+        assert not len(found.undecided)
+    return found.mixture, known, int(known.sum())
+
+
+def gains(truth: np.ndarray, mixture: np.ndarray) -> float:
+    """What best responses in both seats gain against a mixture."""
+    return float((truth @ mixture[1]).max() - (mixture[0] @ truth).min())
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 10), st.sampled_from(["any", "ladder", "cycle"]))
+def test_nobody_of_the_whole_league_gains_against_the_mixture_of_the_part(seed: int, n: int, shape: str) -> None:
+    rng = np.random.default_rng(seed)
+    strength = rng.permutation(n).astype(float)
+    truth = {
+        "any": rng.normal(size=(n, n)),
+        "ladder": np.sign(np.subtract.outer(strength, strength)),
+        "cycle": np.sin(2 * np.pi * np.subtract.outer(strength, strength) / n),
+    }[shape]
+    mixture, _, _ = play_out(truth)
+    assert mixture.min() >= 0.0 and mixture.sum(axis=1) == pytest.approx([1.0, 1.0])
+    assert gains(truth, mixture) < 1e-6
+
+
+@pytest.mark.parametrize(("joining", "share"), [(None, 0.2), (5, 0.5)])
+def test_a_league_that_climbs_and_then_goes_round_costs_fewer_cells_than_all(joining: int | None, share: float) -> None:
+    # A spinning top (Czarnecki et al. 2020): 40 players, newer ones beat older ones, the newest five go round.
+    n, rng = 40, np.random.default_rng(0)
+    truth = np.tanh(np.subtract.outer(np.arange(n), np.arange(n)) / 10) + 0.05 * rng.normal(size=(n, n))
+    top = np.arange(n - 5, n)
+    truth[np.ix_(top, top)] = np.sin(2 * np.pi * np.subtract.outer(top, top) / 5)
+    mixture, _, played = play_out(truth, together=8, joining=joining)
+    assert gains(truth, mixture) < 1e-6
+    assert played < share * n * n, played
+
+
+def test_a_cell_between_two_that_nobody_plays_is_not_wanted() -> None:
+    truth = np.array([[0.0, 5.0, 5.0], [-5.0, 0.0, 0.0], [-5.0, 0.0, 0.0]])
+    _, known, _ = play_out(truth)
+    assert not known[1, 2] and not known[2, 1]
+
+
+def test_who_may_still_gain_within_what_a_cell_may_be_off_is_not_left_out() -> None:
+    truth = np.array([[0.0, 0.1], [-0.1, 0.0]])
+    assert restricted_game(truth, np.zeros((2, 2)), np.ones((2, 2), bool)).members.tolist() == [0]
+    assert restricted_game(truth, np.full((2, 2), 0.2), np.ones((2, 2), bool)).members.tolist() == [0, 1]
+
+
+def test_who_was_left_out_comes_back_when_the_support_changes() -> None:
+    # Rock, then scissors (left out), then paper: now scissors are wanted again.
+    truth = np.array([[0.0, 1.0, -1.0], [-1.0, 0.0, 1.0], [1.0, -1.0, 0.0]])
+    mixture, known, _ = play_out(truth)
+    assert known.all() and mixture == pytest.approx(np.full((2, 3), 1 / 3))
+
+
+def test_nobody_and_somebody_that_was_never_played() -> None:
+    assert restricted_game(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0), bool)).wanted == []
+    alone = restricted_game(np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2), bool))
+    assert alone.wanted == [(0, 0)] and alone.undecided.tolist() == [0, 1]
+
+
+def test_it_is_the_equilibrium_of_all_means_where_all_are_known() -> None:
+    truth = np.random.default_rng(3).normal(size=(20, 20))
+    found = restricted_game(truth, np.zeros((20, 20)), np.ones((20, 20), bool))
+    value = solve_zero_sum(truth)[1]
+    assert found.mixture[0] @ truth @ found.mixture[1] == pytest.approx(value)
