@@ -5,7 +5,8 @@ python -m league.manage --redis URL --run NAME kinds                      what k
 ... add NAME KIND --rule learning_rate=0.001 --initial main@1200         hyperparameters, and what a reset goes back to
 ... add NAME KIND --model main@1200                                      a player that is that model and learns nothing
 ... pause NAME...        resume NAME...        remove NAME...            (removed players are gone for good)
-... freeze NAME...                                                       at its newest model, which is frozen as well
+... freeze NAME...                                                       at its newest model, and for good: it learns
+                                                                        no more (a terminal asks first; --yes does not)
 ... set NAME config.weighting=linear rules.learning_rate='{"rule": "log_uniform", "low": 1e-5, "high": 1e-3}'
 
 Every change is one event of the league's stream, which says who made it (--by). What is so already is left as it is.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
@@ -34,6 +36,10 @@ from warren.errors import ConfigurationError, PlayerError, UnknownName
 
 MODELS = ("model", "initial")
 MAPPINGS = ("config", "rules", "hyperparameters")
+FINAL = {  # commands that cannot be undone
+    "freeze": "this is for good: a frozen player learns no more.",
+    "remove": "this is for good: a removed player's name stays taken.",
+}
 SETTABLE = ("kind", "paused", *MODELS, *MAPPINGS)
 
 
@@ -71,7 +77,11 @@ def freeze(store: Store, pool: Pool, player: Player, by: str) -> str:
         return f"{player.name} is frozen at {player.model}"
     model = pool.freeze(player.name)
     store.freeze(player.name, model, by)
-    return f"froze {player.name} at {model}"
+    return f"froze {player.name} at {model}, for good; {_go_on(player.name, model)}"
+
+
+def _go_on(name: str, model: ModelRef | None) -> str:
+    return f"to train on from there, add another player: add NAME KIND --initial {model or f'{name}@VERSION'}"
 
 
 def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], by: str) -> str:
@@ -164,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
     add_source(made)
     made.add_argument("--by", default="manage", help="who does this, for the league's history; default: manage")
     made.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help="with own kinds")
+    made.add_argument("--yes", action="store_true", help="do not ask before what cannot be undone (freeze, remove)")
     made.add_argument("--json", action="store_true", help="print the players that were meant, one JSON object a line")
     commands = made.add_subparsers(dest="command", required=True)
     commands.add_parser("kinds", help="all kinds of player with their options")
@@ -179,7 +190,7 @@ def parser() -> argparse.ArgumentParser:
     for name, meaning in (
         ("pause", "give no more matches and no learning periods"),
         ("resume", "undo pause"),
-        ("freeze", "freeze the newest model, and the player at it"),
+        ("freeze", "freeze the newest model, and the player at it, for good: it learns no more"),
         ("remove", "take out of the league for good"),
     ):
         commands.add_parser(name, help=meaning).add_argument("names", nargs="+", metavar="NAME")
@@ -208,6 +219,13 @@ def run(given: argparse.Namespace) -> int:
     players = [roster[name] for name in names]  # a wrong name among them changes nothing
     if gone := [player.name for player in players if player.removed and given.command != "remove"]:
         raise PlayerError(f"player {gone[0]!r} was removed from the league for good; add another")
+    if given.command == "resume" and (frozen := [player for player in players if player.frozen]):
+        raise PlayerError(
+            f"player {frozen[0].name!r} is frozen at {frozen[0].model}, which is for good, so it cannot be resumed; "
+            f"{_go_on(frozen[0].name, frozen[0].model)}"
+        )
+    if given.command in FINAL and not given.yes and not _agreed(given.command, names):
+        return 1
     plain: dict[str, Callable[[str, str], None]] = {
         "pause": store.pause,
         "resume": store.resume,
@@ -224,6 +242,14 @@ def run(given: argparse.Namespace) -> int:
                 said = f"{player.name} is {standing_of(store.player(player.name))}"
         _say(given, store, player.name, said)
     return 0
+
+
+def _agreed(command: str, names: Sequence[str]) -> bool:
+    """Whether the person at the terminal means it; a script is not asked."""
+    if not sys.stdin.isatty():
+        return True
+    print(f"{command} {', '.join(names)}: {FINAL[command]} Go on? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _say(given: argparse.Namespace, store: Store, name: str, said: str) -> None:

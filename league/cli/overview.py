@@ -14,6 +14,7 @@ from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
 
 Row = dict[str, Any]
+FEW_OPPONENTS, FEW_GAMES = 3, 30  # with less than that an Elo rating says little: it is provisional
 
 
 def overview(store: Store, pool: Pool, width: int) -> Row:
@@ -41,6 +42,14 @@ def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
     return float(games.sum()), float(state.win_rates(slot, met).mean()) if len(met) else None
 
 
+def is_provisional(state: LeagueState, slot: int) -> bool:
+    """Whether a player has met too few others, or played too few games, for its Elo to be compared."""
+    others = state.roster.everyone[state.roster.everyone != slot]
+    games = state.games(slot, others)
+    met = int(np.count_nonzero(games))
+    return met < min(FEW_OPPONENTS, len(others)) or float(games.sum()) < FEW_GAMES
+
+
 def standings(state: LeagueState) -> list[Row]:
     """One row a player, the strongest by Elo first; those that were removed come last."""
     rows = []
@@ -53,6 +62,7 @@ def standings(state: LeagueState) -> list[Row]:
                 "kind": player.kind,
                 "state": standing_of(player),
                 "elo": round(state.ratings[player.slot], 1),
+                "provisional": is_provisional(state, player.slot),
                 "games": round(games, 1),
                 "win_rate": None if rate is None else round(rate, 4),
                 "generation": player.generation,

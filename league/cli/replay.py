@@ -2,7 +2,7 @@
 
     python -m league.replay --redis URL --run NAME                      # standings, and equal to the live league or not
     python -m league.replay --run NAME --until 2026-05-04T12:00         # as it was then; also an event id, or ms
-    python -m league.replay --file league.jsonl --through pfsp --set weighting=squared --player main
+    python -m league.replay --file runs/kuhn/TRIAL --through pfsp --set weighting=squared --player main
 
 Through another matchmaker: at every match of the history, the other kind sees the league as it was at that moment and
 says how likely it would have met each opponent. Results of matches that were never played are not made up.
@@ -12,16 +12,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
 from league.cli.commands import add_source, connected, guarded, value_of
-from league.cli.overview import record_of
+from league.cli.overview import is_provisional, record_of, standing_of
+from league.cli.tables import table
 from league.matchmaking import kind_of
+from league.models.snapshots import STREAM
 from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state.league_state import LeagueState
 from league.state.replay import Comparison, Entries, before, fold, read_file, through, until_id
+from warren.errors import LeagueError
 
 
 def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
@@ -39,7 +46,8 @@ def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
                 "games": round(games, 1),
                 "win_rate": None if rate is None else round(rate, 3),
                 "steps": state.progress[player.name].steps,
-                "frozen": player.frozen,
+                "state": standing_of(player),
+                "provisional": is_provisional(state, player.slot),
             }
         )
     return sorted(rows, key=lambda row: -float(row["elo"]))
@@ -49,7 +57,9 @@ def main(argv: list[str] | None = None) -> int:
     """The command line; exit status 1 when the live league differs from its stream, 2 for an error."""
     parser = argparse.ArgumentParser(prog="python -m league.replay", description=(__doc__ or "").partition("\n")[0])
     add_source(parser)
-    parser.add_argument("--file", type=Path, help="a saved stream (league.jsonl of a snapshot) instead of Redis")
+    parser.add_argument(
+        "--file", type=Path, help="a saved league instead of Redis: a run folder, its folder league, or a league.jsonl"
+    )
     parser.add_argument("--until", help="stop at this event id, ms of Unix time, or date and time")
     parser.add_argument("--through", metavar="KIND", help="compare with what this kind of player would have chosen")
     parser.add_argument("--set", action="append", default=[], metavar="OPTION=VALUE", help="an option of that kind")
@@ -61,16 +71,17 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
     store = None if given.file else Store(*connected(given))
-    entries: Entries = read_file(given.file) if store is None else store.events()
+    entries: Entries = read_file(stream_in(given.file)) if store is None else store.events()
     entries = before(entries, until_id(given.until) if given.until else None)
     if given.through:
         options = {name: value_of(value) for name, _, value in (option.partition("=") for option in given.set)}
         found = through(entries, kind_of(given.through, options), given.player)
-        _show([{"player": name, "distance": round(c.distance, 4), **_top(c)} for name, c in found.items()], given.json)
+        rows = [{"player": name, "distance": round(c.distance, 4), **_top(c)} for name, c in found.items()]
+        _show(rows, given.json, _comparison_table)
         return 0
     skills = Skills()
     state = fold(entries, skills)
-    _show(standings(state, skills), given.json)
+    _show(standings(state, skills), given.json, _standings_table)
     if store is None or given.until:
         return 0
     live = store.load()  # of one moment, and its stream up to that moment: the league may go on meanwhile
@@ -89,9 +100,43 @@ def _top(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _show(rows: list[dict[str, Any]], as_json: bool) -> None:
+def stream_in(path: Path) -> Path:
+    """The saved stream at `path`. Raises LeagueError where there is none."""
+    for found in (path, path / STREAM, path / "league" / STREAM):
+        if found.is_file():
+            return found
+    raise LeagueError(f"--file {path}: there is no {STREAM}; name a run folder, its folder league, or the file itself")
+
+
+def _show(rows: list[dict[str, Any]], as_json: bool, draw: Callable[[list[dict[str, Any]], int], Table]) -> None:
     if as_json:
         print(json.dumps(rows))
         return
-    for row in rows:
-        print("  ".join(f"{key} {value}" for key, value in row.items()))
+    console = Console(highlight=False)
+    console.print(draw(rows, console.width))
+
+
+def _standings_table(rows: list[dict[str, Any]], width: int) -> Table:
+    columns = {
+        "player": [row["player"] for row in rows],
+        "kind": [row["kind"] for row in rows],
+        "state": [row["state"] for row in rows],
+        ">games": [f"{row['games']:,.0f}" for row in rows],
+        ">win rate": ["" if row["win_rate"] is None else f"{row['win_rate']:.3f}" for row in rows],
+        ">Elo": [f"{row['elo']:.0f}{'?' if row['provisional'] else ' '}" for row in rows],
+        ">skill": [f"{row['skill']:.2f}" for row in rows],
+        ">steps": [f"{row['steps']:,}" if row["steps"] else "" for row in rows],
+    }
+    return table(columns, width, ("kind", ">games", ">steps"))
+
+
+def _comparison_table(rows: list[dict[str, Any]], width: int) -> Table:
+    columns = {
+        "player": [row["player"] for row in rows],
+        ">matches": [f"{row['matches']:,}" for row in rows],
+        ">distance": [f"{row['distance']:.3f}" for row in rows],
+        ">likelihood": [f"{row['likelihood']:.3f}" for row in rows],
+        ">no opponent": [f"{row['without_opponent']:,}" for row in rows],
+        "would meet": [", ".join(f"{name} {games:,.0f}" for name, games in row["would_meet"].items()) for row in rows],
+    }
+    return table(columns, width, (">no opponent", ">likelihood"))

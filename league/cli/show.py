@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,7 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from league.cli.commands import add_source, existing, guarded
-from league.cli.overview import Row, overview
+from league.cli.overview import FEW_GAMES, FEW_OPPONENTS, Row, overview
+from league.cli.tables import table
 
 ROWS = 40  # of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff of --json, unless more are asked for
@@ -50,13 +51,17 @@ def standings_table(players: list[Row], width: int, rows: int) -> Table:
         "parent": [row["parent"] or "" for row in shown],
         ">games": [f"{row['games']:,.0f}" for row in shown],
         ">win rate": ["" if row["win_rate"] is None else f"{row['win_rate']:.3f}" for row in shown],
-        ">Elo": [f"{row['elo']:.0f}" for row in shown],
+        ">Elo": [f"{row['elo']:.0f}{'?' if row['provisional'] else ' '}" for row in shown],
         ">gen.": [str(row["generation"]) for row in shown],
         ">steps": [f"{row['steps']:,}" if row["steps"] else "" for row in shown],
         ">period": [f"{row['period'] or ''}{' open' if row['period_open'] else ''}" for row in shown],
     }
     styles = [STYLES[row["state"]] for row in shown]
-    return _table(columns, width, ("parent", "kind", ">gen."), styles, len(players) - len(shown), "players")
+    notes = [_more(len(players) - len(shown), "players")]
+    if any(row["provisional"] for row in shown):
+        notes.append(f"? provisional: fewer than {FEW_OPPONENTS} opponents met, or {FEW_GAMES} games played")
+    spare = ("parent", ">gen.", "kind", ">period", ">games", ">steps")
+    return table(columns, width, spare, styles, caption="\n".join(filter(None, notes)))
 
 
 def payoff_table(payoff: Row, width: int, rows: int) -> Table:
@@ -71,15 +76,25 @@ def payoff_table(payoff: Row, width: int, rows: int) -> Table:
     for number, other in enumerate(places, 1):
         columns[f">{number}"] = [_rate(rates[place][other]) for place in places]
     left_out = len(names) + payoff["left_out"] - len(places)
-    return _table(columns, width, (), None, left_out, "players", padding=1)
+    return table(columns, width, caption=_more(left_out, "players"), padding=1)
 
 
 def matches_table(matches: list[Row], width: int, rows: int) -> Table:
-    """Open matches and who holds them."""
-    shown, more = matches[:rows], max(0, len(matches) - rows)
-    columns = {"match": "match", "match held by": "holder", "home": "home", "away": "away", "branch": "branch"}
-    cells = {heading: [row[name] for row in shown] for heading, name in columns.items()}
-    return _table({**cells, **_leases(shown)}, width, ("match", "branch"), _late(shown), more, "open matches")
+    """Open matches, summed by who holds them and who plays whom; the pairs whose leases end first come first."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for match in matches:  # in the order of their leases' ends
+        groups.setdefault((match["holder"], match["home"], match["away"]), []).append(match)
+    shown = dict(list(groups.items())[:rows])
+    first = [held[0] for held in shown.values()]
+    columns = {
+        "matches held by": [holder for holder, _, _ in shown],
+        "home": [home for _, home, _ in shown],
+        "away": [away for _, _, away in shown],
+        ">open": [f"{len(held):,}" for held in shown.values()],
+        **_leases(first, "first lease left, s"),
+    }
+    more = sum(map(len, groups.values())) - sum(map(len, shown.values()))
+    return table(columns, width, (">first lease left, s",), _late(first), caption=_more(more, "open matches"))
 
 
 def periods_table(periods: list[Row], width: int, rows: int) -> Table:
@@ -91,7 +106,8 @@ def periods_table(periods: list[Row], width: int, rows: int) -> Table:
         ">number": [str(row["period"]) for row in shown],
         ">steps": [f"{row['steps']:,}" for row in shown],
     }
-    return _table({**cells, **_leases(shown)}, width, (">number",), _late(shown), more, "open periods")
+    spare = (">number", ">steps")
+    return table({**cells, **_leases(shown)}, width, spare, _late(shown), caption=_more(more, "open periods"))
 
 
 def kept(states: Sequence[str], rows: int) -> list[int]:
@@ -138,36 +154,16 @@ def page(found: Row, run: str, width: int, rows: int = ROWS) -> Group:
     return Group(*parts)
 
 
-def _leases(rows: Iterable[Row]) -> dict[str, list[str]]:
-    return {">lease left, s": [f"{row['lease_left']:,.1f}" for row in rows]}
+def _more(left_out: int, what: str) -> str:
+    return f"{left_out:,} more {what}" if left_out > 0 else ""
+
+
+def _leases(rows: Iterable[Row], heading: str = "lease left, s") -> dict[str, list[str]]:
+    return {f">{heading}": [f"{row['lease_left']:,.1f}" for row in rows]}
 
 
 def _late(rows: Iterable[Row]) -> list[str]:
     return ["yellow" if row["lease_left"] < 0 else "" for row in rows]
-
-
-def _table(
-    columns: Mapping[str, Sequence[str | Text]],
-    width: int,
-    spare: Iterable[str],
-    styles: Sequence[str] | None,
-    left_out: int,
-    what: str,
-    padding: int = 2,
-) -> Table:
-    """Columns by heading, those with ">" before it to the right; `spare` ones are left out where all are too wide."""
-    shown = dict(columns)
-    for heading in spare:
-        if sum(max(len(cell) for cell in [name, *cells]) + padding for name, cells in shown.items()) > width:
-            shown.pop(heading)
-    table = Table(box=None, pad_edge=False, header_style="bold cyan", padding=(0, padding, 0, 0))
-    for heading in shown:
-        table.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", no_wrap=True)
-    for place, cells in enumerate(zip(*shown.values(), strict=True)):
-        table.add_row(*cells, style=styles[place] if styles else None)
-    if left_out > 0:
-        table.caption, table.caption_justify = f"{left_out:,} more {what}", "left"
-    return table
 
 
 def _rate(rate: float | None) -> Text:

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from league.cli.tables import table as fitted
 from tasks.admin.discovery import Served, as_dict, describe, discover, unserved
 from tasks.amqp.connection import GONE
 from tasks.app import create_app
@@ -30,6 +31,7 @@ COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
     *("calls", "failed", "dropped", "mean batch"),
 )
+SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out where lines are short
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
@@ -43,15 +45,18 @@ class Found(NamedTuple):
 Look = Callable[[], Found]
 
 
-def table(found: Found, run: str) -> Table:
-    """What was found as a table."""
+def table(found: Found, run: str, width: int) -> Table:
+    """What was found as a table of at most `width` characters a line."""
     workers = len({one.worker for one in found.served})
     title = f"run {run} at {time.strftime('%X')}: {workers} workers"
-    drawn = Table(title=title, title_justify="left")
-    for index, column in enumerate(COLUMNS):
-        drawn.add_column(column, justify="right" if index >= NUMBERS else "left", no_wrap=True)
-    for row in describe(found.served, found.unserved):
-        drawn.add_row(*row, style="red" if row[1] == "nobody" else None)
+    rows = describe(found.served, found.unserved)
+    columns = {
+        f">{name}" if index >= NUMBERS else name: [str(row[index]) for row in rows]
+        for index, name in enumerate(COLUMNS)
+    }
+    styles = ["red" if row[1] == "nobody" else None for row in rows]
+    drawn = fitted(columns, width, SPARE, styles)
+    drawn.title, drawn.title_justify = title, "left"
     return drawn
 
 
@@ -78,13 +83,15 @@ def watch_table(look: Look, run: str, every: float) -> int:
     """A table that is drawn over in a terminal, and one below the other anywhere else."""
     console = Console()
     if not console.is_terminal:
-        return watch(look, lambda found: console.print(table(found, run)), console.print, every)
+        return watch(look, lambda found: console.print(table(found, run, console.width)), console.print, every)
     with Live(Text("looking"), console=console, auto_refresh=False) as live:
 
         def show(drawn: Any) -> None:
             live.update(drawn, refresh=True)
 
-        return watch(look, lambda found: show(table(found, run)), lambda words: show(Text(words, "red")), every)
+        return watch(
+            look, lambda found: show(table(found, run, console.width)), lambda words: show(Text(words, "red")), every
+        )
 
 
 def watch_json(look: Look, run: str, every: float) -> int:
@@ -128,7 +135,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(as_json(found, options.run, indent=2))
     else:
-        Console().print(table(found, options.run))
+        console = Console()
+        console.print(table(found, options.run, console.width))
     return 0 if found.served else 1
 
 

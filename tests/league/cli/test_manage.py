@@ -88,7 +88,8 @@ def test_players_are_paused_resumed_and_removed_however_often_it_is_said(command
 def test_freezing_takes_the_newest_model_and_ends_the_learning(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]
     period = Periods(store).open("main", "learner", 60.0)
     pool.put("main", 8, 800, WEIGHTS)
-    assert command("freeze", "main")[:2] == (0, "froze main at main@8\n")
+    status, out, _ = command("freeze", "main")
+    assert status == 0 and out.startswith("froze main at main@8, for good")
     assert pool.info(ModelRef("main", 8)).frozen  # type: ignore[union-attr]
     assert store.player("main").model == ModelRef("main", 8)
     assert Periods(store).progress(period, 900, 60.0) == "frozen"
@@ -191,3 +192,19 @@ def test_all_kinds_are_listed_and_own_ones_are_imported(
     assert manage.main(["--import", "nemesis_kind", "kinds"]) == 0
     assert "nemesis_of_a_test" in (listed := capsys.readouterr().out) and "floor=0.1" in listed
     manage.KINDS._entries.pop("nemesis_of_a_test")
+
+
+def test_a_frozen_player_is_so_for_good_and_resuming_it_says_what_to_do_instead(
+    command, store: Store, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n", raising=False)
+    status, out, _ = command("freeze", "main")
+    assert status == 1 and "this is for good: a frozen player learns no more. Go on? [y/N]" in out
+    assert not store.player("main").frozen
+    status, out, _ = command("--yes", "freeze", "main")
+    assert status == 0 and "froze main at main@7, for good; to train on from there" in out
+    status, _, error = command("resume", "main")
+    assert status == 2
+    assert "is frozen at main@7, which is for good, so it cannot be resumed; to train on" in error
+    assert "add another player: add NAME KIND --initial main@7" in error

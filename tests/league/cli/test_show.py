@@ -148,7 +148,14 @@ def test_a_person_sees_every_table_within_the_width(played: Store, pool: Pool) -
     assert row[:3] == ["main", "self_play", "learning"] and row[-2:] == ["1", "open"]
     (rates,) = [line.split() for line in lines if line.startswith("main ") and "·" in line]
     assert "75" in rates
-    for part in ("learner-0", "actor-2", "over", "main@3", "refused:unknown 1", "models   1 (1 frozen)"):
+    for part in (
+        "learner-0",
+        "actor-2",
+        "main@3",
+        "? provisional: fewer than 3 opponents met, or 30 games played",
+        "refused:unknown 1",
+        "models   1 (1 frozen)",
+    ):
         assert part in text
     assert all(len(line) <= 120 for line in lines)
 
@@ -160,6 +167,46 @@ def test_a_league_of_many_is_cut_to_what_was_asked_for(store: Store, pool: Pool)
     lines = rendered(store, pool, width=80, rows=5).splitlines()
     assert max(map(len, lines)) <= 80 and len(lines) < 40
     assert "25 more players" in "\n".join(lines) and "25 more open matches" in "\n".join(lines)
+
+
+def test_open_matches_are_summed_by_who_holds_them_and_who_plays(store: Store, pool: Pool) -> None:
+    for name in ("main", "rival"):
+        store.add_player(name, "random")
+    for holder, number in (("actor-1", 7), ("actor-2", 5)):
+        for _ in range(number):
+            store.issue("main", "rival", holder, 60.0)
+    store.issue("rival", "main", "actor-2", 6.0)
+    lines = [line.split() for line in rendered(store, pool, width=80).splitlines() if line.startswith("actor-")]
+    assert [line[:4] for line in lines] == [
+        ["actor-2", "rival", "main", "1"],
+        ["actor-1", "main", "rival", "7"],
+        ["actor-2", "main", "rival", "5"],
+    ]
+
+
+def test_who_has_played_little_has_a_provisional_rating(store: Store, pool: Pool) -> None:
+    for name in ("main", "old", "older", "new"):
+        store.add_player(name, "random")
+    for _ in range(5):
+        for other in ("old", "older", "new"):
+            store.report(store.issue("main", other, "actor", 60.0).match, "wld")
+    rows = {row["player"]: row for row in overview(store, pool, 10)["players"]}
+    assert {name: row["provisional"] for name, row in rows.items()} == {
+        "main": False, "old": True, "older": True, "new": True,
+    }  # fmt: skip
+
+
+def test_long_names_fit_into_80_columns(store: Store, pool: Pool) -> None:
+    for number in range(6):
+        store.add_player(f"league_exploiter_{number}-1200", "league_exploiter")
+    names = [player.name for player in store.view().roster]
+    for other in names[1:]:
+        for _ in range(10):
+            store.report(store.issue(names[0], other, "actor-0-somehost", 60.0).match, "wld" * 30)
+    store.issue(names[0], names[1], "actor-0-somehost", 60.0)
+    text = rendered(store, pool, width=80)
+    assert max(map(len, text.splitlines())) <= 80 and "…" not in text
+    assert all(text.count(name) >= 2 for name in names) and "state" in text and "Elo" in text
 
 
 def test_those_that_learn_are_shown_however_weak_they_are(store: Store, pool: Pool) -> None:

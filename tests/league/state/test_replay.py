@@ -108,12 +108,28 @@ def test_the_command_prints_standings_and_that_the_live_league_is_equal(
     source = ["--redis", redis_url, "--run", run_name]
     assert replay_command.main(source) == 0
     out = capsys.readouterr().out
-    assert "player main@0" in out and "equal to the live league" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("main@0 ")]
+    assert row[:3] == ["main@0", "pfsp", "frozen"] and "equal to the live league" in out
     store, _ = played
     # A cell changed behind the league's back is found.
     store.redis.setrange(f"{store.prefix}payoff:0", 24, b"\x01")
     assert replay_command.main(source) == 1
     assert "payoff: cell (0, 1)" in capsys.readouterr().out
+
+
+def test_the_command_reads_a_saved_league_from_its_folder_or_the_runs(
+    played: tuple[Store, list[tuple[str, LeagueState]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "league"
+    folder.mkdir()
+    lines = [json.dumps({"id": entry, "fields": event}) + "\n" for entry, event in played[0].events()]
+    (folder / "league.jsonl").write_text("".join(lines))
+    for file in (folder / "league.jsonl", folder, tmp_path):
+        assert replay_command.main(["--file", str(file)]) == 0
+        assert "main@0" in capsys.readouterr().out
+    for file in (tmp_path / "absent", tmp_path / "league" / "models"):
+        assert replay_command.main(["--file", str(file)]) == 2
+        assert "there is no league.jsonl; name a run folder" in capsys.readouterr().err
 
 
 def test_the_command_compares_with_another_kind_and_explains_a_wrong_one(

@@ -1,0 +1,35 @@
+"""Tables for a terminal of any width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+
+def table(
+    columns: Mapping[str, Sequence[str | Text]],
+    width: int,
+    spare: Iterable[str] = (),
+    styles: Sequence[str | None] | None = None,
+    *,
+    caption: str = "",
+    padding: int = 2,
+) -> Table:
+    """Columns by heading, those with ">" before it to the right.
+
+    `width`: characters of a line; `spare` columns are left out, one after the other, until the rest fits.
+    """
+    shown = dict(columns)
+    for heading in spare:
+        if sum(max(len(cell) for cell in [name, *cells]) + padding for name, cells in shown.items()) > width:
+            shown.pop(heading)
+    made = Table(box=None, pad_edge=False, header_style="bold cyan", padding=(0, padding, 0, 0))
+    for heading in shown:
+        made.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", no_wrap=True)
+    for place, cells in enumerate(zip(*shown.values(), strict=True)):
+        made.add_row(*cells, style=styles[place] if styles else None)
+    if caption:
+        made.caption, made.caption_justify = caption, "left"
+    return made
