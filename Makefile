@@ -2,12 +2,15 @@
 #   make train ARGS="experiment=... seed=3"     ARGS are Hydra overrides
 #   make test ARGS="-k matchmaking"             ARGS are pytest's
 # Variables: PYTHON3 names the interpreter to build .venv from; TORCH_INDEX a package index with another build of torch,
-# e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one.
+# e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one; WORKERS the
+# number of processes that share the tests (0: one, which a debugger needs); QUEUES the default queue type in test-rabbitmq4.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 PYTHON3 ?=
 TORCH_INDEX ?=
+QUEUES ?=
+WORKERS ?= 2
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -26,13 +29,12 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's compos
 	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
-	@$(PYTHON) -m pytest $(ARGS)
+	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
 
-test-rabbitmq4: $(VENV)/.ready-dev ## the tests of what crosses a wire, on RabbitMQ 4 and Redis 8 in containers
-	@docker/test.sh $(PYTHON) -m pytest -m servers tests/tasks $(wildcard tests/integration/test_calls*.py) $(ARGS)
+test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 and Redis 8 in containers; QUEUES=quorum
+	@QUEUES=$(QUEUES) docker/test.sh $(PYTHON) -m pytest -m servers $(ARGS)
 
-compose: ## the whole job in containers: docker compose up
-	@docker/env.sh
+compose: ## the whole job in containers: docker compose up; EXPERIMENT=kuhn for a league
 	docker compose up $(ARGS)
 
 check: lint test ## everything that CI runs: linters, types, layers, tests
@@ -56,19 +58,29 @@ clean: ## remove caches and build results; .venv and runs/ stay
 
 # A stamp is touched only after its whole recipe, so an interrupted installation is taken up again. Torch goes first and
 # alone: what depends on it then finds a build that was chosen on purpose and fetches no other.
+# A line a step is said, the rest goes to a log, which is shown when the step fails.
 $(VENV)/.ready-run: pyproject.toml constraints.txt
 	@$(make-venv)
-	$(PYTHON) -m pip install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --constraint constraints.txt torch
-	$(PYTHON) -m pip install --constraint constraints.txt --editable .
+	@$(call quietly,torch,$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch)
+	@$(call quietly,what training needs,--editable .)
 	@touch $@
 
 $(VENV)/.ready-games: $(VENV)/.ready-run
-	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[games]'
+	@$(call quietly,games,--editable '.[games]')
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run
-	$(PYTHON) -m pip install --constraint constraints.txt --editable '.[dev,games]'
+	@$(call quietly,what tests need,--editable '.[dev$(comma)games]')
 	@touch $@
+
+SETUP_LOG := $(VENV)/setup.log
+comma := ,
+define quietly
+echo "installing $(1) (details in $(SETUP_LOG))"; \
+if ! $(PYTHON) -m pip install --progress-bar off --constraint constraints.txt $(2) >$(SETUP_LOG) 2>&1; then \
+  tail -n 20 $(SETUP_LOG) >&2; echo "error: installing $(1) failed; all of it is in $(SETUP_LOG)" >&2; exit 1; \
+fi
+endef
 
 # A .venv that cannot run pip (interrupted, or its interpreter is gone) is built anew; one that can is left alone.
 define make-venv
@@ -86,7 +98,8 @@ fi; \
 if ! "$$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then \
   package=$$("$$found" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
   if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-    export DEBIAN_FRONTEND=noninteractive; apt-get -q update && apt-get -q install -y --no-install-recommends "$$package"; \
+    echo "installing $$package"; export DEBIAN_FRONTEND=noninteractive; \
+    apt-get -qq update && apt-get -qq install -y --no-install-recommends "$$package" >/dev/null; \
   else \
     echo "error: $$found lacks the venv module; on Debian or Ubuntu: sudo apt-get install $$package" >&2; exit 1; \
   fi; \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs tests against RabbitMQ 4 and Redis 8 in containers of their own, which end with it.
 #   docker/test.sh PYTHON -m pytest tests/tasks
-# RABBITMQ_IMAGE and REDIS_IMAGE name other images.
+# RABBITMQ_IMAGE and REDIS_IMAGE name other images, QUEUES another default queue type of the virtual host (quorum).
 set -eu
 rabbitmq_image=${RABBITMQ_IMAGE:-rabbitmq:4-management}
 redis_image=${REDIS_IMAGE:-redis:8-alpine}
@@ -24,8 +24,12 @@ until docker exec "$name-rabbitmq" rabbitmq-diagnostics --quiet check_port_conne
   fi
   sleep 1
 done
+if [ -n "${QUEUES:-}" ]; then
+  docker exec "$name-rabbitmq" rabbitmqctl --quiet update_vhost_metadata / --default-queue-type "$QUEUES"
+fi
 echo "RabbitMQ $(docker exec "$name-rabbitmq" rabbitmqctl --quiet version)," \
-  "$(docker exec "$name-redis" redis-server --version)"
+  "$(docker exec "$name-redis" redis-server --version)," \
+  "queues: ${QUEUES:-classic}"
 
 WARREN_TEST_BROKER_URL="amqp://warren:$password@$(docker port "$name-rabbitmq" 5672/tcp | head -n 1)/%2F"
 WARREN_TEST_REDIS_URL="redis://:$password@$(docker port "$name-redis" 6379/tcp | head -n 1)/0"

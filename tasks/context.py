@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from typing import Any, NamedTuple
 
 from tasks.topology import Topology
+from warren.environment import secret
 from warren.errors import ConfigurationError
 
 VARIABLES = ("WARREN_BROKER_URL", "WARREN_REDIS_URL", "WARREN_RUN")
@@ -38,7 +38,8 @@ def current() -> Run:
     with _lock:
         if _run is not None:
             return _run
-        missing = [name for name in VARIABLES if not os.environ.get(name)]
+        given = {name: secret(name) for name in VARIABLES}
+        missing = [name for name, value in given.items() if not value]
         if missing:
             raise ConfigurationError(
                 f"this process belongs to no run ({', '.join(missing)} not set in the environment); for the newest "
@@ -46,6 +47,6 @@ def current() -> Run:
             )
         from tasks.app import create_app
 
-        broker_url, redis_url, run = (os.environ[name] for name in VARIABLES)
+        broker_url, redis_url, run = map(str, given.values())
         topology = Topology(run)
         return install(create_app(topology, broker_url, redis_url), topology)

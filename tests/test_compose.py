@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import stat
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -22,64 +21,129 @@ from workers.config.validation import verify
 from workers.runtime.session import topology_of
 
 ROOT = Path(__file__).resolve().parent.parent
-COMPOSE = (ROOT / "docker-compose.yml").read_text()
-ROLES, SERVERS = ("learner", "actor", "flower"), ("rabbitmq", "redis")
-VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<how>:?[-?])(?P<word>[^}]*))?\}")
-SECRETS = {match["name"] for match in VARIABLE.finditer(COMPOSE) if match["name"].endswith("_PASSWORD")}
+DOCKER = ROOT / "docker"
+COMPOSE, ROLES_FILE = ROOT / "docker-compose.yml", DOCKER / "roles.yml"
+EXPERIMENTS = sorted(path.stem for path in (DOCKER / "experiments").glob("*.yml"))
+LEAGUES = ["kuhn", "leduc", "rps", "spinning_top"]
+PASSWORDS = ("WARREN_RABBITMQ_PASSWORD", "WARREN_REDIS_PASSWORD")
+ONE_LEARNER, SERVERS = {"learner", "actor", "flower"}, {"rabbitmq", "redis"}
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<how>:?[-?+])(?P<word>[^${}]*))?\}")
 
 
 def substituted(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with Compose's variables filled in; a required one that is missing fails."""
+    """`text` with Compose's variables filled in, the inmost first; a required one that is missing fails."""
 
     def value(match: re.Match[str]) -> str:
         name, how, word = match["name"], match["how"] or "", match["word"] or ""
         given = environment.get(name)
-        if given is not None and not (how.startswith(":") and given == ""):
-            return given
+        there = given is not None and not (how.startswith(":") and given == "")
+        if how.endswith("+"):
+            return word if there else ""
+        if there:
+            return str(given)
         assert how.endswith("-"), f"{name} is not given: {word}"
         return word
 
-    return VARIABLE.sub(value, text)
+    while (filled := VARIABLE.sub(value, text)) != text:
+        text = filled
+    return text
+
+
+def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The services of a file with those it includes and what they extend, as Compose reads them."""
+    file = yaml.safe_load(substituted(path.read_text(), environment))
+    found: dict[str, Any] = {}
+    for included in file.get("include", ()):
+        found |= read(path.parent / included, environment)
+    for name, service in file.get("services", {}).items():
+        base = service.pop("extends", None)
+        if base is not None:
+            assert not {"command", "volumes"} & set(service)  # of which Compose would add up the second
+            service = {**read(path.parent / base["file"], environment)[base["service"]], **service}
+        assert name not in found
+        found[name] = service
+    return found
 
 
 def services(**environment: str) -> dict[str, Any]:
-    """The services under this environment; passwords are given."""
-    filled = substituted(COMPOSE, {**dict.fromkeys(SECRETS, "secret"), **environment})
-    return dict(yaml.safe_load(filled)["services"])
+    """The services under this environment."""
+    return read(COMPOSE, environment)
 
 
-def config_of(role: str, **environment: str) -> Config:
-    """What `python -m workers.ROLE` gets from its command in the file."""
-    python, flag, module, *overrides = shlex.split(services(**environment)[role]["command"])
-    assert (python, flag, module) == ("python", "-m", f"workers.{role}")
+def roles(**environment: str) -> dict[str, Any]:
+    """Those that run the image, without the one that makes passwords."""
+    found = services(**environment)
+    return {name: service for name, service in found.items() if name not in SERVERS | {"passwords"}}
+
+
+def config_of(service: str, **environment: str) -> Config:
+    """What `python -m workers.ROLE` gets from the service's command."""
+    role, overrides = command_of(service, **environment)
     assert check_overrides(role, overrides) == 0
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         return from_hydra(hydra.compose(role, overrides))
 
 
+def command_of(service: str, **environment: str) -> tuple[str, list[str]]:
+    """The role of a service, and its overrides."""
+    found = services(**environment)[service]
+    python, flag, module, *own = found["entrypoint"]
+    assert (python, flag) == ("python", "-m")
+    return module.removeprefix("workers."), [*own, *shlex.split(found["command"])]
+
+
 def test_it_has_servers_a_learner_actors_and_flower() -> None:
-    assert set(services()) == {*ROLES, *SERVERS}
+    assert set(services()) == {*ONE_LEARNER, *SERVERS, "passwords"}
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_the_command_of_a_role_is_a_valid_configuration(role: str) -> None:
-    verify(config_of(role), role)
+def test_every_experiment_of_hydra_s_can_be_named() -> None:
+    assert sorted(["cartpole", *(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))]) == EXPERIMENTS
+
+
+@pytest.mark.parametrize("experiment", LEAGUES)
+def test_a_league_has_a_league_worker_an_evaluator_and_a_learner_for_each_player(experiment: str) -> None:
+    found = roles(EXPERIMENT=experiment)
+    learners = [name for name in found if name.startswith("learner")]
+    assert set(found) - set(learners) == {"league", "evaluator", "actor", "flower"}
+    league = config_of("league", EXPERIMENT=experiment).league
+    assert league is not None
+    assert sorted(config_of(name, EXPERIMENT=experiment).player for name in learners) == sorted(league["players"])
+
+
+@pytest.mark.parametrize("experiment", ["", "acrobot", *LEAGUES])
+def test_the_command_of_each_service_is_a_valid_configuration_of_the_one_run(experiment: str) -> None:
+    for name in roles(EXPERIMENT=experiment):
+        role, _ = command_of(name, EXPERIMENT=experiment)
+        config = config_of(name, EXPERIMENT=experiment)
+        verify(config, role)
+        assert (config.run, config.trial) == (experiment or "compose", experiment or "compose")
 
 
 @pytest.mark.parametrize(
     "environment",
-    [{}, {"WARREN_ACTORS": "4"}, {"WARREN_RUN": "night"}, {"WARREN_OVERRIDES": "sampling=streaming batch_segments=3"}],
+    [
+        {},
+        {"WARREN_ACTORS": "4"},
+        {"WARREN_RUN": "night", "EXPERIMENT": "kuhn"},
+        {"WARREN_OVERRIDES": "sampling=streaming batch_segments=3"},
+    ],
     ids=str,
 )
 def test_all_roles_declare_the_same_topology(environment: dict[str, str]) -> None:
-    learner, *others = (config_of(role, **environment) for role in ROLES)
+    first, *others = (config_of(role, **environment) for role in roles(**environment))
     for other in others:
-        assert topology_of(other) == topology_of(learner)
-        assert (other.actors, other.sampling, other.task_events) == (learner.actors, learner.sampling, True)
+        assert topology_of(other) == topology_of(first)
+        assert (other.actors, other.sampling, other.task_events) == (first.actors, first.sampling, True)
+
+
+def test_restarts_are_the_launcher_s() -> None:
+    for name, service in roles(EXPERIMENT="kuhn").items():
+        watches = name in ("evaluator", "flower")
+        assert service["restart"] == ("unless-stopped" if watches else f"on-failure:{Config().restarts}")
 
 
 def test_the_overrides_of_the_environment_reach_every_role() -> None:
-    for role in ROLES:
+    for role in ONE_LEARNER:
         config = config_of(role, WARREN_OVERRIDES="sampling=streaming env.goal=100")
         assert (config.sampling, config.env.goal) == (Sampling.streaming, 100.0)
 
@@ -95,47 +159,57 @@ def test_actors_can_be_replicated() -> None:
 
 
 def test_a_run_outlives_its_containers() -> None:
-    mounts = dict(volume.split(":") for volume in services()["learner"]["volumes"])
     workdir = re.findall(r"^WORKDIR (\S+)$", dockerfile(), re.MULTILINE)[-1]
-    assert mounts == {"runs": f"{workdir}/{config_of('learner').folder}"}
-    assert {"runs", "redis"} <= set(yaml.safe_load(COMPOSE)["volumes"])
+    for name, service in roles(EXPERIMENT="kuhn").items():
+        keeps = name.startswith(("learner", "league", "evaluator"))
+        runs = f"runs:{workdir}/{config_of(name).folder}" if name in ONE_LEARNER else f"runs:{workdir}/runs"
+        assert (runs in service["volumes"]) == keeps
+    assert {"runs", "redis", "passwords"} == set(yaml.safe_load(COMPOSE.read_text())["volumes"])
 
 
-def test_every_role_waits_for_healthy_servers() -> None:
-    found = services()
-    for role in ROLES:
-        assert found[role]["depends_on"] == {server: {"condition": "service_healthy"} for server in SERVERS}
+def test_every_role_waits_for_healthy_servers_and_they_for_passwords() -> None:
+    found, made = services(EXPERIMENT="kuhn"), {"passwords": {"condition": "service_completed_successfully"}}
+    healthy = {server: {"condition": "service_healthy"} for server in SERVERS}
+    for name in roles(EXPERIMENT="kuhn"):
+        assert found[name]["depends_on"] == {**made, **healthy}
+    assert all(found[server]["depends_on"] == made for server in SERVERS)
     assert all("test" in found[server]["healthcheck"] for server in (*SERVERS, "flower"))
 
 
 def test_only_flower_is_published_and_only_to_this_machine() -> None:
-    published = {name: service["ports"] for name, service in services().items() if "ports" in service}
-    assert published == {"flower": ["127.0.0.1:5555:5555"]}
+    found = services(EXPERIMENT="kuhn")
+    assert {name: service["ports"] for name, service in found.items() if "ports" in service} == {
+        "flower": ["127.0.0.1:5555:5555"]
+    }
     assert config_of("flower").flower_port == 5555
-    networks = yaml.safe_load(COMPOSE)["networks"]
+    networks = yaml.safe_load(COMPOSE.read_text())["networks"]
     assert networks["servers"] == {"internal": True}
-    assert all(service["networks"] == ["servers"] for name, service in services().items() if name != "flower")
+    inside = {name: service for name, service in found.items() if name not in ("flower", "passwords")}
+    assert all(service["networks"] == ["servers"] for service in inside.values())
+    assert found["passwords"]["network_mode"] == "none"
 
 
-def test_no_password_is_in_the_file_and_none_has_a_default() -> None:
-    assert sorted(SECRETS) == ["WARREN_RABBITMQ_PASSWORD", "WARREN_REDIS_PASSWORD"]
-    for match in VARIABLE.finditer(COMPOSE):
-        if match["name"] in SECRETS:
-            assert match["how"] == ":?"
-            assert "docker/env.sh" in match["word"]
-    # With all variables taken out, no URL holds a password and no variable of that name a value.
-    bare = yaml.safe_load(VARIABLE.sub("", COMPOSE))["services"]
-    for name, service in bare.items():
-        for variable, value in service.get("environment", {}).items():
-            assert not re.search(r"://[^:/@]*:[^@]+@", value or ""), f"{name}: {variable}"
-            assert not (re.search("PASS|AUTH|SECRET|TOKEN", variable) and value), f"{name}: {variable}"
-    assert bare["redis"]["command"][:3] == ["redis-server", "--requirepass", ""]
+def test_no_password_is_in_a_file_an_environment_or_a_command() -> None:
+    given = dict.fromkeys(PASSWORDS, "hunter2")
+    for experiment in ("", "kuhn"):
+        for name, service in services(EXPERIMENT=experiment, **given).items():
+            if name != "passwords":
+                assert "hunter2" not in str(service), name
+        for name, service in services(EXPERIMENT=experiment).items():
+            assert not re.search(r"://[^:/@']*:[^@']+@", str(service)), name
+    assert {name for name in PASSWORDS if services()["passwords"]["environment"][name]} == set()
+
+
+def test_only_the_service_that_makes_passwords_may_write_them() -> None:
+    found = services(EXPERIMENT="kuhn")
+    for name, service in found.items():
+        (mount,) = [volume for volume in service["volumes"] if volume.startswith("passwords:")]
+        assert mount == ("passwords:/run/warren" if name == "passwords" else "passwords:/run/warren:ro")
 
 
 def test_roles_run_without_privileges() -> None:
     assert re.findall(r"^USER (\S+)$", dockerfile(), re.MULTILINE)[-1] == "warren"
-    for role in ROLES:
-        service = services()[role]
+    for service in roles(EXPERIMENT="kuhn").values():
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
@@ -144,21 +218,20 @@ def test_roles_run_without_privileges() -> None:
 def test_a_stop_signal_reaches_python() -> None:
     """No shell stands between the engine and Python: Compose runs a command line without one, unless it asks for it."""
     assert "ENTRYPOINT" not in dockerfile()
-    for role in ROLES:
-        assert shlex.split(services()[role]["command"])[0] == "python"
+    assert all(service["entrypoint"][0] == "python" for service in roles(EXPERIMENT="kuhn").values())
 
 
 def test_the_image_holds_every_package_that_a_role_imports() -> None:
     copied = set(re.findall(r"^COPY (\w+) \1$", dockerfile(), re.MULTILINE))
     admitted = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    wanted, seen = ["workers.learner", "workers.actor", "workers.flower"], set()
+    wanted, seen = [f"workers.{command_of(name, EXPERIMENT='kuhn')[0]}" for name in roles(EXPERIMENT="kuhn")], set()
     while wanted:
         seen.add(module := wanted.pop())
         for path in (ROOT / f"{module.replace('.', '/')}.py", ROOT / module.replace(".", "/") / "__init__.py"):
             if path.exists():
                 wanted += {name for name in imported(path) if (ROOT / name.partition(".")[0]).is_dir()} - seen
     packages = {module.partition(".")[0] for module in seen}
-    assert packages >= {"workers", "tasks", "agents"}
+    assert packages >= {"workers", "tasks", "agents", "league", "envs"}
     assert packages | {"conf"} <= copied
     assert copied <= admitted
 
@@ -180,7 +253,8 @@ def test_what_is_installed_is_pinned() -> None:
     assert all("--constraint constraints.txt" in line for line in installs)
     pinned = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {re.split(r"[^\w-]", line, maxsplit=1)[0].lower() for line in project["dependencies"]} <= pinned
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["games"]]
+    assert {re.split(r"[^\w-]", line, maxsplit=1)[0].lower().replace("_", "-") for line in wanted} <= pinned
 
 
 def test_secrets_stay_out_of_git_and_of_the_image() -> None:
@@ -189,23 +263,41 @@ def test_secrets_stay_out_of_git_and_of_the_image() -> None:
     assert rules[0] == "*"
 
 
-def env_file(path: Path) -> dict[str, str]:
-    """What docker/env.sh writes to `path`."""
-    subprocess.run([ROOT / "docker" / "env.sh", path], check=True, capture_output=True)
-    return dict(line.split("=", 1) for line in path.read_text().splitlines())
+def made(folder: Path, **environment: str) -> dict[str, str]:
+    """What docker/passwords.sh writes into `folder`."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run([DOCKER / "passwords.sh", folder], check=True, capture_output=True, env=environment)
+    return {path.name: path.read_text().strip() for path in folder.iterdir()}
 
 
-def test_the_passwords_are_random_and_their_owners_alone(tmp_path: Path) -> None:
-    one, other = env_file(tmp_path / "one"), env_file(tmp_path / "other")
-    assert set(one) == SECRETS
-    assert len({*one.values(), *other.values()}) == 2 * len(SECRETS)
-    assert all(re.fullmatch("[0-9a-f]{48}", value) for value in one.values())
-    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == 0o600
-    assert {path.name for path in tmp_path.iterdir()} == {"one", "other"}
+def test_passwords_are_random_and_kept(tmp_path: Path) -> None:
+    one, other = made(tmp_path / "one"), made(tmp_path / "other")
+    passwords = [found[name] for found in (one, other) for name in ("RABBITMQ", "REDIS")]
+    assert len(set(passwords)) == 4
+    assert all(re.fullmatch("[0-9a-f]{48}", password) for password in passwords)
+    assert made(tmp_path / "one") == one
+    assert one["broker-url"] == f"amqp://warren:{one['RABBITMQ']}@rabbitmq:5672//"
+    assert one["redis-url"] == f"redis://:{one['REDIS']}@redis:6379/0"
+    assert one["rabbitmq.conf"].splitlines() == ["default_user = warren", f"default_pass = {one['RABBITMQ']}"]
+    assert one["redis.conf"] == f"requirepass {one['REDIS']}"
 
 
-def test_passwords_that_exist_are_kept(tmp_path: Path) -> None:
-    assert env_file(tmp_path / "env") == env_file(tmp_path / "env")
+def test_passwords_that_are_given_are_taken(tmp_path: Path) -> None:
+    random = made(tmp_path)
+    given = made(tmp_path, WARREN_REDIS_PASSWORD="given-one")
+    assert (given["REDIS"], given["RABBITMQ"]) == ("given-one", random["RABBITMQ"])
+    assert given["redis-url"] == "redis://:given-one@redis:6379/0"
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        made(tmp_path, WARREN_REDIS_PASSWORD="of@url")
+    assert b"letters, digits" in error.value.stderr
+    assert b"of@url" not in error.value.stderr
+
+
+def test_the_files_of_the_passwords_are_those_that_the_services_read(tmp_path: Path) -> None:
+    found = services(EXPERIMENT="kuhn")
+    names = {name for service in found.values() for name in re.findall(r"/run/warren/([\w.-]+)", str(service))}
+    assert names == {"rabbitmq.conf", "redis.conf", "REDIS", "broker-url", "redis-url"}
+    assert names <= set(made(tmp_path))
 
 
 def dockerfile() -> str:

@@ -20,7 +20,7 @@ import redis
 from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.config.command_line import guarded
+from workers.config.command_line import guarded, urls_from_environment
 from workers.config.schema import from_yaml
 from workers.launch.scale_request import request
 from workers.servers import check_broker, check_redis, record
@@ -28,6 +28,7 @@ from workers.servers import check_broker, check_redis, record
 
 def run(options: argparse.Namespace) -> int:
     """Ask, print what was done; exit status 0."""
+    urls_from_environment(options)
     wanted = dict(_parse(options.counts))
     own = own_servers(record.RUNS)
     if options.run is None:
@@ -80,8 +81,8 @@ def main() -> int:
         prog="python -m workers.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
-    parser.add_argument("--broker-url", default=os.environ.get("WARREN_BROKER_URL"))
-    parser.add_argument("--redis-url", default=os.environ.get("WARREN_REDIS_URL"))
+    parser.add_argument("--broker-url")
+    parser.add_argument("--redis-url")
     parser.add_argument("counts", nargs="*", metavar="actors=N", help="the new count, or +N or -N")
     options = parser.parse_args()
     return guarded(lambda: run(options))

@@ -14,6 +14,7 @@ import redis
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.redis.texts import text
+from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
 URL_VARIABLE, RUN_VARIABLE = "WARREN_REDIS_URL", "WARREN_RUN"
@@ -36,7 +37,7 @@ def run_prefix(given: argparse.Namespace) -> str:
 
 def client(given: argparse.Namespace) -> Any:
     """A connection to Redis that answered. Raises ConfigurationError without a URL, BrokerError where none answers."""
-    url = given.redis or os.environ.get(URL_VARIABLE)
+    url = given.redis or secret(URL_VARIABLE)
     if not url:
         raise ConfigurationError(f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import re
 import shlex
@@ -16,8 +17,10 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from workers.config.schema import CONF, Config, from_hydra
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
 
 # The last two for a number as a group's option, and for a setting of a league where there is none.
@@ -61,6 +64,12 @@ def split_league(given: list[str]) -> tuple[list[str], list[str]]:
     """
     of_league = [f"++{one}" for one in given if one.startswith("league.")]
     return [one for one in given if not one.startswith("league.")], of_league
+
+
+def urls_from_environment(options: argparse.Namespace) -> None:
+    """Fill in --broker-url and --redis-url, where they were not given."""
+    options.broker_url = options.broker_url or secret(BROKER_VARIABLE)
+    options.redis_url = options.redis_url or secret(REDIS_VARIABLE)
 
 
 def guarded(run: Callable[[], int]) -> int:

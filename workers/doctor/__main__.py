@@ -21,7 +21,7 @@ from rich.console import Console
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, WarrenError
-from workers.config.command_line import guarded
+from workers.config.command_line import guarded, urls_from_environment
 from workers.config.schema import Config
 from workers.config.validation import run_folder
 from workers.doctor import broker_checks, clocks, machine
@@ -29,7 +29,6 @@ from workers.doctor.broker_facts import with_management, with_rabbitmqctl
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
 from workers.doctor.quick import of_broker, of_redis
 from workers.doctor.target import Target, folder_of, settings, target
-from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import for_redis_py, redact
 
 
@@ -54,6 +53,7 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
 
 def run(options: argparse.Namespace) -> int:
     """Look, print, and return the exit status."""
+    urls_from_environment(options)
     folder = None if options.run is None else folder_of(options.run)
     if folder is None and options.run is not None and not options.broker_url:
         raise ConfigurationError(
@@ -89,8 +89,8 @@ def main() -> int:
         "settings", nargs="*", metavar="SETTING=VALUE", help="overrides, as python -m workers.train takes"
     )
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name or folder of a run that goes on")
-    parser.add_argument("--broker-url", default=os.environ.get(BROKER_VARIABLE))
-    parser.add_argument("--redis-url", default=os.environ.get(REDIS_VARIABLE))
+    parser.add_argument("--broker-url")
+    parser.add_argument("--redis-url")
     parser.add_argument("--management-url", help="RabbitMQ's management API (default: http://BROKER_HOST:15672)")
     parser.add_argument("--rabbitmqctl", metavar="COMMAND", help="the command line that is the broker's rabbitmqctl")
     parser.add_argument("--json", action="store_true", help="for programs")

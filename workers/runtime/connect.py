@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
+from warren.environment import secret
 from warren.errors import ConfigurationError
 from workers.config.schema import Config
-from workers.servers.checks import check_broker, check_redis
+from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, check_broker, check_redis
 
 
 def given_urls(config: Config) -> tuple[str | None, str | None]:
     """(broker URL, Redis URL) from the configuration, else from the environment."""
     return (
-        config.broker.url or os.environ.get("WARREN_BROKER_URL"),
-        config.broker.redis_url or os.environ.get("WARREN_REDIS_URL"),
+        config.broker.url or secret(BROKER_VARIABLE),
+        config.broker.redis_url or secret(REDIS_VARIABLE),
     )
 
 

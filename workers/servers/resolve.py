@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
@@ -101,8 +102,8 @@ def given_urls(
     if mode not in BROKER_STEPS:
         raise UnknownName("broker mode", mode, MODES)
     if mode in ("auto", "external"):
-        broker_url = broker_url or environment.get(BROKER_VARIABLE)
-        redis_url = redis_url or environment.get(REDIS_VARIABLE)
+        broker_url = broker_url or secret(BROKER_VARIABLE, environment)
+        redis_url = redis_url or secret(REDIS_VARIABLE, environment)
     elif broker_url or redis_url:
         raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
     if broker_url and not redis_url and kind_of(broker_url) == "redis":
@@ -134,7 +135,8 @@ def acquire(
     """Find or start a broker and a Redis for the run in `folder`; returns once both have answered a login.
 
     mode -- `auto` takes the first that works of the steps below; every other mode takes one of them alone.
-      `external`: the URLs given here, or in WARREN_BROKER_URL and WARREN_REDIS_URL. A redis:// broker may be both.
+      `external`: the URLs given here, or in WARREN_BROKER_URL and WARREN_REDIS_URL (or in files
+      that WARREN_BROKER_URL_FILE and WARREN_REDIS_URL_FILE name). A redis:// broker may be both.
       `local`: what listens on this machine's ports 5672 (as guest) and 6379 (without a password).
       `private`: started from the installed binaries, on free loopback ports, files under `folder`/servers.
       `install`: like private, after installing the distribution's packages (Debian or Ubuntu, as root or by sudo).

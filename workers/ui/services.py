@@ -22,7 +22,7 @@ from tasks.amqp.connection import GONE
 from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.config.command_line import guarded
+from workers.config.command_line import guarded, urls_from_environment
 from workers.servers import check_broker, check_redis
 
 WATCH_EVERY = 2.0  # s between looks; each takes as long as workers have to answer
@@ -109,6 +109,7 @@ def watch_json(look: Look, run: str, every: float) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Look once, or again and again; exit status 0, or 1 when one look finds that nothing is served."""
+    urls_from_environment(options)
     missing = [
         f"--{name}: not given, and {variable} is not set"
         for name, variable in (
@@ -146,8 +147,8 @@ def main(description: str | None = None) -> int:
         prog="python -m workers.services", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
-    parser.add_argument("--broker-url", default=os.environ.get("WARREN_BROKER_URL"))
-    parser.add_argument("--redis-url", default=os.environ.get("WARREN_REDIS_URL"))
+    parser.add_argument("--broker-url")
+    parser.add_argument("--redis-url")
     parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")
     parser.add_argument(
         "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="look again and again"
