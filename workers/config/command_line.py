@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hydra
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -27,6 +29,7 @@ from workers.servers.checks import redact
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 OPEN = ("env.kwargs",)  # tables that take any name
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
+STOPPED = 130  # exit status after Ctrl-C, as shells have it
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
 
@@ -37,7 +40,8 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         status: list[int] = []
 
         def job(composed: DictConfig) -> None:
-            status.append(guarded(lambda: run(from_hydra(composed))))
+            if STOPPED not in status:  # of a sweep, Ctrl-C ends all
+                status.append(guarded(lambda: run(from_hydra(composed))))
 
         others, of_league = split_league(sys.argv[1:])
         if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
@@ -52,7 +56,7 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         # work a process, when all stop at the same time and have few seconds for it. Destructors run all the same.
         gc.disable()
         gc.freeze()
-        sys.exit(status[0] if status else 0)
+        sys.exit(next(filter(None, status), 0))
 
     return entry
 
@@ -86,7 +90,7 @@ def guarded(run: Callable[[], int]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return ERROR_STATUS
     except KeyboardInterrupt:
-        return 130
+        return STOPPED
 
 
 def check_overrides(role_name: str, argv: list[str]) -> int:
@@ -98,7 +102,9 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
     name, overrides = arguments.config_name or role_name, arguments.overrides
     with hydra.initialize_config_dir(str(folder), version_base="1.3"):
         try:
-            hydra.compose(name, overrides)
+            for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
+                overrides = one
+                hydra.compose(name, overrides)
             return 0
         except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
@@ -115,6 +121,21 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         finally:
             GlobalHydra.instance().clear()
     raise ConfigurationError(problems)
+
+
+def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:
+    """The overrides of each run of `--multirun`: seed=1,2 actors=2,4 are four. Raises ConfigurationError."""
+    if role_name != "train":
+        raise ConfigurationError(f"--multirun: workers.{role_name} is a role of one run; sweep with workers.train")
+    # All would write into one folder, or meet under one name on the servers.
+    fixed = [one for one in overrides if re.match(r"(trial|run|resume)=", one) and "," not in one]
+    if fixed:
+        raise ConfigurationError(f"--multirun: {' '.join(fixed)} would be the same for all runs; leave it out")
+    try:
+        (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(overrides), None)
+    except HydraException:  # not written as name=value, say: the composition tells what is wrong
+        return [overrides]
+    return batch
 
 
 def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from warren.errors import BrokerError, ConfigurationError
-from workers.config.command_line import check_overrides, guarded
+from workers.config.command_line import check_overrides, guarded, sweep
 
 
 def refused(*overrides: str, role: str = "train") -> list[str]:
@@ -33,6 +34,31 @@ def command(role: str, *arguments: str, **environment: str) -> subprocess.Comple
 
 def test_right_overrides_are_no_error() -> None:
     assert check_overrides("train", ["actors=3", "sampling=streaming", "broker=embedded", "+env.kwargs.x=1"]) == 0
+
+
+def test_a_sweep_is_checked_run_by_run() -> None:
+    assert check_overrides("train", ["--multirun", "seed=1,2", "sampling=gathered,streaming"]) == 0
+    assert sweep("train", ["seed=1,2", "actors=3"]) == [["seed=1", "actors=3"], ["seed=2", "actors=3"]]
+    (problem,) = refused("--multirun", "seed=1,two")
+    assert problem.startswith("seed=two: Value 'two'")
+    (problem,) = refused("--multirun", "trial=x", "seed=1,2")
+    assert problem == "--multirun: trial=x would be the same for all runs; leave it out"
+    (problem,) = refused("--multirun", "actor_id=1,2", role="actor")
+    assert "workers.actor is a role of one run" in problem
+
+
+@pytest.mark.slow
+def test_a_sweep_is_one_run_after_the_other_each_in_its_own_folder(tmp_path: Path) -> None:
+    done = command(
+        "train", "--multirun", "seed=1,2", "broker=embedded", f"folder={tmp_path}", "total_steps=1024", "actors=1"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = [json.loads(path.read_text()) for path in tmp_path.glob("*/*/outcome.json")]
+    assert [outcome["state"] for outcome in outcomes] == ["finished", "finished"]
+    seeds = [
+        line for path in tmp_path.glob("*/*/config.yaml") for line in path.read_text().splitlines() if "seed:" in line
+    ]
+    assert sorted(seeds) == ["seed: 1", "seed: 2"]
 
 
 def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> None:
