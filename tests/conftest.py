@@ -23,11 +23,23 @@ from workers.servers import Machine, Servers, debian
 SERVER_FIXTURES = {"servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
 
 
+# What starts launchers and kills processes: whole runs, of which two at a time would make each other late.
+WHOLE_RUNS = ("faults/", "integration/test_training", "integration/test_league_run", "integration/test_scaling",
+              "integration/test_own_services", "integration/test_flower")  # fmt: skip
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark `servers` whatever uses them: `-m "not servers"` runs the rest."""
+    """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
+
+    A file stays with one process of pytest-xdist, which has servers of its own; whole runs all go to one, and first.
+    """
+    here = Path(__file__).parent
     for item in items:
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
+        file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group("runs" if file.startswith(WHOLE_RUNS) else file))
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("runs",))  # type: ignore[union-attr]
 
 
 def lacking(what: str) -> NoReturn:
