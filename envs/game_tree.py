@@ -88,6 +88,11 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         """The actions and chance's outcomes of game `index` so far."""
         return self.tree.history(int(self._node[index]))
 
+    def text(self, index: int) -> str:
+        """The name of the information state."""
+        label: str = self.tree.labels[self.tree.information_state[self._node[index]]]
+        return label
+
     def _reset(self) -> Turn:
         self._node = self._past_chance(np.zeros(self.num_envs, np.int64))
         return self._turn_of(*self._no_outcome())

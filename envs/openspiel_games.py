@@ -93,6 +93,18 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         """The actions and chance's outcomes of game `index` so far."""
         return list(self._states[index].history())
 
+    def text(self, index: int) -> str:
+        """OpenSpiel's own words for it."""
+        state = self._states[index]
+        if self._game.get_type().provides_observation_string:
+            return str(state.observation_string(state.current_player()))
+        return super().text(index)
+
+    def action_text(self, index: int, action: int) -> str:
+        """OpenSpiel's name of the action."""
+        state = self._states[index]
+        return str(state.action_to_string(state.current_player(), action))
+
     def _reset(self) -> Turn:
         self._states = [self._start() for _ in range(self.num_envs)]
         return self._turn_of(*self._no_outcome())

@@ -97,6 +97,15 @@ class TwoPlayerVectorEnv(ABC):
             np.concatenate([f.length for f in finished]),
         )
 
+    def text(self, index: int) -> str:
+        """What the player to move in game `index` knows, for a person; the observation, unless a game has words."""
+        assert self._turn is not None
+        return np.array2string(self._turn.observation[index], threshold=200)
+
+    def action_text(self, index: int, action: int) -> str:
+        """A name for `action` in game `index`; its number unless a game has one."""
+        return str(action)
+
     def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)
         """Let go of what the games hold."""
 

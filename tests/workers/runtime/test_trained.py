@@ -1,0 +1,117 @@
+"""What was trained, out of its run folder: acting, watching, playing against it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import hydra
+import numpy as np
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+import envs
+from agents import build_algorithm, build_policy, checkpoints
+from league.models.snapshots import MODELS
+from warren.errors import CheckpointError, ConfigurationError, UnknownName
+from workers.config.schema import CONF, from_hydra, to_yaml
+from workers.evaluation import play
+from workers.runtime.trained import load
+
+
+def run_folder(tmp_path: Path, *overrides: str) -> Path:
+    """A run folder with its configuration alone."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        config = from_hydra(hydra.compose("train", list(overrides)))
+    GlobalHydra.instance().clear()
+    (tmp_path / "config.yaml").write_text(to_yaml(config))
+    return tmp_path
+
+
+@pytest.fixture
+def cartpole(tmp_path: Path) -> Iterator[Path]:
+    folder = run_folder(tmp_path, "network.hidden_sizes=[8]")
+    policy = build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 5)
+    checkpoints.save(folder / "checkpoints", "00000001", policy, build_algorithm("ppo", {}, policy, 0), {})
+    return folder
+
+
+@pytest.fixture
+def nim(tmp_path: Path) -> Path:
+    """A league's folder: main, who learnt, and a frozen model of it with other weights."""
+    folder = run_folder(tmp_path, "league=mine", "++league.network.hidden_sizes=[8]")
+    games = envs.make_two_player("examples/nim/vectorised.py:Nim", 1, 0)
+    spaces = games.single_observation_space, games.single_action_space
+    network = {"hidden_sizes": [8], "activation": "relu"}
+    main, old = (build_policy(network, *spaces, seed) for seed in (1, 2))
+    checkpoints.save(folder / "players/main/checkpoints", "00000007", main, build_algorithm("ppo", {}, main, 0), {})
+    (folder / "league" / MODELS).mkdir(parents=True)
+    (folder / "league" / MODELS / "main@3.safetensors").write_bytes(checkpoints.weights_to_bytes(old, {}))
+    return folder
+
+
+def options(folder: Path, **given: object) -> argparse.Namespace:
+    default = {"games": 2, "sample": False, "render": None, "player": "main", "against": None, "greedy": False}
+    return argparse.Namespace(folder=folder, **{**default, "seat": 0, "seed": 0, **given})
+
+
+def test_a_checkpoint_acts_as_the_policy_that_was_saved(cartpole: Path) -> None:
+    trained = load(cartpole)
+    env = trained.make()
+    observation, _ = env.reset(seed=0)
+    policy = build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 5)
+    assert trained.act(observation) == policy.act(observation[None], greedy=True)[0][0]
+    assert env.action_space.contains(trained.act(observation, greedy=False))
+
+
+def test_players_of_a_league_are_loaded_by_name_learning_or_frozen(nim: Path) -> None:
+    turn = load(nim).games().reset()
+    for name in ("main", "main@3"):
+        trained = load(nim, name)
+        assert trained.two_player and trained.act(turn.observation[0], turn.action_mask[0]) in (0, 1, 2)
+    assert load(nim).source != load(nim, "main@3").source
+    with pytest.raises(UnknownName, match=r"player 'mian' does not exist; did you mean main"):
+        load(nim, "mian")
+
+
+def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"is no run folder \(it has no config\.yaml\); name one"):
+        load(tmp_path)
+    with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
+        load(run_folder(tmp_path))
+
+
+def test_watching_prints_what_each_episode_returned(cartpole: Path) -> None:
+    said: list[str] = []
+    assert play.run(options(cartpole), say=said.append) == 0
+    assert said[1].startswith("episode 1: return ") and said[-1].startswith("mean return ")
+
+
+def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None:
+    said: list[str] = []
+    answers = iter(["7", *["0"] * 200])
+    assert play.run(options(nim, games=1), lambda _: next(answers), said.append) == 0
+    assert "'7' is not one of them" in said and "15 stones are left; 0 takes one of them, 1 two, 2 three" in said
+    assert said[-1] in ("you: +1.00 a game against main", "you: -1.00 a game against main")
+
+
+def test_who_leaves_ends_the_game_without_an_error(nim: Path) -> None:
+    def leave(_: str) -> str:
+        raise EOFError
+
+    assert play.run(options(nim), leave, [].append) == 0
+
+
+def test_two_players_of_a_league_play_each_other(nim: Path) -> None:
+    said: list[str] = []
+    assert play.run(options(nim, against="main@3", seat=1, games=3), say=said.append) == 0
+    assert sum("is over" in line for line in said) == 3 and said[-1].startswith("main@3: ")
+
+
+@pytest.mark.parametrize("env_id", ["openspiel:kuhn_poker", "openspiel:connect_four", "pettingzoo:tictactoe_v3"])
+def test_every_source_of_games_has_words_for_a_person(env_id: str) -> None:
+    games = envs.make_two_player(env_id, 1, 0)
+    turn = games.reset()
+    assert games.text(0).strip()
+    assert games.action_text(0, int(np.flatnonzero(turn.action_mask[0])[0]))

@@ -1,0 +1,106 @@
+"""What was trained, from its run folder: a policy to act with, nothing running.
+
+    trained = load("runs/cartpole/20260101-120000-ab12")      # the newest checkpoint
+    env = trained.make()
+    observation, _ = env.reset()
+    action = trained.act(observation)
+
+Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learnt or was frozen ("main@1200").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import envs
+from agents import build_policy, checkpoints
+from agents.policies import Policy
+from league.models.snapshots import MODELS
+from warren.errors import CheckpointError, ConfigurationError, UnknownName
+from workers.config.schema import Config, from_yaml
+from workers.runtime.league_paths import league_of
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A policy as it was saved, and what it was trained on. `source`: the file."""
+
+    policy: Policy
+    env_id: str
+    env_kwargs: dict[str, Any]
+    two_player: bool
+    source: Path
+
+    def make(self, **kwargs: Any) -> gymnasium.Env:
+        """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
+        return envs.make(self.env_id, **{**self.env_kwargs, **kwargs})
+
+    def games(self, num_envs: int = 1, seed: int = 0) -> envs.TwoPlayerVectorEnv:
+        """Games of the two-player game that it was trained on."""
+        return envs.make_two_player(self.env_id, num_envs, seed, **self.env_kwargs)
+
+    def act(self, observation: Any, action_mask: np.ndarray | None = None, *, greedy: bool = True) -> Any:
+        """The action for one observation (without a leading dimension), as the environment takes it.
+
+        `action_mask` bool [A]: the legal ones. `greedy`: the likeliest action; else one drawn as in training, which a
+        game of hidden information needs, where who never bluffs is found out.
+        """
+        mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
+        action, _, _ = self.policy.act(np.asarray(observation)[None], greedy=greedy, action_mask=mask)
+        return self.policy.env_action(action)[0]
+
+
+def load(folder: str | Path, player: str = "main") -> Trained:
+    """The newest checkpoint of a run folder; of a league's, that of `player`, or the frozen model of that name.
+
+    Raises ConfigurationError for what is no run folder, UnknownName for a player that it does not hold, CheckpointError
+    for what is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / "config.yaml").is_file():
+        raise ConfigurationError(
+            f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
+        )
+    config = from_yaml(folder / "config.yaml")
+    if config.league is not None:
+        return _of_league(folder, config, player)
+    spaces = envs.spaces(config.env.id, **config.env.kwargs)
+    policy = build_policy(config.network, *spaces, config.seed)
+    source = _newest(folder / "checkpoints")
+    checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
+    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source)
+
+
+def _of_league(folder: Path, config: Config, player: str) -> Trained:
+    league = league_of(config)
+    policy = build_policy(league.network, *_spaces(league.env, dict(league.env_kwargs)), 0)
+    frozen = {path.stem: path for path in (folder / "league" / MODELS).glob("*@*.safetensors")}
+    learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
+    if player in learning:
+        source = _newest(learning[player])
+        weights = checkpoints.load(source).policy
+    elif player in frozen:
+        source = frozen[player]
+        weights, _ = checkpoints.weights_from_bytes(source.read_bytes())
+    else:
+        raise UnknownName("player", player, [*learning, *frozen], f"in {folder}")
+    checkpoints.load_weights(policy, weights, str(source))
+    return Trained(policy, league.env, dict(league.env_kwargs), True, source)
+
+
+def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+    games = envs.make_two_player(env_id, 1, 0, **kwargs)
+    games.close()
+    return games.single_observation_space, games.single_action_space
+
+
+def _newest(folder: Path) -> Path:
+    found = checkpoints.latest(folder)
+    if found is None:
+        raise CheckpointError(f"{folder} holds no checkpoint yet; a run writes one when it stops, and every 30 s")
+    return found
