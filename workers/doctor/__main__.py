@@ -59,9 +59,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--run {options.run}: no such run goes on below runs/; name its servers by --broker-url"
         )
-    config, findings = settings(options.settings, folder)
-    if options.run is not None and folder is None:
-        config.run = options.run
+    config, findings = settings(options.settings, folder, options.run)
     description = "servers: not found"
     try:
         with target(config, folder, options.broker_url, options.redis_url, options.rabbitmqctl) as at:

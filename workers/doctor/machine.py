@@ -18,7 +18,7 @@ from workers.doctor.findings import Finding, Level
 SHARED_MEMORY = Path("/dev/shm")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: logs and a few checkpoints; a long run's
-SHARED_NEEDED = 256 << 20  # bytes; a container has 64 MiB unless told otherwise
+SHARED_NEEDED = 48 << 20  # bytes; a container has 64 MiB unless told otherwise
 HANDLES_NEEDED, HANDLES_WANTED = 256, 1024
 PROCESSES_A_CORE = 4  # that wait for each other often enough to share it
 MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it

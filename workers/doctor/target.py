@@ -37,8 +37,11 @@ class Target:
     control: Control | None = None
 
 
-def settings(overrides: list[str], folder: Path | None) -> tuple[Config, list[Finding]]:
-    """What a run is going to be, by these overrides or by the run's `folder`, and what is wrong with it."""
+def settings(overrides: list[str], folder: Path | None, run: str | None) -> tuple[Config, list[Finding]]:
+    """What a run is going to be, by these overrides, and what is wrong with it; of `run`, which goes on, what it is.
+
+    That one has its folder already, maybe where this process may not write, or on another machine.
+    """
     wrong: list[str] = []
     given = [one for part in split_league(overrides) for one in part]
     if folder is not None and not overrides and (folder / "config.yaml").exists():
@@ -51,9 +54,12 @@ def settings(overrides: list[str], folder: Path | None) -> tuple[Config, list[Fi
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             config = from_hydra(hydra.compose("train", given))
         GlobalHydra.instance().clear()
+    goes_on = run is not None
+    if goes_on and folder is None:
+        config.run = run
     if not wrong:
         try:
-            verify(config, role="train")
+            verify(config, role="actor" if goes_on else "train")
         except ConfigurationError as error:
             wrong = error.problems
     name_run(config)

@@ -15,6 +15,7 @@ from workers.config.schema import Config
 from workers.doctor import broker_checks, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts, consumer_timeout_of, of_nodes, of_status
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
+from workers.doctor.target import settings
 
 GIB = 1 << 30
 HEALTHY = BrokerFacts(
@@ -147,7 +148,7 @@ def test_a_redis_that_refuses_writes_is_an_error(answer: str, remedy: str) -> No
     [
         ({"disk_free": 1 << 20}, "run folder", Level.error),
         ({"disk_free": GIB}, "run folder", Level.warning),
-        ({"shared": 64 << 20}, "shared memory", Level.warning),
+        ({"shared": 16 << 20}, "shared memory", Level.warning),
         ({"shared": None}, "shared memory", Level.unseen),
         ({"handles": 64}, "file handles", Level.error),
         ({"handles": 512}, "file handles", Level.warning),
@@ -216,3 +217,14 @@ def test_warnings_let_a_run_go_and_errors_do_not() -> None:
     with (console := Console(width=80)).capture() as shown:
         console.print(table([warned]))
     assert "may [bite]" in shown.get()
+
+
+def test_a_run_that_goes_on_needs_no_folder_that_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    overrides = [f"folder={tmp_path}/file", "league.games=64", "experiment=rps"]
+    config, found = settings(overrides, None, "night")
+    assert (config.run, config.league is not None, [one.level for one in found]) == ("night", True, [Level.ok])
+    _, found = settings([*overrides, "actors=0"], None, None)
+    assert [one.level for one in found] == [Level.error, Level.error]
+    assert "is a file" in "".join(one.found for one in found)
+    assert "actors: 0 is too small" in "".join(one.found for one in found)
