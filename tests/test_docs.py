@@ -1,0 +1,137 @@
+"""What the pages say can be typed: modules, settings, files and names that they mention are there."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from warren.errors import ConfigurationError
+from workers.config.command_line import check_overrides
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+PACKAGES = ("agents", "benchmarks", "envs", "league", "tasks", "warren", "workers")
+ROLES = ("train", "learner", "actor", "league", "evaluator", "flower")
+PLACEHOLDER = re.compile(r"\b(NAME|TRIAL|RUN|YOURS|local)\b")  # of what a reader puts in
+names = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The fenced blocks of a language ("" for commands)."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def code(page: Path) -> str:
+    """All that is set as code, in lines and in blocks."""
+    text = page.read_text()
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join([*re.findall(r"`([^`]+)`", outside), *blocks(page, r"\w*")])
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """(role, its settings) of every line that starts a role, by `make` or by itself."""
+    found = []
+    for line in code(page).splitlines():
+        if line.startswith("$ ") or "--multirun" in line:
+            continue  # an example of wrong settings; several values of one
+        for made, given in re.findall(r'make (train|league) ARGS="([^"]*)"', line):
+            found.append(("train", [*(["experiment=kuhn"] if made == "league" else []), *shlex.split(given)]))
+        if match := re.search(rf"python -m workers\.({'|'.join(ROLES)})\b(.*)", line):
+            words = shlex.split(match[2], comments=True)
+            found.append((match[1], [word for word in words if "=" in word and not word.startswith("-")]))
+    return found
+
+
+@names
+def test_every_module_that_is_started_exists(page: Path) -> None:
+    modules = set(re.findall(r"python -m ([\w.]+)", code(page)))
+    ours = {module for module in modules if module.partition(".")[0] in PACKAGES}
+    missing = [module for module in ours if importlib.util.find_spec(module) is None]
+    assert missing == []
+
+
+@names
+def test_every_setting_of_a_role_is_one(page: Path) -> None:
+    for role, given in commands(page):
+        settings = [f"++{one}" if one.startswith("league.") else one for one in given]
+        if any(one.startswith(("resume=", "NAME=")) for one in settings):
+            continue  # of a folder that is not here
+        try:
+            check_overrides(role, settings)
+        except ConfigurationError as error:
+            pytest.fail(f"{role} {' '.join(given)}: {error}")
+
+
+@names
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]*(?:#[^)\s]+)?)\)", page.read_text()):
+        path, _, heading = link.partition("#")
+        if "://" in path:
+            continue
+        target = page if not path else (page.parent / path)
+        assert target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE)
+            anchors = [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings]
+            assert heading in anchors, link
+
+
+@names
+def test_every_file_of_ours_that_is_named_is_there(page: Path) -> None:
+    named = re.findall(rf"(?<![\w./-])((?:{'|'.join(PACKAGES)}|conf|docs|examples)/[\w./]*\w)", code(page))
+    missing = [path for path in named if not PLACEHOLDER.search(path) and not (ROOT / path).exists()]
+    assert missing == []
+
+
+@names
+def test_every_dotted_name_of_ours_can_be_imported(page: Path) -> None:
+    outside = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    dotted = re.findall(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)\b", outside)
+    services = {"league.request", "league.report"}
+    # Names on the wire begin with warren too.
+    missing = [name for name in set(dotted) - services if not name.startswith("warren.") and not reachable(name)]
+    assert missing == []
+
+
+def reachable(name: str) -> bool:
+    """Whether a dotted name is a module, or what one holds; a setting `league.NAME` is one of a league's."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            if not hasattr(found, part):
+                return is_setting(name)
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def is_setting(name: str) -> bool:
+    from workers.config.league import LeagueConfig
+
+    return name.startswith("league.") and name.split(".")[1] in (*LeagueConfig.__dataclass_fields__, "learn", "NAME")
+
+
+@names
+def test_python_on_a_page_is_python_and_what_it_imports_of_ours_is_there(page: Path) -> None:
+    for block in blocks(page, "python"):
+        tree = ast.parse("async def page():\n" + "\n".join(f"    {line}" for line in block.splitlines()))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == []
+
+
+@pytest.mark.parametrize(("number", "file"), [(0, "nim.py"), (1, "vectorised.py")])
+def test_the_game_on_the_page_is_the_one_of_the_example(number: int, file: str) -> None:
+    _, _, body = (ROOT / "examples/nim" / file).read_text().partition('"""\n\n')
+    assert blocks(ROOT / "docs/your_game.md", "python")[number] == body
