@@ -150,12 +150,12 @@ def serve(kind: str, broker_url: str, redis_url: str, run: str) -> None:
         rate = float(os.environ.get("EVENT_RATE", "0"))
         actor: Actor = Actor()
         if kind == "warren-timed":
-            from benchmarks.call_timing import TimedActor, TimedReceiver
+            from benchmarks.call_timing import TimedActor, TimedLoop
 
             actor = TimedActor()
         serving = Serving(app, topology, [actor], "bench", log_level="ERROR", event_rate=rate)
         if kind == "warren-timed":
-            actor.receiver = app.warren_receiver = TimedReceiver(app, topology, [actor], serving.tasks)
+            actor.receiver = app.warren_receiver = TimedLoop(app, topology, [actor], serving.tasks)
         serving.run(on_ready=lambda: print("ready", flush=True))
 
 

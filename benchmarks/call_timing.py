@@ -8,12 +8,14 @@ from typing import Any
 
 from benchmarks.call_peers import Actor
 from tasks.service import service
-from tasks.worker.receiver import Lane, Receiver
+from tasks.worker.consumer_loop import ConsumerLoop
+from tasks.worker.replies import Outbox
+from tasks.worker.service_queue import ServiceQueue
 
 PARTS = ("take in and decode", "method", "encode the result", "write reply and acknowledgement")
 
 
-class TimedReceiver(Receiver):
+class TimedLoop(ConsumerLoop):
     """Notes, in s, what each part took of each turn that ran a call."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -25,25 +27,38 @@ class TimedReceiver(Receiver):
         super()._take(deliveries)
         self.spent[PARTS[0]].append(time.perf_counter() - started)
 
-    def _run_batch(self, lane: Lane) -> None:
-        started, busy = time.perf_counter(), self.busy
-        super()._run_batch(lane)
-        method = self.busy - busy
+    def _run_batch(self, queue: ServiceQueue, calls: Any) -> None:
+        started, busy = time.perf_counter(), self._metrics.busy
+        super()._run_batch(queue, calls)
+        method = self._metrics.busy - busy
         self.spent[PARTS[1]].append(method)
         self.spent[PARTS[2]].append(time.perf_counter() - started - method)
 
-    def _flush(self) -> None:
-        started, wrote = time.perf_counter(), bool(self._out or self._acks)
-        super()._flush()
+    def _open(self, link: Any) -> None:
+        super()._open(link)
+        self._outbox = TimedOutbox(link, self._outbox, self.spent[PARTS[3]])
+
+
+class TimedOutbox(Outbox):
+    """Notes how long writing took, in `spent`."""
+
+    def __init__(self, link: Any, before: Outbox, spent: list[float]) -> None:
+        super().__init__(link)
+        self.held, self._acks, self._spent = before.held, before._acks, spent
+
+    def flush(self) -> None:
+        """See Outbox."""
+        started, wrote = time.perf_counter(), self.pending
+        super().flush()
         if wrote:
-            self.spent[PARTS[3]].append(time.perf_counter() - started)
+            self._spent.append(time.perf_counter() - started)
 
 
 class TimedActor(Actor):
     """The benchmark's actor, which can tell what its process noted."""
 
     role = "actor"
-    receiver: TimedReceiver
+    receiver: TimedLoop
 
     @service
     def spent(self) -> dict[str, float]:

@@ -111,13 +111,15 @@ class Task(celery.Task):  # type: ignore[misc]
         request = self.request
         if request.called_directly:
             return super().__call__(*args, **kwargs)
-        if not was_redelivered(request.delivery_info, request.headers):
+        again = was_redelivered(request.delivery_info, request.headers)
+        if not again and self.deliveries > 1:
             return self.run(*args, **kwargs)
         counts: Deliveries = self.app.warren_deliveries
-        (number,) = counts.numbers([request.id])
-        if number > self.deliveries:
-            raise exceeded(self.name, request.id, self.deliveries)
-        counts.begin([request.id])
+        if again:
+            (number,) = counts.numbers([request.id], self.deliveries)
+            if number > self.deliveries:
+                raise exceeded(self.name, request.id, self.deliveries)
+        counts.begin([request.id], must=self.deliveries == 1)
         try:
             result = self.run(*args, **kwargs)
         except Exception:

@@ -22,7 +22,7 @@ from kombu import Exchange
 
 from tasks.amqp import frames
 from tasks.amqp.connection import LinkLost
-from tasks.amqp.frames import Delivery
+from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.parser import Content, Frame, Parser
 from tasks.amqp.stream import TICK
@@ -361,7 +361,7 @@ class InMemoryConnection:
         exchange, at = _short(content.method, 6)
         key, at = _short(content.method, at)
         mandatory = bool(content.method[at] & 1)
-        correlation_id = frames.read_properties(content.properties).correlation_id
+        correlation_id = _read(content.properties).correlation_id
         if exchange == "" and key.startswith(f"{DIRECT_REPLY}."):
             asked = self._broker.connections.get(int(key.rpartition(".")[2]))
             if asked is not None:
@@ -435,9 +435,17 @@ def _short(data: bytes, at: int) -> tuple[str, int]:
     return data[at + 1 : end].decode(), end
 
 
+def _read(raw: bytes) -> Properties:
+    """The properties; none where they cannot be read, which is for the receiver to find out."""
+    try:
+        return frames.read_properties(raw)
+    except frames.Malformed:
+        return Properties("", {}, "", "", "")
+
+
 def _with_reply_to(raw: bytes, address: str) -> bytes:
     """`raw` with the address of its sender in the place of DIRECT_REPLY, as RabbitMQ writes it."""
-    if frames.read_properties(raw).reply_to != DIRECT_REPLY:
+    if _read(raw).reply_to != DIRECT_REPLY:
         return raw
     before, _, after = raw.rpartition(frames.short(DIRECT_REPLY))
     return before + frames.short(address) + after

@@ -103,9 +103,10 @@ Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, or No
 def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
     """In the pool's thread: one call, then each result, or error, to whoever waits for it."""
     calls: list[Arguments] = [(request.args, request.kwargs) for request in requests]
-    if any(request.redelivered for request in requests):
+    if any(request.redelivered for request in requests) or task.deliveries == 1:
         ids = [request.id if request.redelivered else None for request in requests]
-        results = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids)
+        first = [None if request.redelivered else request.id for request in requests]
+        results = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids, first)
         outcomes = [failed(result) if isinstance(result, DeliveriesExceeded) else result for result in results]
     else:
         outcomes = task.run_calls(calls) if calls else []

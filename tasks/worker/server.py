@@ -1,8 +1,8 @@
 """Serving: the methods of workers as Celery tasks of one Celery worker, received by the way the broker allows.
 
-On RabbitMQ a step of the worker's blueprint runs a Receiver (receiver.py) and Celery's consumer leaves the services'
-queues alone. On a Redis broker, which has no direct reply-to, Celery's consumer takes the calls and `batching.strategy`
-gathers them.
+On RabbitMQ a step of the worker's blueprint runs a ConsumerLoop (consumer_loop.py), and Celery's consumer leaves the
+services' queues alone. On a Redis broker, which has no direct reply-to, Celery's consumer takes the calls and
+celery_strategy.py gathers them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from celery import bootsteps, signals
 from celery.exceptions import SecurityWarning
 from celery.utils.log import get_logger
+from celery.worker import state
 from celery.worker.control import inspect_command
 
 from tasks import brokers
@@ -27,8 +28,8 @@ from tasks.events.retained import Retained
 from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
+from tasks.worker.consumer_loop import ConsumerLoop
 from tasks.worker.pool import OneThreadPool
-from tasks.worker.receiver import Receiver
 from tasks.worker.task_events import given_rate
 from warren.errors import ConfigurationError
 
@@ -76,11 +77,12 @@ def _task(app: Any, worker: Worker, spec: Spec) -> Any:
         ignore_result=not spec.response,
         deliveries=1 + spec.retries,
         typing=False,
+        shared=False,
     )
 
 
 class ServiceStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Starts and stops the Receiver with the Celery worker; the worker has `warren_receiver`."""
+    """Starts and stops the ConsumerLoop with the Celery worker; the worker has `warren_receiver`."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -103,9 +105,9 @@ class ServiceStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 
 @inspect_command(name="services")  # type: ignore[untyped-decorator]
-def _services(state: Any, **_: Any) -> dict[str, Any] | None:
+def _services(control: Any, **_: Any) -> dict[str, Any] | None:
     """Celery's remote control: what this worker serves, how much it has done, how busy it is."""
-    receiver = getattr(state.app, "warren_receiver", None)
+    receiver = getattr(control.app, "warren_receiver", None)
     if receiver is None:
         return None
     return {"host": socket.gethostname(), "pid": os.getpid(), **receiver.status()}
@@ -140,7 +142,7 @@ class Serving:
         own = list(queues)
         if self._fast:
             rate = (given_rate() or 0.0) if event_rate is None else event_rate
-            app.warren_receiver = Receiver(app, topology, self.workers, self.tasks, rate)
+            app.warren_receiver = ConsumerLoop(app, topology, self.workers, self.tasks, rate)
         else:
             own += [topology.service_queue(spec.name, spec.response, spec.bound) for spec in self.specs]
         app.steps["worker"].add(ServiceStep)
@@ -161,11 +163,15 @@ class Serving:
             app.amqp.queues.deselect(list(app.amqp.queues))
 
     def run(self, on_ready: Callable[[], None] | None = None, on_stopping: Callable[[], None] | None = None) -> int:
-        """Serve until told to stop; the exit status. `on_ready` runs once every service is served."""
+        """Serve until told to stop; the exit status. `on_ready` runs once every service is served, and not before.
+
+        Raises ConfigurationError when a queue exists on the broker with other arguments than the service asks for.
+        """
 
         def ready(**_: Any) -> None:
             if self._fast:
-                self.app.warren_receiver.ready.wait(30.0)
+                if not self._served():
+                    return
             else:
                 Directory(self.app, self.topology).enter(self.specs)
                 self._hear()
@@ -186,12 +192,24 @@ class Serving:
             self._ended.set()
             for subscription in self._subscriptions:
                 subscription.stop()
+        failure = self.app.warren_receiver.failure if self._fast else None
+        if isinstance(failure, ConfigurationError):
+            raise failure
         return int(self.worker.exitcode or 0)
+
+    def _served(self) -> bool:
+        """Wait until every service is; False when this worker is told to stop, or cannot serve, before that."""
+        loop: ConsumerLoop = self.app.warren_receiver
+        while not loop.ready.wait(LOOK_EVERY):
+            stopping = any(
+                told is not None and told is not False for told in (state.should_stop, state.should_terminate)
+            )
+            if stopping or loop.failure is not None:
+                return False
+        return True
 
     def stop(self) -> None:
         """Ask for a warm stop, from any thread."""
-        from celery.worker import state
-
         state.should_stop = 0
 
     def _hear(self) -> None:

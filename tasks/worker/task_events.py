@@ -9,7 +9,9 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
+from tasks.worker.middleware import Middleware
 from tasks.worker.running import Failed
+from tasks.worker.service_queue import Call, ServiceQueue
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
@@ -31,7 +33,7 @@ def given_rate() -> float | None:
     return rate
 
 
-class EventSampler:
+class TaskEvents(Middleware):
     """Sends task-received, -started and -succeeded or -failed for one call in `1 / rate`. One thread may use it."""
 
     def __init__(self, app: Any, hostname: str, rate: float) -> None:
@@ -40,14 +42,14 @@ class EventSampler:
         self._seen = self._told = 0
         self._dispatcher: Any = None
 
-    def note(self, name: str, calls: Sequence[Any], outcomes: Sequence[Any], runtime: float) -> None:
-        """Some calls have been run in `runtime` s; those whose turn it is are told of."""
+    def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
+        """Those calls whose turn it is are told of."""
         for call, outcome in zip(calls, outcomes, strict=True):
             self._seen += 1
             if int(self._seen * self.rate) > self._told:
                 self._told += 1
                 try:
-                    self._tell(name, call.properties, outcome, runtime)
+                    self._tell(queue.spec.name, call.properties, outcome, seconds)
                 except Exception as error:  # whoever watches must never stop what is watched
                     logger.debug("a task event was not sent: %s", error)
                     self.close()

@@ -228,7 +228,10 @@ def test_a_failed_call_without_a_response_goes_to_the_dead_letters(served):
 
 
 def test_a_deadline_that_passes_raises_and_the_worker_drops_the_call(served):
-    busy = served.solver.send("actor.sleep", 1.2)
+    # The broker keeps no order between the queues of two services: the worker has to be busy first.
+    begun = served.ran("busy") + 1
+    busy = served.solver.send("actor.touch_slowly", "busy", 1.2)
+    until(lambda: served.ran("busy") == begun)
     started = time.monotonic()
     with pytest.raises(DeadlinePassed, match=r"0\.3 s"):
         served.solver.call("actor.ran", "late", deadline=0.3)

@@ -29,7 +29,7 @@ WATCH_EVERY = 2.0  # s between looks; each takes as long as workers have to answ
 AWAY = (*GONE, redis.RedisError)  # what a look raises while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
-    *("calls", "failed", "dropped", "mean batch"),
+    *("calls", "failed", "dropped", "refused", "mean batch"),
 )
 SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out where lines are short
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers

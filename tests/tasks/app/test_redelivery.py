@@ -9,7 +9,7 @@ import redis
 
 from tasks.app.redelivery import Deliveries, was_redelivered
 from tasks.topology import Topology
-from warren.errors import DeliveriesExceeded
+from warren.errors import BrokerError, DeliveriesExceeded
 
 
 @pytest.fixture
@@ -66,10 +66,34 @@ def test_on_its_last_delivery_a_message_runs_alone(deliveries):
     assert groups == [["A"], ["B"], ["new", "C"]]
 
 
-def test_a_limit_of_one_runs_nothing_twice(deliveries):
-    outcomes = deliveries.run("n", 1, echo, ["A", "new"], ["a", None])
-    assert isinstance(outcomes[0], DeliveriesExceeded) and outcomes[1] == "new"
+def test_with_a_limit_of_one_what_was_begun_never_runs_again_and_what_was_merely_held_does(deliveries):
+    def die(calls: list[Any]) -> list[Any]:
+        raise SystemExit(1)
+
+    with pytest.raises(SystemExit):
+        deliveries.run("n", 1, die, ["A"], [None], ["a"])
+    outcomes = deliveries.run("n", 1, echo, ["A", "held", "new"], ["a", "b", None], [None, None, "c"])
+    assert isinstance(outcomes[0], DeliveriesExceeded) and outcomes[1:] == ["held", "new"]
     assert "delivered once" in str(outcomes[0])
+    assert deliveries.numbers(["b", "c"], 1) == [1, 1]
+
+
+def test_with_a_limit_of_one_nothing_runs_while_it_cannot_be_counted(run_name):
+    nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
+    for again, first in (("a", None), (None, "a")):
+        with pytest.raises(BrokerError, match="must not run twice"):
+            nowhere.run("n", 1, echo, ["A"], [again], [first])
+
+
+def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveries):
+    def die(calls: list[Any]) -> list[Any]:
+        raise SystemExit(1)
+
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            deliveries.run("n", 3, die, ["A"], ["a"])
+    (outcome,) = deliveries.run("n", 3, echo, ["A"], ["a"])
+    assert isinstance(outcome, DeliveriesExceeded)
 
 
 def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):

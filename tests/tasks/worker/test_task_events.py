@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.worker.task_events import RATE_VARIABLE, EventSampler, given_rate
+from tasks.service import Spec
+from tasks.worker.task_events import RATE_VARIABLE, TaskEvents, given_rate
 from warren.errors import ConfigurationError
 
 
@@ -26,12 +27,13 @@ def test_what_is_no_share_is_refused_with_a_remedy(monkeypatch, text):
 
 @pytest.mark.parametrize(("rate", "told"), [(0.0, 0), (0.01, 10), (0.3, 300), (1.0, 1000)])
 def test_the_share_told_is_that_of_all_calls_however_they_are_batched(monkeypatch, rate, told):
-    sampler, seen = EventSampler(None, "worker@host", rate), list[Any]()
+    sampler, seen = TaskEvents(None, "worker@host", rate), list[Any]()
     monkeypatch.setattr(sampler, "_tell", lambda *what: seen.append(what))
     call, left = SimpleNamespace(properties=None), 1000
+    queue: Any = SimpleNamespace(spec=Spec("actor.add"))
     for size in [1, 2, 3, 7, 64] * 100:
         size = min(size, left)
         left -= size
-        sampler.note("actor.add", [call] * size, [None] * size, 0.001)
+        sampler.after_run(queue, [call] * size, [None] * size, 0.001)
     assert left == 0
     assert len(seen) == told

@@ -1,0 +1,393 @@
+"""A worker's end of the fast path: one thread with a connection of its own that serves all services of its workers.
+
+Read all that has arrived, decode, gather, call once, write all replies and one acknowledgement, read on. Celery's own
+consumer, its event loop and its pool take no part; Celery still starts and stops this (see server.py), knows each
+service as a task, and lists and counts it for Flower.
+
+    drain -> _accept a call -> BatchScheduler -> _run_batch (through the middleware) -> _answer -> Outbox -> drain
+          -> EventInbox
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import redis
+from celery.app.trace import build_tracer
+from celery.utils.log import get_logger
+
+from tasks import brokers, codec
+from tasks.admin.registry import Directory
+from tasks.amqp import frames
+from tasks.amqp.frames import Delivery, Properties
+from tasks.amqp.messages import DIRECT_REPLY, EXPIRES_BYTES, NO_LINKS
+from tasks.app.dead_letters import Letter, send_dead_letter
+from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
+from tasks.brokers import GONE, Connection
+from tasks.events.retained import Retained
+from tasks.service import Worker, services_of
+from tasks.topology import Topology
+from tasks.worker.batch_scheduler import BatchScheduler
+from tasks.worker.deadlines import Deadlines
+from tasks.worker.event_inbox import EventInbox
+from tasks.worker.handback import hand_back
+from tasks.worker.metrics import Metrics
+from tasks.worker.middleware import Chain, Middleware
+from tasks.worker.pool import end_worker
+from tasks.worker.replies import Outbox
+from tasks.worker.retries import CallerRetries, DeliveryLimit
+from tasks.worker.running import Failed, failed, replay
+from tasks.worker.service_queue import Call, ServiceQueue
+from tasks.worker.task_events import TaskEvents
+from warren.errors import BrokerError, CodecError, ConfigurationError, DeliveriesExceeded
+
+logger = get_logger(__name__)
+
+PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
+FLUSH_AFTER = 0.0005  # s of computing for which replies that are ready may wait
+FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
+RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
+ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
+AGAIN_AFTER = 1.0  # s until what Redis is needed for is tried again, while it is away
+
+
+class ConsumerLoop:
+    """Serves `workers` until stopped. `tasks`: service name -> its Celery task (a `server.ServiceTask`).
+
+    `event_rate`: share of calls that send Celery's task events, for Flower. `failure`: what ended it for good.
+    """
+
+    def __init__(
+        self, app: Any, topology: Topology, workers: Sequence[Worker], tasks: dict[str, Any], event_rate: float = 0.0
+    ) -> None:
+        self._app, self._topology, self._workers, self._tasks = app, topology, workers, tasks
+        self._event_rate = event_rate
+        self._directory = Directory(app, topology)
+        self._events = EventInbox(topology, Retained(app, topology), workers)
+        self._deadlines, self._metrics = Deadlines(), Metrics()
+        self._task_events: TaskEvents | None = None
+        self._queues: dict[str, ServiceQueue] = {}
+        self._scheduler = BatchScheduler((), self._dropped)
+        self._later: list[tuple[float, int, Callable[[], None]]] = []  # what is tried again, and when: a heap
+        self._numbers = itertools.count()
+        self._outbox: Outbox
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="services", daemon=True)
+        self.hostname = ""
+        self.ready = threading.Event()
+        self.failure: BaseException | None = None
+        self.started_at = time.time()
+
+    def start(self, hostname: str) -> None:
+        """Begin to serve; `ready` is set while every queue is consumed."""
+        self.hostname = hostname
+        self._task_events = TaskEvents(self._app, hostname, self._event_rate) if self._event_rate else None
+        for spec in (spec for worker in self._workers for spec in services_of(worker)):
+            task = self._tasks[spec.name]
+            trace = build_tracer(spec.name, task, self._app.loader, hostname, app=self._app)
+            self._queues[spec.name] = ServiceQueue(spec, task, trace, Chain(self._middleware(), _run_calls))
+        self._scheduler = BatchScheduler(self._queues.values(), self._dropped)
+        self._thread.start()
+
+    def _middleware(self) -> list[Middleware]:
+        chain: list[Middleware] = [CallerRetries(), self._deadlines, DeliveryLimit(self._app.warren_deliveries)]
+        chain.append(self._metrics)
+        if self._task_events is not None:
+            chain.append(self._task_events)
+        return chain
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Finish what is held, hand back what cannot be finished soon, leave."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def status(self) -> dict[str, Any]:
+        """What is served here, how much has been done, and how busy this worker is: for discovery."""
+        up = max(time.time() - self.started_at, 1e-9)
+        services = {
+            name: {**queue.spec.as_dict(), **queue.counts, "waiting": len(queue.waiting)}
+            for name, queue in self._queues.items()
+        }
+        busy = self._metrics.busy + self._events.busy
+        return {"since": self.started_at, "busy": min(busy / up, 1.0), "services": services}
+
+    # The thread.
+
+    def _run(self) -> None:
+        pause = RECONNECT_AFTER[0]
+        while not self._stopping.is_set():
+            link: Connection | None = None
+            try:
+                link = brokers.of(self._app).connect()
+                self._open(link)
+                pause = RECONNECT_AFTER[0]
+                self._serve(link)
+                self._leave(link)
+            except GONE as error:
+                if not self._stopping.is_set():
+                    logger.warning("services: connection to the broker lost (%s); connecting anew", error)
+            except redis.RedisError as error:
+                logger.warning("services: Redis is away (%s); connecting anew", error)
+            except ConfigurationError as error:
+                logger.critical("services: %s", error)
+                self._end(error)
+            except (SystemExit, KeyboardInterrupt) as error:
+                self._flush_last()
+                self._end(error)
+            except Exception:
+                logger.critical("services: failed outside the code of any service; connecting anew", exc_info=True)
+            finally:
+                self.ready.clear()
+                if link is not None:
+                    link.close()
+            self._stopping.wait(pause)
+            pause = min(2 * pause, RECONNECT_AFTER[1])
+        if self._task_events is not None:
+            self._task_events.close()
+
+    def _end(self, error: BaseException) -> None:
+        self.failure = error
+        self._stopping.set()
+        end_worker(error)
+
+    def _flush_last(self) -> None:
+        try:
+            self._outbox.flush()
+        except GONE as error:
+            logger.warning("services: the last replies could not be written: %s", error)
+
+    def _open(self, link: Connection) -> None:
+        self._scheduler.clear()
+        self._later.clear()
+        self._outbox = Outbox(link)
+        self._deadlines.look_at_clock()
+        self._events.subscribe(link)
+        for name, waiting in self._queues.items():
+            spec = waiting.spec
+            queue = self._topology.service_queue(name, spec.response, spec.bound)
+            link.declare(queue)
+            if not spec.response:  # its dead letters have no other place than one of their own
+                link.declare(self._topology.dead_queue(name.partition(".")[0]))
+            link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * spec.batch))
+        self._directory.enter(waiting.spec for waiting in self._queues.values())
+        self._try_later(ENTER_EVERY, self._renew)
+        self.ready.set()
+
+    def _renew(self) -> None:
+        try:
+            self._directory.enter(waiting.spec for waiting in self._queues.values())
+            self._events.renew()
+            self._try_later(ENTER_EVERY, self._renew)
+        except redis.RedisError as error:
+            logger.warning("services: what Redis holds of this worker was not renewed: %s", error)
+            self._try_later(AGAIN_AFTER, self._renew)
+
+    def _serve(self, link: Connection) -> None:
+        def look() -> bool:
+            more = link.drain(0.0)
+            self._take(more)
+            return bool(more)
+
+        while not self._stopping.is_set():
+            deliveries = link.drain(self._patience())
+            if deliveries:
+                self._take(deliveries)
+            if self._later and self._later[0][0] <= time.monotonic():
+                heapq.heappop(self._later)[2]()
+            while (batch := self._scheduler.next(look)) is not None:
+                self._run_batch(*batch)
+            self._outbox.flush()
+
+    def _patience(self) -> float | None:
+        """s that nothing need be done for, unless something arrives; None for any time."""
+        patience = self._scheduler.patience()
+        if self._later and self._later[0][0] < time.monotonic() + AGAIN_AFTER:
+            due = max(0.0, self._later[0][0] - time.monotonic())
+            return due if patience is None else min(due, patience)
+        return patience
+
+    def _try_later(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), action))
+
+    # Receiving.
+
+    def _take(self, deliveries: list[Delivery]) -> None:
+        """Sort what arrived: calls to their queues, events to their handlers at once."""
+        self._deadlines.look_at_clock()
+        queues, held = self._queues, self._outbox.held
+        events: list[Delivery] = []
+        for delivery in deliveries:
+            held[delivery.tag] = None
+            queue = queues.get(delivery.consumer)
+            if queue is None:
+                events.append(delivery)
+                continue
+            try:
+                self._accept(queue, delivery)
+            except GONE:
+                raise
+            except Exception as error:  # one message must not end the connection: it would come again
+                self._refuse(queue, delivery, None, repr(error))
+        if events:
+            self._events.take(events, self._outbox)
+
+    def _accept(self, queue: ServiceQueue, delivery: Delivery) -> None:
+        """A call into its queue; or its end, when it is unreadable or its caller is to send it again."""
+        try:
+            properties = frames.read_properties(delivery.properties)
+        except frames.Malformed as error:
+            self._refuse(queue, delivery, None, str(error))
+            return
+        headers = properties.headers
+        if type(headers.get("id")) is not str or not _readable(headers.get("expires")):
+            reason = problem_with_headers({"task": queue.spec.name, **headers}) or "its headers cannot be read"
+            self._refuse(queue, delivery, properties, reason)
+            return
+        call = Call(delivery, properties, (), {}, None)
+        for hook in queue.chain.before_accept:
+            if hook(queue, call) is not None:
+                queue.counts["handed back"] += 1
+                self._outbox.reply_lost(properties)
+                self._outbox.ack(delivery.tag)
+                return
+        try:
+            body = codec.decode(delivery.body)
+        except BrokerError as error:  # Redis, which holds it behind a claim check, may come back
+            logger.warning("a call of %s cannot be read for now, trying again: %s", queue.spec.name, error)
+            self._try_later(AGAIN_AFTER, lambda: self._accept(queue, delivery))
+            return
+        except Exception as error:
+            self._refuse(queue, delivery, properties, str(error))
+            return
+        problem = problem_with_body(body)
+        if problem is None and (not call.direct or body[2] not in (None, NO_LINKS)):
+            problem = problem_with_headers({"task": queue.spec.name, **headers})
+        if problem is not None:
+            self._refuse(queue, delivery, properties, problem)
+            return
+        call.args, call.kwargs, call.embed = body
+        self._scheduler.add(queue, call)
+
+    def _refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
+        """The end of a message that is no call: told to its caller where there is one, else a dead letter; counted."""
+        name = queue.spec.name
+        queue.counts["refused"] += 1
+        logger.error("a message for %s is refused: %s", name, reason)
+        if properties is not None:
+            call = Call(delivery, properties, (), {}, None)
+            whole = problem_with_headers({"task": name, **properties.headers}) is None
+            if call.direct or (whole and properties.reply_to):
+                self._answer(queue, call, failed(CodecError(f"the call of {name} cannot be run: {reason}")))
+                return
+            if not queue.spec.response and send_dead_letter(self._app, _letter(queue, call), reason):
+                self._outbox.ack(delivery.tag)
+                return
+        self._outbox.reject(delivery.tag, requeue=False)
+
+    def _dropped(self, queue: ServiceQueue, call: Call) -> None:
+        queue.counts["dropped"] += 1
+        self._outbox.ack(call.delivery.tag, call.delivery.body)
+
+    # Running.
+
+    def _run_batch(self, queue: ServiceQueue, calls: list[Call]) -> None:
+        if self._outbox.pending and queue.slowest > FLUSH_AFTER:
+            self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
+        started = time.monotonic()
+        try:
+            outcomes = queue.chain.run(queue, calls)
+        except BrokerError as error:
+            logger.warning("calls of %s cannot be run for now, trying again: %s", queue.spec.name, error)
+            self._try_later(AGAIN_AFTER, lambda: self._schedule(queue, calls))
+            return
+        seconds = time.monotonic() - started
+        for call, outcome in zip(calls, outcomes, strict=True):
+            self._answer(queue, call, outcome)
+        for hook in queue.chain.after_run:
+            hook(queue, calls, outcomes, seconds)
+        # What was given up is acknowledged before the next call may kill this worker too: or it is given up again.
+        if seconds > FLUSH_AFTER or any(call.delivery.redelivered for call in calls):
+            self._outbox.flush()
+            self._deadlines.look_at_clock()
+
+    def _schedule(self, queue: ServiceQueue, calls: list[Call]) -> None:
+        for call in calls:
+            self._scheduler.add(queue, call)
+
+    def _answer(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        """The outcome to whoever waits for it: over the channel it came from, or by Celery's own ways."""
+        properties, delivery = call.properties, call.delivery
+        if properties.reply_to.startswith(DIRECT_REPLY):
+            self._outbox.reply(properties, outcome)
+            self._outbox.ack(delivery.tag, delivery.body)
+        elif properties.reply_to or (call.embed and call.embed != NO_LINKS) or properties.headers.get("group"):
+            self._record(queue, call, outcome)
+        elif not isinstance(outcome, Failed):
+            self._outbox.ack(delivery.tag, delivery.body)
+        elif isinstance(outcome.error, DeliveriesExceeded):
+            logger.error("%s", outcome.error)
+            if send_dead_letter(self._app, _letter(queue, call), str(outcome.error)):
+                self._outbox.ack(delivery.tag)
+            else:
+                self._outbox.reject(delivery.tag, requeue=False)
+        else:
+            logger.error("%s failed and nobody waits for its result:\n%s", queue.spec.name, outcome.traceback)
+            self._outbox.reject(delivery.tag, requeue=False)
+
+    def _record(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        """Result backend, chord, callbacks and chain; again a little later where Redis or the broker is away."""
+        properties, delivery = call.properties, call.delivery
+        request = {**properties.headers, **(call.embed or {}), "hostname": self.hostname}
+        request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}
+        request["delivery_info"] = {"redelivered": delivery.redelivered, "priority": None}
+        try:
+            replay(queue.task, queue.trace, outcome, call.id, (call.args, call.kwargs), request)
+        except Exception as error:
+            logger.warning("the outcome of %s cannot be recorded for now, trying again: %s", queue.spec.name, error)
+            self._try_later(AGAIN_AFTER, lambda: self._record(queue, call, outcome))
+        else:
+            self._outbox.ack(delivery.tag, delivery.body)
+
+    # Leaving.
+
+    def _leave(self, link: Connection) -> None:
+        """Told to stop: take no more, run what is held while there is time, hand the rest back as it came."""
+        for tag in (*self._queues, *self._events.tags):
+            link.cancel(tag)
+        while deliveries := link.drain(0.0):
+            self._take(deliveries)
+        deadline = time.monotonic() + FINISH_WITHIN
+        for queue in self._queues.values():
+            while queue.waiting and time.monotonic() < deadline and self._scheduler.ready(queue):
+                if calls := self._scheduler.take(queue):
+                    self._run_batch(queue, calls)
+        hand_back(link, self._outbox, self._topology, self._queues.values())
+
+
+def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
+    outcomes: list[Any] = queue.task.run_calls([(call.args, call.kwargs) for call in calls])
+    return outcomes
+
+
+def _readable(expires: Any) -> bool:
+    if expires is None or (type(expires) is str and len(expires) == EXPIRES_BYTES and expires.endswith("+00:00")):
+        return True  # as clients of ours write it
+    return is_moment(expires)
+
+
+def _letter(queue: ServiceQueue, call: Call) -> Letter:
+    properties = call.properties
+    return Letter(
+        call.delivery.body,
+        properties.headers,
+        properties.content_type,
+        "binary",
+        properties.correlation_id,
+        queue.spec.name,
+    )

@@ -1,0 +1,41 @@
+"""Deadlines: a call whose caller has given up, or revoked it, is dropped when its turn comes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from celery.worker import state as worker_state
+
+from tasks.amqp.messages import EXPIRES_BYTES
+from tasks.worker.middleware import Middleware
+from tasks.worker.service_queue import Call, ServiceQueue
+
+
+class Deadlines(Middleware):
+    """Drops what expired or was revoked. `look_at_clock` is called whenever time may have passed."""
+
+    def __init__(self) -> None:
+        self._now = ""
+        self.look_at_clock()
+
+    def look_at_clock(self) -> None:
+        """From here on it is now: a look for every call would cost more than the comparison."""
+        self._now = datetime.now(UTC).isoformat(timespec="microseconds")
+
+    def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
+        """See Middleware."""
+        headers = call.properties.headers
+        expires = headers.get("expires")
+        if expires and is_past(expires, self._now):
+            return "expired"
+        if worker_state.revoked and headers["id"] in worker_state.revoked:
+            return "revoked"
+        return None
+
+
+def is_past(expires: str, now: str) -> bool:
+    """Whether the moment `expires` (ISO 8601) is before `now` (the same, UTC, in full length)."""
+    if len(expires) == EXPIRES_BYTES and expires.endswith("+00:00"):
+        return expires < now  # the same form sorts as text
+    moment = datetime.fromisoformat(expires)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) < datetime.now(UTC)

@@ -1,0 +1,99 @@
+"""The events that the workers of one process hear, on the connection of their services and in the same thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import xxhash
+from celery.utils.log import get_logger
+
+from tasks import codec
+from tasks.amqp.frames import Delivery
+from tasks.brokers import Connection
+from tasks.events.chunks import WINDOW, Assembler
+from tasks.events.over_amqp import waiting_messages
+from tasks.events.retained import Retained
+from tasks.service import Subscribed, Worker, handlers_of, role_of
+from tasks.topology import Topology
+from tasks.worker.replies import Outbox
+
+logger = get_logger(__name__)
+
+TAG = "event:"  # consumer tags of events begin with this
+
+
+class Handler:
+    """One event handler of one worker."""
+
+    def __init__(self, method: Any, on: Subscribed) -> None:
+        self.method, self.on = method, on
+        self.assembler = Assembler(on)
+        self.last: int | None = None  # digest of the newest payload that it was given
+
+
+class EventInbox:
+    """Subscribes the handlers of `workers` and calls them. `busy`: s spent in handlers."""
+
+    def __init__(self, topology: Topology, retained: Retained, workers: Sequence[Worker]) -> None:
+        self._topology, self._retained = topology, retained
+        self._handlers = {
+            f"{TAG}{role_of(worker)}.{method}": Handler(getattr(worker, method), on)
+            for worker in workers
+            for method, on in handlers_of(worker).items()
+        }
+        self.busy = 0.0
+
+    @property
+    def tags(self) -> list[str]:
+        """The consumer tags of the handlers' queues."""
+        return list(self._handlers)
+
+    def subscribe(self, link: Connection) -> None:
+        """Bind and consume a new queue a handler, then give each what was fired before. Raises redis.RedisError."""
+        for tag, handler in self._handlers.items():
+            on = handler.on
+            queue = self._topology.event_queue(on.event, tag.removeprefix(TAG), waiting_messages(on))
+            link.declare(queue)
+            link.consume(queue.name, tag, prefetch=WINDOW)
+            handler.assembler = Assembler(on)
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """What was fired before the queues were bound, but not again what came before a lost connection."""
+        wanted = [handler for handler in self._handlers.values() if handler.on.retained]
+        self._retained.hear(handler.on.event for handler in wanted)
+        for handler in wanted:
+            body = self._retained.newest(handler.on.event)
+            if body is not None and xxhash.xxh3_64_intdigest(body) != handler.last:
+                self._handle(handler, body)
+
+    def renew(self) -> None:
+        """Keep the newest of the events retained for another while. Raises redis.RedisError."""
+        self._retained.hear(handler.on.event for handler in self._handlers.values() if handler.on.retained)
+
+    def take(self, deliveries: Sequence[Delivery], outbox: Outbox) -> None:
+        """Put messages together to events, and call the handlers of those that are whole."""
+        newest: dict[Handler, bytes] = {}
+        for delivery in deliveries:
+            handler = self._handlers[delivery.consumer]
+            body = handler.assembler.add(delivery)
+            for tag in handler.assembler.used():
+                outbox.ack(tag)
+            if body is not None and handler.on.latest:
+                newest[handler] = body
+            elif body is not None:
+                self._handle(handler, body)
+        for handler, body in newest.items():
+            self._handle(handler, body)
+
+    def _handle(self, handler: Handler, body: bytes) -> None:
+        started = time.monotonic()
+        if handler.on.retained:
+            handler.last = xxhash.xxh3_64_intdigest(body)
+        try:
+            handler.method(codec.decode(body))
+        except Exception:
+            logger.exception("the handler of event %r failed", handler.on.event)
+        self.busy += time.monotonic() - started

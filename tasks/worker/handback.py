@@ -1,0 +1,67 @@
+"""A worker that was told to stop gives back the calls that it holds and will not run; none is lost, or counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from celery.utils.log import get_logger
+
+from tasks.amqp import frames
+from tasks.brokers import Connection
+from tasks.topology import Topology
+from tasks.worker.replies import Outbox
+from tasks.worker.service_queue import Call, ServiceQueue
+
+logger = get_logger(__name__)
+
+CONFIRMED_WITHIN = 5.0  # s that the broker may take to confirm the calls that are handed back as new messages
+
+
+def hand_back(link: Connection, outbox: Outbox, topology: Topology, queues: Iterable[ServiceQueue]) -> None:
+    """Give back every call that waits in `queues`.
+
+    What nobody waits for on a connection of ours goes back to its place in its queue; that it is delivered again costs
+    nothing, since it was not begun. To a caller of ours a call that is delivered again looks like one that killed its
+    worker; it goes back as a new message, and is acknowledged when the broker has confirmed that.
+    """
+    again: list[tuple[ServiceQueue, Call]] = []
+    for queue in queues:
+        while queue.waiting:
+            call = queue.waiting.popleft()
+            if call.direct:
+                again.append((queue, call))
+            else:
+                outbox.reject(call.delivery.tag, requeue=True)
+    outbox.flush()
+    if again:
+        _send_anew(link, outbox, topology, again)
+
+
+def _send_anew(link: Connection, outbox: Outbox, topology: Topology, calls: list[tuple[ServiceQueue, Call]]) -> None:
+    unconfirmed = dict(enumerate((call for _, call in calls), start=1))
+    refused: set[int] = set()
+    returned: set[str] = set()
+
+    def settled(number: int, multiple: bool, taken: bool) -> None:
+        for one in [one for one in unconfirmed if one == number or (multiple and one < number)]:
+            call = unconfirmed.pop(one)
+            if taken and call.properties.correlation_id not in returned:
+                outbox.ack(call.delivery.tag)
+            else:
+                refused.add(call.delivery.tag)
+
+    link.on_returned(returned.add)
+    channel = link.confirm(settled)
+    for queue, call in calls:
+        method = frames.publish_method(channel, topology.service.name, queue.spec.name, mandatory=True)
+        properties, body = call.delivery.properties, call.delivery.body
+        link.send(b"".join([method, *frames.content(channel, properties, body, link.frame_max)]))
+    limit = time.monotonic() + CONFIRMED_WITHIN
+    while unconfirmed and time.monotonic() < limit:
+        link.drain()
+    for tag in (*(call.delivery.tag for call in unconfirmed.values()), *refused):
+        outbox.reject(tag, requeue=True)
+    if unconfirmed or refused:
+        logger.warning("%d calls go back to their queues as if this worker had died", len(unconfirmed) + len(refused))
+    outbox.flush()

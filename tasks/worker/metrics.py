@@ -1,0 +1,34 @@
+"""Counters of what a worker has done, for `python -m workers.services`, Flower and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from celery.worker import state as worker_state
+
+from tasks.worker.middleware import Middleware
+from tasks.worker.running import Failed
+from tasks.worker.service_queue import Call, ServiceQueue
+
+REMEMBER = 0.8  # share of the slowest batch's time that is remembered when the next was faster
+
+
+class Metrics(Middleware):
+    """Counts calls, failures and batches of each service. `busy`: s spent in services."""
+
+    def __init__(self) -> None:
+        self.busy = 0.0
+
+    def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
+        """See Middleware."""
+        self.busy += seconds
+        counts = queue.counts
+        counts["batches"] += 1
+        counts["calls"] += len(calls)
+        for outcome in outcomes:
+            if isinstance(outcome, Failed):
+                counts["failed"] += 1
+        before = queue.slowest
+        queue.slowest = seconds if before == float("inf") else max(seconds, REMEMBER * before)
+        worker_state.total_count[queue.spec.name] += len(calls)

@@ -1,0 +1,55 @@
+"""What happens around the calls of services, in hooks: retries, deadlines, delivery limits, metrics, task events.
+
+A service's Chain is built once, of the hooks that its middleware overrides: one that is left as it is costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tasks.worker.service_queue import Call, ServiceQueue
+
+RunCalls = Callable[[list["Call"]], list[Any]]  # runs a batch; one outcome a call: a result, or Failed
+
+
+class Middleware:
+    """Base of middleware. Hooks run in the thread of the services and must not block for long."""
+
+    def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
+        """A call has arrived, not yet decoded. The reason why its caller is to send it again, or None."""
+
+    def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
+        """Its turn has come. The reason why nobody needs it any more (it is dropped and counted), or None."""
+
+    def around_run(self, queue: ServiceQueue, calls: list[Call], run: RunCalls) -> list[Any]:
+        """Run a batch. Raises BrokerError when that has to wait for Redis or the broker."""
+        return run(calls)
+
+    def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
+        """A batch has been run, in `seconds`."""
+
+
+class Chain:
+    """The hooks of one service, each a tuple in the order of the middleware; `run` runs a batch through all of them."""
+
+    def __init__(self, middleware: Sequence[Middleware], run: Callable[[ServiceQueue, list[Call]], list[Any]]) -> None:
+        self.before_accept = _overridden(middleware, "before_accept")
+        self.before_run = _overridden(middleware, "before_run")
+        self.after_run = _overridden(middleware, "after_run")
+        self.run = run
+        for around in reversed(_overridden(middleware, "around_run")):
+            self.run = _around(around, self.run)
+
+
+def _overridden(middleware: Sequence[Middleware], hook: str) -> tuple[Callable[..., Any], ...]:
+    base = getattr(Middleware, hook)
+    return tuple(getattr(one, hook) for one in middleware if getattr(type(one), hook) is not base)
+
+
+def _around(hook: Callable[..., list[Any]], inner: Callable[[ServiceQueue, list[Call]], list[Any]]) -> Any:
+    def run(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
+        return hook(queue, calls, lambda some: inner(queue, some))
+
+    return run

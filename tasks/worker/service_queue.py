@@ -1,0 +1,45 @@
+"""One service as a worker sees it: the calls that it holds of it, and what has become of those before."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Any
+
+from tasks.amqp.frames import Delivery, Properties
+from tasks.amqp.messages import DIRECT_REPLY
+from tasks.service import Spec
+from tasks.worker.middleware import Chain
+
+
+class Call:
+    """One call that a worker holds: its message, and what that said."""
+
+    __slots__ = ("args", "delivery", "embed", "kwargs", "properties")
+
+    def __init__(self, delivery: Delivery, properties: Properties, args: Any, kwargs: Any, embed: Any) -> None:
+        self.delivery, self.properties = delivery, properties
+        self.args, self.kwargs, self.embed = args, kwargs, embed
+
+    @property
+    def id(self) -> str:
+        """The call's id, which stays the same however often it is delivered."""
+        return str(self.properties.headers["id"])
+
+    @property
+    def direct(self) -> bool:
+        """Whether its caller waits on a connection of ours, and sends it again when it has to."""
+        return self.properties.reply_to.startswith(DIRECT_REPLY)
+
+
+class ServiceQueue:
+    """The calls of one service that wait in this worker, and its counters.
+
+    `task`: its Celery task; `trace`: Celery's tracer of that; `chain`: its middleware.
+    """
+
+    def __init__(self, spec: Spec, task: Any, trace: Any, chain: Chain) -> None:
+        self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
+        self.waiting: deque[Call] = deque()
+        self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
+        self.counts: Counter[str] = Counter()
+        self.slowest = float("inf")  # s that its slowest batch took, of the last few; unknown before the first

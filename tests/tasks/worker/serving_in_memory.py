@@ -1,0 +1,123 @@
+"""Services without servers: a consumer loop on the broker in memory, and a caller that writes messages by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker import state as worker_state
+
+from tasks import codec
+from tasks.amqp import frames
+from tasks.amqp.frames import Delivery
+from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS, Envelope, Ids, expires_at
+from tasks.app.redelivery import exceeded
+from tasks.brokers import InMemoryBroker
+from tasks.service import Worker
+from tasks.topology import Topology
+from tasks.worker import consumer_loop, server
+
+TOPOLOGY = Topology("memory")
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """What `condition()` returns once that is true."""
+    limit = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < limit, f"not within {seconds} s"
+        time.sleep(0.005)
+    return found
+
+
+class Counts:
+    """Delivery counts without Redis."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, int] = {}
+
+    def run(self, name: str, limit: int, call_all: Any, calls: Any, ids: Any, first: Any = None) -> list[Any]:
+        over = [bool(one) and self.begun.get(one, 0) >= limit for one in ids]
+        left = [call for call, late in zip(calls, over, strict=True) if not late]
+        outcomes = iter(call_all(left) if left else [])
+        return [exceeded(name, one, limit) if late else next(outcomes) for one, late in zip(ids, over, strict=True)]
+
+
+class InMemoryServing:
+    """`workers` served on a broker in memory, and what their callers sent and received."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
+        nothing = SimpleNamespace(
+            enter=lambda specs: list(specs), hear=lambda names: list(names), newest=lambda name: None
+        )
+        monkeypatch.setattr(consumer_loop, "Directory", lambda app, topology: nothing)
+        monkeypatch.setattr(consumer_loop, "Retained", lambda app, topology: nothing)
+        monkeypatch.setattr(worker_state, "should_stop", None)
+        self.dead: list[tuple[Any, str]] = []
+
+        def send_dead_letter(app: Any, letter: Any, reason: str) -> bool:
+            self.dead.append((letter, reason))
+            return True
+
+        monkeypatch.setattr(consumer_loop, "send_dead_letter", send_dead_letter)
+        self.broker = InMemoryBroker()
+        self.app = Celery("memory", broker="memory://", backend="cache+memory://", set_as_current=False)
+        self.app.warren_broker, self.app.warren_topology = self.broker, TOPOLOGY
+        self.app.warren_deliveries = self.deliveries = Counts()
+        self._workers, self._tasks = workers, server.register(self.app, workers)
+        self.loop = self.new_loop()
+        self.link = self.broker.connect()
+        self.link.consume(DIRECT_REPLY, "replies", no_ack=True)
+        self.answers: dict[str, Delivery] = {}
+
+    def new_loop(self) -> consumer_loop.ConsumerLoop:
+        return consumer_loop.ConsumerLoop(self.app, TOPOLOGY, self._workers, self._tasks)
+
+    def start(self) -> None:
+        self.loop.start("worker@memory")
+        assert self.loop.ready.wait(20.0)
+
+    def declare(self) -> None:
+        """The queues, before anybody consumes them: what is sent then arrives all at once."""
+        for task in self._tasks.values():
+            spec = next(one for one in server.services_of(self._workers[0]) if one.name == task.name)
+            self.link.declare(TOPOLOGY.service_queue(spec.name, spec.response, spec.bound))
+            self.link.declare(TOPOLOGY.dead_queue(spec.name.partition(".")[0]))
+
+    def send(self, name: str, *args: Any, seconds: float | None = None, direct: bool = True) -> str:
+        """A call; its id. `seconds`: its time to live."""
+        reply_to = DIRECT_REPLY if direct else ""
+        envelope = Envelope(
+            1, self.link.frame_max, TOPOLOGY.service.name, name, reply_to=reply_to, time_to_live=seconds
+        )
+        call_id = self._ids.new()
+        expires = b"" if seconds is None else expires_at(seconds)
+        self.link.send(envelope.write(call_id, expires, codec.encode((args, {}, NO_LINKS))))
+        return call_id
+
+    _ids = Ids()
+
+    def send_raw(self, name: str, properties: bytes, body: bytes) -> None:
+        """Any bytes at all to the queue of a service."""
+        method = frames.publish_method(1, TOPOLOGY.service.name, name)
+        self.link.send(b"".join([method, *frames.content(1, properties, body, self.link.frame_max)]))
+
+    def answer(self, call_id: str) -> Any:
+        """The reply to a call, once it is there: its kind and value."""
+        until(lambda: self._look() or call_id in self.answers)
+        found = self.answers[call_id]
+        kind = frames.read_properties(found.properties).type
+        return kind, codec.decode(found.body) if found.body else None
+
+    def _look(self) -> None:
+        for delivery in self.link.drain(0.0):
+            self.answers[frames.read_properties(delivery.properties).correlation_id] = delivery
+
+    def count(self, name: str, what: str) -> int:
+        return int(self.loop.status()["services"][name].get(what, 0))
+
+    def waiting(self, name: str) -> Sequence[Any]:
+        return self.broker.waiting(TOPOLOGY.service_queue(name).name)

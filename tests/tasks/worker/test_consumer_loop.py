@@ -1,0 +1,259 @@
+"""The consumer loop on a broker in memory: what becomes of calls, however they come and whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from celery.worker import state as worker_state
+from worker.serving_in_memory import TOPOLOGY, InMemoryServing, until
+
+from tasks import codec
+from tasks.amqp import frames
+from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
+from tasks.service import Worker, service
+from tasks.worker import consumer_loop
+from tasks.worker.consumer_loop import ConsumerLoop
+from warren.errors import BrokerError, ConfigurationError
+
+
+class Adder(Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.go, self.ran = threading.Event(), list[Any]()
+
+    @service
+    def add(self, a: int, b: int = 1) -> int:
+        return a + b
+
+    @service
+    def block(self) -> str:
+        self.ran.append("block")
+        assert self.go.wait(20.0)
+        return "went on"
+
+    @service(batch=3, gather="exactly")
+    def trio(self, numbers: list[int]) -> list[int]:
+        self.ran.append(list(numbers))
+        return numbers
+
+    @service(response=False)
+    def push(self, key: str) -> None:
+        self.ran.append(key)
+
+    @service(response=False)
+    def leave(self, status: int) -> None:
+        sys.exit(status)
+
+
+@pytest.fixture
+def adder() -> Adder:
+    return Adder()
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch, adder: Adder) -> Iterator[InMemoryServing]:
+    found = InMemoryServing(monkeypatch, adder)
+    yield found
+    adder.go.set()
+    found.loop.stop()
+
+
+def properties(headers: dict[str, Any], **more: str) -> bytes:
+    fields = frames.table(headers)
+    flags = frames.HEADERS | (frames.CORRELATION_ID | frames.REPLY_TO if more else 0)
+    raw = flags.to_bytes(2, "big") + len(fields).to_bytes(4, "big") + fields
+    return raw + (frames.short(more["correlation_id"]) + frames.short(more["reply_to"]) if more else b"")
+
+
+UNREADABLE = b"\xff\xff\xff"
+GOOD = codec.encode(((1,), {}, NO_LINKS))
+MALFORMED: dict[str, tuple[Any, bytes]] = {
+    "a number that expires": ({"id": "x", "expires": 5}, GOOD),
+    "a list that expires": ({"id": "x", "expires": [1]}, GOOD),
+    "a text that expires and is no moment": ({"id": "x", "expires": "soon"}, GOOD),
+    "32 characters that are no moment": ({"id": "x", "expires": "z" * 32}, GOOD),
+    "no id": ({}, GOOD),
+    "an id that is a list": ({"id": ["x"]}, GOOD),
+    "an embed that is a list": ({"id": "x"}, codec.encode(((1,), {}, [1]))),
+    "an embed that is a text": ({"id": "x"}, codec.encode(((1,), {}, "links"))),
+    "a chord that is a number": ({"id": "x"}, codec.encode(((1,), {}, {**NO_LINKS, "chord": 3}))),
+    "a body that is a number": ({"id": "x"}, codec.encode(5)),
+    "a body of two": ({"id": "x"}, codec.encode(((1,), {}))),
+    "an empty body": ({"id": "x"}, b""),
+    "no message of ours": ({"id": "x"}, b"hello"),
+    "unreadable properties": (None, GOOD),
+    "a group that is a number": ({"id": "x", "group": 7}, GOOD),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+@pytest.mark.parametrize("way", ["one-way", "direct", "by Celery"])
+def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answered(serving, adder, what, way):
+    headers, body = MALFORMED[what]
+    name = "adder.push" if way == "one-way" else "adder.add"
+    reply_to = {"one-way": "", "direct": DIRECT_REPLY, "by Celery": "somebody"}[way]
+    more = {"correlation_id": "c", "reply_to": reply_to} if reply_to else {}
+    raw = UNREADABLE if headers is None else properties(headers, **more)
+    serving.start()
+    serving.send_raw(name, raw, body)
+    assert serving.answer(serving.send("adder.add", 1, 2)) == ("", 3)
+    if what == "a group that is a number" and way == "direct":
+        return  # nothing of the kind is looked at where the reply goes back as it came
+    until(lambda: serving.count(name, "refused") == 1)
+    assert adder.ran == []
+    if way == "one-way" and headers is not None:
+        ((letter, reason),) = serving.dead
+        assert letter.body == body and letter.key == name and reason
+    if way == "direct" and headers is not None:
+        kind, (error, words, _) = serving.answer("c")
+        assert (kind, error) == ("failed", "warren.errors.CodecError") and "cannot be run" in words
+    until(lambda: not serving.loop._outbox.held)
+
+
+def test_a_reply_that_is_ready_does_not_wait_for_the_call_after_it(serving, adder):
+    serving.declare()
+    quick, slow = serving.send("adder.add", 1), serving.send("adder.block")
+    serving.start()  # both arrive at once, and nobody knows yet how long either takes
+    assert serving.answer(quick) == ("", 2)
+    assert not adder.go.is_set()
+    adder.go.set()
+    assert serving.answer(slow) == ("", "went on")
+
+
+def test_exactly_counts_only_calls_that_somebody_still_waits_for(serving, adder):
+    serving.start()
+    expired = [serving.send("adder.trio", number, seconds=-5.0) for number in (-1, -2)]
+    live = [serving.send("adder.trio", number) for number in (1, 2, 3)]
+    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]
+    assert adder.ran == [[1, 2, 3]]
+    until(lambda: serving.count("adder.trio", "dropped") == 2)
+    assert not set(expired) & set(serving.answers)
+
+
+def test_a_worker_that_leaves_runs_no_short_batch_and_hands_its_calls_back(serving, adder):
+    serving.start()
+    live = [serving.send("adder.trio", number) for number in (1, 2)]
+    until(lambda: serving.count("adder.trio", "waiting") == 2)
+    serving.loop.stop()
+    assert adder.ran == []
+    serving.loop = serving.new_loop()
+    serving.start()
+    live.append(serving.send("adder.trio", 3))
+    assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # and none was told that it was lost
+
+
+def test_one_way_calls_that_a_stopped_worker_held_are_in_their_queue_again_though_that_is_full(serving, adder):
+    serving.start()
+    serving.send("adder.block")
+    until(lambda: adder.ran == ["block"])
+    for number in range(40):
+        serving.send("adder.push", str(number), direct=False)
+    until(lambda: not serving.waiting("adder.push"))
+    serving.broker.block("low on memory")  # nothing that is published anew would be taken
+    consumer_loop.FINISH_WITHIN, before = 0.0, consumer_loop.FINISH_WITHIN
+    try:
+        stopping = threading.Thread(target=serving.loop.stop)
+        stopping.start()
+        until(serving.loop._stopping.is_set)
+        adder.go.set()
+        stopping.join(30)
+    finally:
+        consumer_loop.FINISH_WITHIN = before
+        serving.broker.block("")
+    ran = [key for key in adder.ran if key != "block"]
+    assert len(ran) + len(serving.waiting("adder.push")) == 40
+
+
+def test_sys_exit_in_a_service_ends_the_worker_and_its_message_is_delivered_again(serving):
+    serving.start()
+    serving.send("adder.leave", 3, direct=False)
+    until(lambda: worker_state.should_stop)
+    serving.loop._thread.join(20)
+    assert not serving.loop._thread.is_alive() and isinstance(serving.loop.failure, SystemExit)
+    assert [message.redelivered for message in serving.waiting("adder.leave")] == [True]
+
+
+def test_a_queue_with_other_arguments_ends_the_worker_with_one_clear_error(serving):
+    serving.link.declare(TOPOLOGY.service_queue("adder.push", response=False, bound=7))
+    serving.loop.start("worker@memory")
+    until(lambda: worker_state.should_stop)
+    serving.loop._thread.join(20)
+    assert isinstance(serving.loop.failure, ConfigurationError) and "adder.push" in str(serving.loop.failure)
+    assert not serving.loop.ready.is_set()
+
+
+def test_no_attempt_to_connect_leaves_a_connection_behind(serving, monkeypatch):
+    attempts: list[int] = []
+
+    def enter(specs: Any) -> None:
+        attempts.append(len(serving.broker.connections))
+        if len(attempts) < 4:
+            raise OSError("away")
+
+    serving.loop._directory.enter = enter
+    monkeypatch.setattr(consumer_loop, "RECONNECT_AFTER", (0.01, 0.01))
+    serving.start()
+    assert attempts == [2, 2, 2, 2]  # the caller's and the worker's own
+
+
+def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, monkeypatch):
+    decode, away = codec.decode, [True]
+
+    def decode_or_fail(data: bytes) -> Any:
+        if away.pop() if away else False:
+            raise BrokerError("Redis is away")
+        return decode(data)
+
+    monkeypatch.setattr(consumer_loop, "AGAIN_AFTER", 0.05)
+    monkeypatch.setattr(consumer_loop.codec, "decode", decode_or_fail)
+    serving.start()
+    serving.send("adder.push", "kept", direct=False)
+    until(lambda: adder.ran == ["kept"])
+    assert serving.dead == [] and serving.count("adder.push", "refused") == 0
+
+
+def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, monkeypatch):
+    run, away = serving.deliveries.run, [True, True]
+
+    def run_or_fail(*args: Any) -> Any:
+        if away:
+            away.pop()
+            raise BrokerError("Redis is away")
+        return run(*args)
+
+    monkeypatch.setattr(consumer_loop, "AGAIN_AFTER", 0.05)
+    serving.deliveries.run = run_or_fail
+    serving.declare()
+    serving.send("adder.push", "kept", direct=False)
+    held = serving.broker.connect()
+    held.consume(TOPOLOGY.service_queue("adder.push").name, "held")
+    assert held.drain()
+    held.discard()  # so that it is delivered again, and has to be counted
+    serving.start()
+    until(lambda: adder.ran == ["kept"])
+
+
+def test_after_a_lost_connection_what_was_held_runs_and_callers_are_told(serving, adder):
+    serving.start()
+    serving.send("adder.block")
+    until(lambda: adder.ran == ["block"])
+    serving.send("adder.push", "kept", direct=False)
+    until(lambda: not serving.waiting("adder.push"))
+    with serving.broker.lock:
+        for connection in list(serving.broker.connections.values()):
+            if connection is not serving.link:
+                connection.lose()
+    adder.go.set()
+    until(lambda: "kept" in adder.ran)
+
+
+def test_status_tells_what_is_served_and_counted(serving):
+    serving.start()
+    assert serving.answer(serving.send("adder.add", 1)) == ("", 2)
+    status = serving.loop.status()["services"]["adder.add"]
+    assert (status["calls"], status["batches"], status["waiting"]) == (1, 1, 0)
+    assert isinstance(serving.loop, ConsumerLoop)
