@@ -32,6 +32,7 @@ COLUMNS = (
     *("calls", "failed", "dropped", "refused", "mean batch"),
 )
 SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out where lines are short
+RARE = ("refused",)  # left out where all are 0
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
@@ -53,6 +54,7 @@ def table(found: Found, run: str, width: int) -> Table:
     columns = {
         f">{name}" if index >= NUMBERS else name: [str(row[index]) for row in rows]
         for index, name in enumerate(COLUMNS)
+        if name not in RARE or any(row[index] not in ("0", "") for row in rows)
     }
     styles = ["red" if row[1] == "nobody" else None for row in rows]
     drawn = fitted(columns, width, SPARE, styles)
