@@ -15,7 +15,8 @@ import threading
 import time
 from typing import Any
 
-from benchmarks.call_peers import OBSERVATION, served, started
+from benchmarks.call_actor import OBSERVATION
+from benchmarks.call_peers import served, started
 from tasks.app import create_app
 from tasks.solver import Solver
 from tasks.topology import Topology

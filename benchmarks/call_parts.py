@@ -11,7 +11,9 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from benchmarks.call_peers import OBSERVATION, served
+from benchmarks.call_actor import OBSERVATION
+from benchmarks.call_fanout import measure
+from benchmarks.call_peers import served
 from tasks.app import create_app
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
@@ -46,8 +48,6 @@ def codec_times() -> dict[str, Any]:
 
 def fanout(broker_url: str, redis_url: str, rounds: int) -> dict[str, Any]:
     """6.4 MB of weights to 1, 8 and 32 subscribers, beside raw kombu."""
-    from benchmarks.call_fanout import measure
-
     ratios = {}
     for subscribers in (1, 8, 32):
         pairs = []

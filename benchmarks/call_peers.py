@@ -20,63 +20,15 @@ import amqp
 import numpy as np
 from celery import Celery
 
+from benchmarks.call_actor import OBSERVATION, WEIGHTS, Actor
+from benchmarks.call_timing import TimedActor, TimedLoop
 from tasks import codec
 from tasks.app import create_app
-from tasks.service import Worker, service
 from tasks.solver import Solver
 from tasks.topology import Topology
 from tasks.worker.server import Serving
 
-WEIGHTS = np.random.default_rng(1).standard_normal((4, 64)).astype("f4")
-OBSERVATION = np.random.default_rng(2).standard_normal((32, 4)).astype("f4")
 IN_FLIGHT = 16
-SUB_ACTIONS, CHOICES, HIDDEN = 16, 8, 32
-
-
-class Actor(Worker):
-    """What all peers offer: a linear policy; and a policy whose forward pass is worth batching."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        import torch
-
-        torch.set_num_threads(1)
-        torch.manual_seed(0)
-        self.torso = torch.nn.Linear(OBSERVATION.size, HIDDEN)
-        self.cell = torch.nn.GRUCell(CHOICES, HIDDEN)
-        self.head = torch.nn.Linear(HIDDEN, CHOICES)
-        self.one_hot = torch.eye(CHOICES)
-
-    @service
-    def infer(self, observation: np.ndarray) -> np.ndarray:
-        return (observation @ WEIGHTS).argmax(-1)
-
-    @service
-    def push(self, observation: np.ndarray) -> None:
-        return None
-
-    @service
-    def decide(self, observation: np.ndarray) -> np.ndarray:
-        """One state of 32 x 4 float32 (32 units, 4 features each) -> one action of 16 int64 parts."""
-        return self._decide(np.stack([observation]))[0]  # what came off the wire is read-only
-
-    @service(batch=64)
-    def decide_batched(self, observations: list[np.ndarray]) -> list[np.ndarray]:
-        """`decide` for many callers in one forward pass."""
-        return list(self._decide(np.stack(observations)))
-
-    def _decide(self, states: np.ndarray) -> np.ndarray:
-        """[N, 32, 4] -> [N, 16]. An autoregressive head: each part of an action is chosen given those before it."""
-        import torch
-
-        with torch.inference_mode():
-            hidden = torch.tanh(self.torso(torch.from_numpy(states).flatten(1)))
-            chosen, parts = torch.zeros(len(hidden), CHOICES), []
-            for _ in range(SUB_ACTIONS):
-                hidden = self.cell(chosen, hidden)
-                parts.append(self.head(hidden).argmax(1))
-                chosen = self.one_hot[parts[-1]]
-            return torch.stack(parts, 1).numpy()
 
 
 def stock_celery(broker_url: str, run: str) -> Celery:
@@ -150,8 +102,6 @@ def serve(kind: str, broker_url: str, redis_url: str, run: str) -> None:
         rate = float(os.environ.get("EVENT_RATE", "0"))
         actor: Actor = Actor()
         if kind == "warren-timed":
-            from benchmarks.call_timing import TimedActor, TimedLoop
-
             actor = TimedActor()
         serving = Serving(app, topology, [actor], "bench", log_level="ERROR", event_rate=rate)
         if kind == "warren-timed":

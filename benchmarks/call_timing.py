@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import Any
 
-from benchmarks.call_peers import Actor
+from benchmarks.call_actor import Actor
 from tasks.service import service
 from tasks.worker.consumer_loop import ConsumerLoop
 from tasks.worker.replies import Outbox

@@ -16,7 +16,8 @@ from typing import Any
 
 import redis
 
-from benchmarks.call_peers import OBSERVATION, served, started
+from benchmarks.call_actor import OBSERVATION
+from benchmarks.call_peers import served, started
 from benchmarks.league_speed import league_of
 from league.models.pool import Pool
 from league.redis.store import Store

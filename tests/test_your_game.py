@@ -1,0 +1,46 @@
+"""The example of one's own game: both forms are the same game, and conf/league/mine.yaml learns it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+import envs
+from envs.check import check
+from workers.config.league import LeagueConfig
+from workers.config.schema import CONF
+from workers.leagues.local import LocalLeague
+
+FORMS = ["examples/nim/nim.py:Nim", "examples/nim/vectorised.py:Nim"]
+
+
+@pytest.mark.parametrize("env_id", FORMS)
+def test_both_forms_are_accepted(env_id: str) -> None:
+    check(env_id, {}, two_player=True)
+
+
+def test_both_forms_are_one_game() -> None:
+    first, second = (envs.make_two_player(env_id, 3, 0) for env_id in FORMS)
+    one, other, generator = first.reset(), second.reset(), np.random.default_rng(0)
+    for _ in range(40):
+        for name in ("to_move", "observation", "action_mask", "reward", "done"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        action = (generator.random(one.action_mask.shape) * one.action_mask).argmax(axis=1)
+        one, other = first.step(action), second.step(action)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
+    config = LeagueConfig.from_dict(yaml.safe_load((CONF / "league/mine.yaml").read_text()))
+    league = LocalLeague(config)
+    left = np.array([left for left in range(1, 16) if left % 4])  # where there is a move that wins
+    observation, action_mask = np.eye(16, dtype=np.float32)[left], np.arange(1, 4) <= left[:, None]
+    found = 0.0
+    for _ in range(60):
+        league.round()
+        action, _, _ = league.trainees["main"].policy.act(observation, greedy=True, action_mask=action_mask)
+        found = float(np.mean(action + 1 == left % 4))
+        if found >= 0.8:
+            break
+    assert found >= 0.8
