@@ -64,5 +64,8 @@ def build(
     config: Mapping[str, Any], observation_space: gymnasium.Space[Any], outputs: int, generator: torch.Generator
 ) -> Network:
     if not isinstance(observation_space, gymnasium.spaces.Box):
-        raise ConfigurationError(f"network 'mlp' takes observations of a Box space, not {observation_space}")
+        raise ConfigurationError(
+            f"network 'mlp' takes observations of a Box space, not {observation_space}; "
+            "gymnasium.wrappers.FlattenObservation makes one, in a function of yours: env.id=path/to/file.py:make"
+        )
     return MLPActorCritic(prod(observation_space.shape), outputs, parse(MLPConfig, "network 'mlp'", config), generator)

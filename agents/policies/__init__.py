@@ -38,4 +38,7 @@ def build_policy(
             network = build_network(network_config, observation_space, action_space.low.size, generator)
             return GaussianPolicy(network, observation_space, action_space, seed)
         case _:
-            raise ConfigurationError(f"action space {action_space} is neither Discrete nor a floating-point Box")
+            raise ConfigurationError(
+                f"action space {action_space} is neither Discrete nor a floating-point Box; wrap the environment "
+                "(gymnasium.ActionWrapper) so that one number names each combination, or a Box of floats holds them"
+            )

@@ -298,3 +298,18 @@ def test_a_leagues_project_is_its_games_name(configure: Callable[..., Config]) -
     assert configure("league=leduc").project == "leduc_poker"
     assert configure("league=rps", "league.env='openspiel:goofspiel?num_cards=4'").project == "goofspiel"
     assert configure("experiment=kuhn").project == "kuhn"
+
+
+def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tmp_path: Path) -> None:
+    (line,) = problems("env.id=Taxi-v4")
+    assert "not Discrete(500)" in line and "FlattenObservation makes one" in line
+    path = tmp_path / "keys.py"
+    path.write_text(
+        "import gymnasium, numpy as np\n"
+        "class Keys(gymnasium.Env):\n"
+        "    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.MultiBinary(3)\n"
+        "    def reset(self, seed=None, options=None): return np.zeros(2), {}\n"
+        "    def step(self, action): return np.zeros(2), 0.0, False, False, {}\n"
+    )
+    (line,) = problems(f"env.id={path}:Keys")
+    assert "MultiBinary(3) is neither Discrete nor" in line and "wrap the environment" in line
