@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import brokers
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tasks.codec import claim_check
 from warren.errors import BrokerError
@@ -23,12 +24,16 @@ from workers.servers import Machine, Servers, debian
 SERVER_FIXTURES = {"servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
 
 
+# How long an example takes says how busy the machine is.
+settings.register_profile("warren", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("warren")
+
 # What starts launchers and kills processes: whole runs, of which two at a time would make each other late.
 WHOLE_RUNS = ("faults/", "integration/test_training", "integration/test_league_run", "integration/test_scaling",
               "integration/test_own_services", "integration/test_flower")  # fmt: skip
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
 
     A file stays with one process of pytest-xdist, which has servers of its own; whole runs all go to one, and first.
@@ -39,7 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.servers)
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
         item.add_marker(pytest.mark.xdist_group("runs" if file.startswith(WHOLE_RUNS) else file))
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("runs",))  # type: ignore[union-attr]
+    if hasattr(config, "workerinput"):  # one of several processes
+        items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("runs",))  # type: ignore[union-attr]
 
 
 def lacking(what: str) -> NoReturn:

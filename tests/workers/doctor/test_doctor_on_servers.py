@@ -16,8 +16,9 @@ import redis
 
 from tasks.topology import Topology
 from warren.errors import BrokerError
-from workers.doctor import quick
+from workers.doctor import clocks, quick
 from workers.doctor.broker_facts import over_amqp
+from workers.doctor.redis_server import SKEW_SEEN
 from workers.servers import Servers
 
 
@@ -93,6 +94,9 @@ def test_a_broker_that_is_down_and_a_wrong_setting_are_errors(servers: Servers) 
 def test_a_launcher_is_kept_from_servers_that_take_nothing(own_servers: Servers, tmp_path: Path, run_name: str) -> None:
     said: list[str] = []
     quick(own_servers, run_name, tmp_path, said.append, league=True)
+    with redis.Redis.from_url(own_servers.redis_url) as client:
+        (skew,) = clocks.read(client, run_name).values()
+    assert abs(skew) < SKEW_SEEN
     brokers.control(own_servers, "set_vm_memory_high_watermark", "0.0001")
     try:
         with pytest.raises(BrokerError, match=r"blocks who publishes.*\n.*so the run would not work"):
