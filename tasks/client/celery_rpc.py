@@ -14,7 +14,7 @@ from tasks import codec
 from tasks.admin.registry import Directory
 from tasks.amqp.messages import Ids
 from tasks.client.future import Handle
-from tasks.client.rpc import unserved
+from tasks.client.service_watch import unserved
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import BrokerError, CallCancelled, CallError, DeadlinePassed, RemoteFailure
@@ -28,11 +28,17 @@ class StockClient:
     """The same interface as `Client`, over `app.send_task` and the result backend."""
 
     unconfirmed = 0  # send_task returns when the broker has the message
+    needs_tending = False
+    link = None  # nothing that a loop could watch: results are looked for
 
-    def __init__(self, app: Any, topology: Topology, directory: Directory, patience: float) -> None:
+    def __init__(
+        self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
+    ) -> None:
         self._app, self._topology, self._directory, self._patience = app, topology, directory, patience
         self._pending: dict[str, Handle] = {}
         self._ids = Ids()
+        self._failures: list[Exception] = []
+        self.failed = 0
 
     @property
     def under_way(self) -> int:
@@ -52,9 +58,14 @@ class StockClient:
             handle.settle(failure=unserved(self._directory, spec.name, 0.0))
         except (OSError, AMQPError, OperationalError) as error:
             handle.settle(failure=BrokerError(f"the broker is away: {error}"))
-        if not spec.response and not handle._arrived:
-            handle.settle()
-        if not handle._arrived:
+        if not spec.response:
+            if handle.ended:
+                self.failed += 1
+                self._failures.append(handle.failure or CallError(spec.name, "it was not sent"))
+                logger.error("a one-way call of %s is lost: %s", spec.name, handle.failure)
+            else:
+                handle.settle()
+        if not handle.ended:
             self._pending[handle.id] = handle
         return handle
 
@@ -66,9 +77,9 @@ class StockClient:
         """See Client."""
         limit = handle.deadline if timeout is None else min(handle.deadline, time.monotonic() + timeout)
         pause = POLL_EVERY[0]
-        while not handle._arrived:
+        while not handle.ended:
             self._look_at([handle])
-            if handle._arrived:
+            if handle.ended:
                 return
             if time.monotonic() >= limit:
                 if handle.deadline > limit:
@@ -96,18 +107,19 @@ class StockClient:
 
     def cancel(self, handle: Handle) -> bool:
         """See Client."""
-        if handle._arrived:
+        if handle.ended:
             return False
-        self.forget(handle)
-        return True
-
-    def forget(self, handle: Handle) -> None:
-        """See Client."""
         self._end(handle, failure=CallCancelled(handle.spec.name, f"the call of {handle.spec.name} was cancelled"))
         self._app.control.revoke(handle.id)
+        return True
 
-    def fileno(self) -> None:
-        """Nothing that a loop could watch: results are looked for."""
+    def tend(self) -> None:
+        """See Client."""
+
+    def take_failures(self) -> list[Exception]:
+        """See Client."""
+        failures, self._failures = self._failures, []
+        return failures
 
     def close(self) -> None:
         """See Client."""

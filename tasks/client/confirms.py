@@ -1,42 +1,44 @@
-"""Calls without an answer: published in confirm mode, kept until the broker has them, sent again when it refuses."""
+"""One-way calls: published in confirm mode, kept until the broker has them, sent again when it refuses."""
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Any
 
 from tasks.brokers import Connection
 from tasks.client.future import Handle
+from tasks.client.pending import PendingCalls
 
 REFUSED_FOR = 0.05  # s until a call that a full queue refused is sent again
 
 
-class Casts:
-    """The channel of one client's calls without an answer. `pending`: the client's calls by id."""
+class Confirms:
+    """The channel of one client's one-way calls. The broker numbers messages in the order in which they are written.
 
-    def __init__(self, link: Connection, pending: dict[str, Handle]) -> None:
-        self.channel_id = link.confirm(self._confirmed)
-        self._pending, self._sent, self._tag = pending, dict[int, Handle](), 0
+    So `sent` and the writing itself are to happen under one lock.
+    """
 
-    def sent(self, handle: Handle) -> None:
+    def __init__(self, link: Connection, calls: PendingCalls) -> None:
+        self._calls = calls
+        self._lock = threading.Lock()
+        self._sent: dict[int, Handle] = {}  # number of the message -> its call, in order
+        self._number = 0
+        self.channel_id = link.confirm(self._settled)
+
+    def sent(self, call: Handle) -> None:
         """The next message of this channel is this call."""
-        self._tag += 1
-        self._sent[self._tag] = handle
+        with self._lock:
+            self._number += 1
+            self._sent[self._number] = call
 
-    def _confirmed(self, tag: int, multiple: bool, taken: bool) -> None:
-        tags: Any = [tag]
-        if multiple:
-            tags = []
-            for known in self._sent:  # in order of sending
-                if known > tag:
-                    break
-                tags.append(known)
-        for known in tags:
-            handle = self._sent.pop(known, None)
-            if handle is None or handle.resend_at is not None or handle._arrived:
+    def _settled(self, number: int, multiple: bool, taken: bool) -> None:
+        with self._lock:
+            numbers = [known for known in self._sent if known <= number] if multiple else [number]
+            found = [call for known in numbers if (call := self._sent.pop(known, None)) is not None]
+        for call in found:
+            if call.resend_at is not None:
                 continue  # no queue had it: it was returned before it was confirmed
-            if taken:
-                self._pending.pop(handle.id, None)
-                handle.settle()
-            else:
-                handle.resend_at = time.monotonic() + REFUSED_FOR
+            if not taken:
+                call.resend_at = time.monotonic() + REFUSED_FOR
+            elif self._calls.pop(call.id) is not None:
+                call.settle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from tasks import codec
@@ -27,14 +28,14 @@ class Handle:
     """A call under way. `result()` waits for it; any thread may."""
 
     __slots__ = (
-        "_arrived",
         "_body",
         "_client",
-        "_failure",
-        "_future",
         "args_body",
         "deadline",
+        "ended",
+        "failure",
         "id",
+        "on_end",
         "resend_at",
         "retries",
         "sent_at",
@@ -50,22 +51,22 @@ class Handle:
         self.retries = 0
         self.resend_at: float | None = None  # set while the call is out of the broker's hands
         self.unserved_since: float | None = None
-        self._arrived = False
+        self.ended = False
+        self.on_end: Callable[[], None] | None = None  # called once the call has ended, by whichever thread ends it
         self._body: bytes | None = None
-        self._failure: Exception | None = None
-        self._future: Any = None
+        self.failure: Exception | None = None  # its error, once it has ended with one
 
     def done(self) -> bool:
         """Whether there is a result or an error; takes in what has arrived."""
-        if not self._arrived:
+        if not self.ended:
             self._client.look()
-        return self._arrived
+        return self.ended
 
     def result(self, timeout: float | None = None) -> Any:
         """What the service returned. Raises CallError's subclasses, and TimeoutError after `timeout` s: ask again."""
-        if not self._arrived:
+        if not self.ended:
             self._client.wait(self, timeout)
-        return self._outcome()
+        return self.outcome()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """The error that `result` would raise, or None."""
@@ -79,14 +80,15 @@ class Handle:
         """Give the call up: it is not waited for, and not run where it has not begun. False when it had ended."""
         return self._client.cancel(self)
 
-    def _outcome(self) -> Any:
-        if self._failure is not None:
-            raise self._failure
+    def outcome(self) -> Any:
+        """What a call that has ended returned, or its error raised."""
+        if self.failure is not None:
+            raise self.failure
         return None if self._body is None else codec.decode(self._body)
 
     def settle(self, body: bytes | None = None, failure: Exception | None = None) -> None:
         """The call has ended."""
-        self._body, self._failure = body, failure
-        self._arrived = True
-        if self._future is not None:
-            self._future()
+        self._body, self.failure = body, failure
+        self.ended = True
+        if self.on_end is not None:
+            self.on_end()

@@ -6,12 +6,12 @@ A handle may still be waited for from any thread: whoever waits reads for all.
 
 from __future__ import annotations
 
+import select
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import redis
 from celery.utils.log import get_logger
 
 from tasks import brokers, codec
@@ -21,375 +21,432 @@ from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, NO_LINKS, Envelope, Ids, expires_at
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
-from tasks.client.confirms import Casts
+from tasks.client.confirmer import confirmer
+from tasks.client.confirms import Confirms
 from tasks.client.future import Handle
+from tasks.client.pending import PendingCalls
+from tasks.client.reconnect import Reconnector
+from tasks.client.service_watch import ServiceWatch
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import (
     BrokerError,
     CallCancelled,
-    CallError,
     CodecError,
+    ConfigurationError,
     DeadlinePassed,
-    NobodyServing,
-    NoSuchService,
     RemoteFailure,
     WorkerLost,
-    unknown_name,
 )
 
 logger = get_logger(__name__)
 
 LOOK_EVERY = 1.0  # s that calls are out before it is looked whether anyone serves them, and between such looks
 ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
-RECONNECT_AFTER = 0.2  # s between attempts to reach a broker that is away
-STALE_AFTER = 1.0  # s of silence after which a link is looked at before it is used
+STALE_AFTER = 1.0  # s after which a connection that was not read from is looked at before it is used
+AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
 
 
 class Client:
     """Calls services over one connection, which it makes when first used and again when it is lost.
 
-    `patience`: s that a service may be without a worker, or the broker away, before calls fail.
+    `patience`: s that a service may be without a worker, or the broker away or short of memory, before calls fail.
+    `may_block`: without it `submit` and `look` return at once whatever the broker does, and `tend`, which may take
+    longer, has to be called from another thread whenever `needs_tending`.
+
+    Locks: `_reading` is held by who reads, connects or speaks with the broker; `_sending`, within it or alone, while
+    calls are numbered and written, so that the numbers are in the order of the wire. Only the table has one of its own.
     """
 
-    def __init__(self, app: Any, topology: Topology, directory: Directory, patience: float) -> None:
-        self._app, self._topology, self._directory, self._patience = app, topology, directory, patience
-        self._link: Connection | None = None
-        self._casts: Casts | None = None
-        self._pending: dict[str, Handle] = {}
+    def __init__(
+        self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
+    ) -> None:
+        self._app, self._topology, self._may_block = app, topology, may_block
+        self._calls = PendingCalls()
+        self._connector = Reconnector(brokers.of(app), self._prepare, patience)
+        self._watch = ServiceWatch(directory, patience)
+        self._confirms: Confirms | None = None
         self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
-        self._served: set[str] = set()  # services that have been served
         self._ids = Ids()
-        self._lock = threading.RLock()  # held by whoever reads, connects, or fails calls
-        self._away_since: float | None = None
-        self._looked_at = 0.0
+        self._reading, self._sending = threading.RLock(), threading.Lock()
+        self._read_at = self._looked_at = 0.0
+        self._failures: list[Exception] = []  # of one-way calls, until `take_failures`
+        self.failed = 0  # one-way calls that were lost, ever
 
     # Sending.
 
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
         """Send one call. Raises CodecError; every other trouble is the result's."""
-        handle, message = self._prepare(spec, args, kwargs, time_to_live)
-        if message:
-            try:
-                self._link.send(message)  # type: ignore[union-attr] # _prepare made it
-            except GONE as error:
-                self._on_lost(error)
-        return handle
+        call = Handle(self, spec, self._ids.new(), codec.encode((args, kwargs, NO_LINKS)), time_to_live)
+        self._submit(spec, (call,))
+        return call
 
     def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
         """Send many calls, each of its `args` tuple, in one write."""
-        pairs = [self._prepare(spec, args, {}, time_to_live) for args in calls]
-        try:
-            if self._link is not None:
-                self._link.send(b"".join([message for _, message in pairs]))
-        except GONE as error:
-            self._on_lost(error)
-        return [handle for handle, _ in pairs]
+        made = [Handle(self, spec, self._ids.new(), codec.encode((args, {}, NO_LINKS)), time_to_live) for args in calls]
+        self._submit(spec, made)
+        return made
 
-    def _prepare(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> tuple[Handle, bytes]:
-        """A pending call and the frames to send; none where there is no broker yet: the wait sends it then."""
-        handle = Handle(self, spec, self._ids.new(), codec.encode((args, kwargs, NO_LINKS)), time_to_live)
-        link = self._link
-        if link is None or not link.alive or time.monotonic() - link.heard_at > STALE_AFTER:
+    def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:
+        link = self._connector.link
+        if link is None or not link.alive or time.monotonic() - self._read_at > STALE_AFTER:
             self._refresh()
-        if self._link is None:
-            handle.resend_at = 0.0
-            self._pending[handle.id] = handle
-            return handle, b""
-        return handle, self._enter(handle)
+        self._send(calls, one_way=not spec.response)
 
-    def _enter(self, handle: Handle) -> bytes:
+    def _refresh(self) -> None:
+        """Before a connection that was idle is used: has the broker closed it meanwhile?"""
+        if not self._may_block:
+            self.look()
+            return
+        with self._reading:
+            self._pump(time.monotonic())
+
+    def _send(self, calls: Sequence[Handle], one_way: bool) -> None:
+        """Make the calls pending and write them, or leave them to the next `_send_again`."""
+        if one_way and self._confirms is None and self._may_block:
+            with self._reading:
+                self._open_confirms()
+        with self._sending:
+            link = self._connector.link
+            ready = link is not None and link.alive and not link.blocked and (not one_way or self._confirms is not None)
+            if link is not None and ready and (self._may_block or _writable(link)):
+                try:
+                    link.send(b"".join([self._enter(link, call) for call in calls]))
+                except GONE as error:  # whoever reads next finds it dead, and these calls pending
+                    logger.debug("calls were written to a connection that is gone: %s", error)
+            else:
+                for call in calls:
+                    call.resend_at = 0.0
+                    self._calls.add(call)
+        if one_way:
+            confirmer.watch(self)
+
+    def _enter(self, link: Connection, call: Handle) -> bytes:
         """Make the call known under what its end will be told by; its frames."""
-        spec = handle.spec
-        key = (spec.name, handle.time_to_live, handle.retries)
-        envelope = self._envelopes.get(key) or self._envelope(spec, handle)
+        spec = call.spec
+        key = (spec.name, call.time_to_live, call.retries)
+        envelope = self._envelopes.get(key) or self._envelope(link, call)
         if not spec.response:
-            assert self._casts is not None  # the envelope made it
-            self._casts.sent(handle)
-        self._pending[handle.id] = handle
-        handle.resend_at = None
-        left = (
-            min(handle.deadline - time.monotonic(), handle.time_to_live or 0.0)
-            if handle.retries
-            else handle.time_to_live
-        )
-        return envelope.write(handle.id, expires_at(left or 0.0) if envelope.expires else b"", handle.args_body)
+            assert self._confirms is not None  # see _send
+            self._confirms.sent(call)
+        call.resend_at = None
+        self._calls.add(call)
+        left = min(call.deadline - time.monotonic(), call.time_to_live or 0.0) if call.retries else call.time_to_live
+        return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
 
-    def _envelope(self, spec: Spec, handle: Handle) -> Envelope:
-        assert self._link is not None
+    def _envelope(self, link: Connection, call: Handle) -> Envelope:
+        spec = call.spec
         if len(self._envelopes) > 1000:  # a caller that computes each deadline anew
             self._envelopes.clear()
-        if not spec.response and self._casts is None:
-            self._casts = Casts(self._link, self._pending)
-        channel = self._link.channel_id if self._casts is None or spec.response else self._casts.channel_id
-        envelope = self._envelopes[(spec.name, handle.time_to_live, handle.retries)] = Envelope(
+        channel = link.channel_id if spec.response or self._confirms is None else self._confirms.channel_id
+        envelope = self._envelopes[(spec.name, call.time_to_live, call.retries)] = Envelope(
             channel,
-            self._link.frame_max,
+            link.frame_max,
             self._topology.service.name,
             spec.name,
             reply_to=DIRECT_REPLY if spec.response else "",
-            time_to_live=handle.time_to_live,
-            retries=handle.retries,
+            time_to_live=call.time_to_live,
+            retries=call.retries,
             persistent=not spec.response,
         )
         return envelope
+
+    def _send_again(self, now: float) -> None:
+        """Send what is out of the broker's hands. Holds the reading lock."""
+        due = self._calls.unsent(now)
+        if due and any(not call.spec.response for call in due):
+            self._open_confirms()
+        link = self._connector.link
+        if link is None or link.blocked:
+            return
+        for start in range(0, len(due), AT_ONCE):
+            with self._sending:
+                # In the lock: another thread may have ended some of them since.
+                left = [call for call in due[start : start + AT_ONCE] if self._calls.get(call.id) is call]
+                link.send(b"".join([self._enter(link, call) for call in left]))
+
+    def _open_confirms(self) -> None:
+        """The channel of one-way calls, if there is a connection. Holds the reading lock."""
+        link = self._connector.link
+        if self._confirms is None and link is not None and link.alive and not link.blocked:
+            try:
+                self._confirms = Confirms(link, self._calls)
+            except GONE as error:
+                self._on_lost(link, error)
 
     # Waiting.
 
     def wait(self, handle: Handle, timeout: float | None = None) -> None:
         """Return when `handle` has ended; what else arrives meanwhile is settled too."""
         limit = handle.deadline if timeout is None else min(handle.deadline, time.monotonic() + timeout)
-        while not handle._arrived:
-            if not self._lock.acquire(timeout=0.05):
+        while not handle.ended:
+            if not self._reading.acquire(timeout=0.05):
                 continue  # another thread reads, for this one too
             try:
-                if not handle._arrived:
+                if not handle.ended:
                     self._pump(limit)
             finally:
-                self._lock.release()
-            if not handle._arrived and time.monotonic() >= limit:
+                self._reading.release()
+            if not handle.ended and time.monotonic() >= limit:
                 if handle.deadline > limit:
                     raise TimeoutError(f"{handle.spec.name} has not answered within {timeout:g} s")
                 self._expire(handle)
 
     def look_for(self, seconds: float) -> None:
         """Take in what arrives within `seconds`, until something does."""
-        with self._lock:
+        with self._reading:
             self._pump(time.monotonic() + seconds)
 
-    def expire(self) -> None:
-        """Fail what has passed its deadline."""
-        with self._lock:
-            now = time.monotonic()
-            for handle in [handle for handle in self._pending.values() if handle.deadline <= now]:
-                self._expire(handle)
+    def look(self) -> None:
+        """Take in what has arrived, without waiting; nothing when another thread does that already."""
+        if self._reading.acquire(blocking=False):
+            try:
+                link = self._connector.link
+                if self._may_block:
+                    self._pump(time.monotonic())
+                elif link is not None and link.alive:
+                    self._read(link, 0.0)
+            finally:
+                self._reading.release()
+
+    def tend(self) -> None:
+        """Take in what has arrived, send what is due, connect where that is needed; not if another thread does."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._pump(time.monotonic())
+                self._expire_all()
+            finally:
+                self._reading.release()
+
+    @property
+    def needs_tending(self) -> bool:
+        """Whether there is something to do that may take a while."""
+        now, link = time.monotonic(), self._connector.link
+        if not self._calls:
+            return False
+        return link is None or not link.alive or now - self._looked_at > LOOK_EVERY or bool(self._calls.unsent(now))
 
     @property
     def unconfirmed(self) -> int:
-        """Calls without an answer that the broker does not have yet."""
-        return sum(not handle.spec.response for handle in self._pending.values())
+        """One-way calls that the broker does not have yet."""
+        return self._calls.unconfirmed
 
     @property
     def under_way(self) -> int:
         """Calls that have not ended."""
-        return len(self._pending)
+        return len(self._calls)
 
-    def fileno(self) -> int | None:
-        """What an event loop may watch; None while there is no connection."""
-        return None if self._link is None else self._link.fileno()
-
-    def look(self) -> None:
-        """Take in what has arrived, without waiting."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._pump(0.0)
-            finally:
-                self._lock.release()
+    @property
+    def link(self) -> Connection | None:
+        """The present connection, whose descriptor an event loop may watch; None while there is none."""
+        return self._connector.link
 
     def _pump(self, limit: float) -> None:
-        """Read until something arrives, for at most TICK s and not beyond `limit`. Holds the lock."""
+        """Read until something arrives, for at most TICK s and not beyond `limit`. Holds the reading lock."""
         now = time.monotonic()
-        if self._link is None and not self._connect(limit):
+        link = self._connector.link
+        if link is not None and not link.alive:
+            self._on_lost(link, "it broke while calls were written to it")
+            link = None
+        if link is None and (link := self._connect(limit)) is None:
             return
         try:
             left = limit - now
-            deliveries = self._link.drain(None if left > TICK else max(left, 0.0))  # type: ignore[union-attr]
-            for delivery in deliveries:
-                self._settle(delivery)
+            arrived = self._read(link, None if left > TICK else max(left, 0.0))
             if now - self._looked_at > LOOK_EVERY:
-                self._look_after(now)
-            elif not deliveries:
+                self._look_after(link, now)
+            elif not arrived:
                 self._send_again(now)
         except GONE as error:
-            self._on_lost(error)
+            self._on_lost(link, error)
+
+    def _read(self, link: Connection, timeout: float | None) -> bool:
+        """Whether anything arrived within `timeout`."""
+        try:
+            deliveries = link.drain(timeout)
+        except GONE as error:
+            self._on_lost(link, error)
+            return False
+        self._read_at = time.monotonic()
+        for delivery in deliveries:
+            self._settle(delivery)
+        return bool(deliveries)
 
     def _settle(self, delivery: Delivery) -> None:
         raw = delivery.properties
         if raw[:2] == b"\x04\x00":  # a result: nothing but a correlation id
-            handle = self._pending.pop(raw[3:].decode("ascii", "replace"), None)
-            if handle is not None:
-                self._served.add(handle.spec.name)
-                handle.settle(delivery.body)
+            call = self._calls.pop(raw[3:].decode("ascii", "replace"))
+            if call is not None:
+                self._watch.served.add(call.spec.name)
+                call.settle(delivery.body)
             return
-        properties = frames.read_properties(raw)
-        handle = self._pending.pop(properties.correlation_id, None)
-        if handle is None:
+        try:
+            properties = frames.read_properties(raw)
+        except frames.Malformed as error:
+            logger.error("an answer cannot be read, its call waits until its deadline: %s", error)
+            return
+        call = self._calls.get(properties.correlation_id)
+        if call is None:
             return
         if properties.type == LOST:
-            self._retry(handle, f"the worker that held {handle.spec.name} died")
-        elif properties.type == FAILED:
-            handle.settle(failure=_remote_failure(handle.spec.name, delivery.body))
-        else:
-            handle.settle(delivery.body)
-
-    def _retry(self, handle: Handle, why: str) -> None:
-        """Send it again, or fail it when it has been sent often enough."""
-        if handle.retries >= handle.spec.retries:
-            again = "it may have run in part" if handle.spec.retries == 0 else f"after {handle.retries} more tries"
-            handle.settle(failure=WorkerLost(handle.spec.name, f"{why}, {again}; look at the workers' logs"))
-        else:
-            handle.retries += 1
-            handle.resend_at = 0.0
-            self._pending[handle.id] = handle
-
-    def _send_again(self, now: float) -> None:
-        """Send what is out of the broker's hands."""
-        if self._link is None:
+            self._retry(call, f"the worker that held {call.spec.name} died")
+        elif self._calls.pop(call.id) is None:
             return
-        due = [handle for handle in self._pending.values() if handle.resend_at is not None and handle.resend_at <= now]
-        for start in range(0, len(due), 256):
-            self._link.send(b"".join([self._enter(handle) for handle in due[start : start + 256]]))
+        elif properties.type == FAILED:
+            call.settle(failure=_remote_failure(call.spec.name, delivery.body))
+        else:
+            call.settle(delivery.body)
+
+    def _retry(self, call: Handle, why: str) -> None:
+        """Send it again, or fail it when it has been sent often enough."""
+        if call.retries >= call.spec.retries:
+            again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
+            self._fail(call, WorkerLost(call.spec.name, f"{why}, {again}; look at the workers' logs"))
+        else:
+            call.retries += 1
+            call.resend_at = 0.0
 
     # Trouble.
 
-    def _look_after(self, now: float) -> None:
-        """Once in a while: does anyone serve what is out?"""
+    def _look_after(self, link: Connection, now: float) -> None:
+        """Once in a while: does the broker take calls, and does anyone serve what is out?"""
         self._looked_at = now
+        self._expire_all()
+        blocked = self._connector.blocked_too_long()
+        if blocked is not None:
+            for call in self._calls.unsent(float("inf")):
+                self._fail(call, blocked)
+        if link.blocked:
+            return
         self._send_again(now)
-        old: dict[str, list[Handle]] = {}
-        for handle in list(self._pending.values()):
-            if now > handle.deadline:
-                self._expire(handle)
-            elif handle.spec.response and now - handle.sent_at > LOOK_EVERY and handle.resend_at is None:
-                old.setdefault(handle.spec.name, []).append(handle)
-        for name, handles in old.items():
-            consumers = self._consumers(name)
-            if consumers:
-                self._served.add(name)
-            for handle in handles:
-                if consumers:
-                    handle.unserved_since = None
-                    continue
-                handle.unserved_since = handle.unserved_since or now
-                if now - handle.unserved_since >= self._patience:
-                    self._fail_unserved(handle, now)
+        out: dict[str, list[Handle]] = {}
+        for call in self._calls.all():
+            if call.spec.response and now - call.sent_at > LOOK_EVERY and call.resend_at is None:
+                out.setdefault(call.spec.name, []).append(call)
+        for name, calls in out.items():
+            consumers = link.consumers(self._topology.service_queue(name).name)
+            for call in calls:
+                if error := self._watch.seen(call, consumers, now):
+                    self._fail(call, error)
 
-    def _consumers(self, name: str) -> int:
-        assert self._link is not None
-        return self._link.consumers(self._topology.service_queue(name).name)
+    def _returned(self, call_id: str) -> None:
+        """No queue of that name: the service has never been served, or its queue has gone with time."""
+        call = self._calls.get(call_id)
+        if call is None:
+            return
+        now = time.monotonic()
+        call.resend_at = now + ASK_AGAIN
+        if error := self._watch.seen(call, 0, now):
+            self._fail(call, error)
 
-    def _fail_unserved(self, handle: Handle, now: float) -> None:
-        self._pending.pop(handle.id, None)
-        name, waited = handle.spec.name, now - (handle.unserved_since or now)
-        if name in self._served:
-            handle.settle(
-                failure=WorkerLost(
-                    name, f"the last worker that served {name} is gone, and none came for {waited:.1f} s"
-                )
-            )
-        else:
-            handle.settle(failure=unserved(self._directory, name, waited))
+    def expire(self) -> None:
+        """Fail what has passed its deadline."""
+        self._expire_all()
 
-    def _expire(self, handle: Handle) -> None:
-        self._pending.pop(handle.id, None)
-        if not handle._arrived:
-            waited = f"{handle.time_to_live:g} s"
-            handle.settle(
-                failure=DeadlinePassed(
-                    handle.spec.name,
-                    f"{handle.spec.name} did not answer within {waited}; give it more, or more workers",
-                )
-            )
+    def _expire_all(self) -> None:
+        now = time.monotonic()
+        for call in self._calls.all():
+            if call.deadline <= now:
+                self._expire(call)
+
+    def _expire(self, call: Handle) -> None:
+        link, name = self._connector.link, call.spec.name
+        remedy = "give it more, or more workers"
+        if link is not None and link.blocked:
+            remedy = f"the broker takes no messages at the moment: {link.blocked}"
+        self._fail(call, DeadlinePassed(name, f"{name} did not answer within {call.time_to_live:g} s; {remedy}"))
 
     def cancel(self, handle: Handle) -> bool:
         """See Handle.cancel."""
-        with self._lock:
-            if handle._arrived:
-                return False
-            self.forget(handle)
+        if self._calls.pop(handle.id) is None:
+            return False
+        self._cancelled(handle)
         return True
 
-    def forget(self, handle: Handle) -> None:
-        """Give a call up, and have the workers told."""
-        self._pending.pop(handle.id, None)
-        handle.settle(failure=CallCancelled(handle.spec.name, f"the call of {handle.spec.name} was cancelled"))
-        self._app.control.revoke(handle.id)
+    def _cancelled(self, call: Handle) -> None:
+        call.settle(failure=CallCancelled(call.spec.name, f"the call of {call.spec.name} was cancelled"))
+        try:
+            self._app.control.revoke(call.id)
+        except GONE as error:
+            logger.debug("the workers were not told that a call was cancelled: %s", error)
 
-    def _returned(self, correlation_id: str) -> None:
-        """No queue of that name: the service has never been served, or its queue has gone with time."""
-        handle = self._pending.get(correlation_id)
-        if handle is None:
+    def _fail(self, call: Handle, error: Exception) -> None:
+        """End a call with `error`. Of one-way calls, for which nobody may be waiting, it is remembered and logged."""
+        if self._calls.pop(call.id) is None:
             return
-        now = time.monotonic()
-        handle.unserved_since = handle.unserved_since or now
-        handle.resend_at = now + ASK_AGAIN
-        if now - handle.unserved_since >= self._patience:
-            self._fail_unserved(handle, now)
+        call.settle(failure=error)
+        if not call.spec.response:
+            self.failed += 1
+            self._failures.append(error)
+            if len(self._failures) == 1:  # the others are counted
+                logger.error("a one-way call of %s is lost: %s", call.spec.name, error)
+
+    def _fail_all(self, error: Exception) -> None:
+        calls, failed = self._calls.all(), self.failed
+        for call in calls:
+            self._fail(call, error)
+        if calls:
+            one_way = self.failed - failed
+            logger.warning("%d calls failed, of which %d were one-way and are lost: %s", len(calls), one_way, error)
+
+    def take_failures(self) -> list[Exception]:
+        """Why one-way calls were lost since this was asked last, in order."""
+        failures, self._failures = self._failures, []
+        if len(failures) > 1:
+            logger.error("%d one-way calls are lost, the last: %s", len(failures), failures[-1])
+        return failures
 
     # The connection.
 
-    def _refresh(self) -> None:
-        """Before a link that was idle is used: has the broker closed it meanwhile?"""
-        with self._lock:
-            if self._link is not None and self._link.alive:
-                try:
-                    for delivery in self._link.drain(0.0):
-                        self._settle(delivery)
-                    self._link.heard_at = time.monotonic()
-                    return
-                except GONE as error:
-                    self._on_lost(error)
-            self._connect(time.monotonic())
+    def _prepare(self, link: Connection) -> None:
+        """What a new connection needs before calls may use it."""
+        link.on_returned(self._returned)
+        link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
+        link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
+        with self._sending:
+            self._confirms = None
+            self._envelopes.clear()
 
-    def _connect(self, limit: float) -> bool:
-        """Try to connect once; False, after a pause within `limit`, when that failed."""
+    def _connect(self, limit: float) -> Connection | None:
+        """Try to connect once; None when that failed. Holds the reading lock."""
         try:
-            link = brokers.of(self._app).connect()
-            link.on_returned(self._returned)
-            link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
+            link = self._connector.connect(limit)
+            if link is not None:
+                self._read_at = time.monotonic()
+                self._send_again(self._read_at)
+            return link
+        except (BrokerError, ConfigurationError) as error:
+            self._fail_all(error)
         except GONE as error:
-            now = time.monotonic()
-            self._away_since = self._away_since or now
-            if now - self._away_since > self._patience:
-                self._fail_all(BrokerError(f"the broker has been away for {now - self._away_since:.1f} s: {error}"))
-            time.sleep(max(0.0, min(RECONNECT_AFTER, limit - now)))
-            return False
-        self._link, self._away_since, self._casts = link, None, None
-        self._envelopes.clear()
-        self._send_again(time.monotonic())
-        return True
+            logger.debug("the new connection broke at once: %s", error)
+        return None
 
-    def _on_lost(self, error: BaseException) -> None:
+    def _on_lost(self, link: Connection, why: BaseException | str) -> None:
         """The connection broke: answers on their way are lost, so calls are sent again as far as they allow it."""
-        with self._lock:
-            if self._link is None:
+        with self._sending:
+            if not self._connector.lost(link):
                 return
-            logger.warning("connection to the broker lost (%s); %d calls under way", error, len(self._pending))
-            self._link.discard()
-            self._link = None
-            for handle in list(self._pending.values()):
-                if not handle.spec.response:
-                    handle.resend_at = 0.0  # unconfirmed: it may arrive twice, it is not lost
-                elif handle.resend_at is None:
-                    self._pending.pop(handle.id, None)
-                    self._retry(handle, f"the connection to the broker broke while {handle.spec.name} was under way")
-
-    def _fail_all(self, error: Exception) -> None:
-        pending, self._pending = list(self._pending.values()), {}
-        for handle in pending:
-            handle.settle(failure=error)
+            self._confirms = None
+        logger.warning("connection to the broker lost (%s); %d calls under way", why, len(self._calls))
+        for call in self._calls.all():
+            if not call.spec.response:
+                call.resend_at = 0.0  # unconfirmed: it may arrive twice, it is not lost
+            elif call.resend_at is None:
+                self._retry(call, f"the connection to the broker broke while {call.spec.name} was under way")
 
     def close(self) -> None:
         """Close the connection; what is under way fails."""
-        with self._lock:
+        with self._reading:
             self._fail_all(BrokerError("the Solver was closed"))
-            if self._link is not None:
-                self._link.close()
-                self._link = None
+            self._connector.close()
 
 
-def unserved(directory: Directory, name: str, waited: float) -> CallError:
-    """The error for a service that no worker serves: does the run have one of that name at all?"""
-    try:
-        known = directory.known()
-    except redis.RedisError:
-        known = {}
-    if name in known or not known:
-        return NobodyServing(
-            name, f"nobody has served {name} for {waited:.1f} s; start a worker (python -m workers.services lists them)"
-        )
-    return NoSuchService(name, unknown_name("service", name, known, "(python -m workers.services lists them)"))
+def _writable(link: Connection) -> bool:
+    """Whether something can be written without a wait."""
+    poll = select.poll()
+    poll.register(link.fileno(), select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def _remote_failure(service: str, body: bytes) -> Exception:

@@ -11,7 +11,6 @@ action = await solver.acall("actor.policy_eval", state)
 from __future__ import annotations
 
 import asyncio
-import atexit
 import functools
 import itertools
 import os
@@ -26,11 +25,12 @@ import redis
 
 from tasks import brokers, context
 from tasks.admin.registry import Directory
-from tasks.client.async_client import AsyncClient
+from tasks.client.async_client import ONE_WAY_WINDOW, AsyncClient
 from tasks.client.celery_rpc import StockClient
 from tasks.client.chord import gather
 from tasks.client.future import Handle
-from tasks.client.rpc import Client, unserved
+from tasks.client.rpc import Client
+from tasks.client.service_watch import unserved
 from tasks.service import Spec, defined, role_of
 from tasks.topology import Topology
 from warren.errors import BrokerError, ConfigurationError
@@ -42,7 +42,7 @@ PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 # s that a service may be unknown, since none of its workers has ever started. Environments of a run from a file start
 # when all services do: what is unknown to them is misspelt, and they are told sooner.
 UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
-CAST_WINDOW = 256  # calls without an answer that may be out unconfirmed; more wait for the broker
+
 LOOK_FOR = 0.1  # s between looks for a service that is not known yet
 UNSET: Any = object()
 
@@ -70,7 +70,6 @@ class Solver:
         self._local = threading.local()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fast = brokers.of(app).direct_reply
-        _solvers.add(self)
 
     def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
         """What the service returns for these arguments; None at once for a service without a response.
@@ -95,22 +94,29 @@ class Solver:
     ) -> Iterator[Any]:
         """The result for each of `calls` (one argument each, or a tuple of several), in order, as they come.
 
-        At most `in_flight` are under way. The first that fails raises its error.
+        At most `in_flight` are under way. The first that fails raises its error. For a service without a response the
+        results are None, each as soon as the broker has its call. Raises ConfigurationError for `in_flight` under 1.
         """
+        if in_flight < 1:
+            raise ConfigurationError(f"map: in_flight={in_flight} would send nothing; give 1 or more")
         spec = self._specs.get(service) or self._find(service)
-        client, limit = self._client(), self.deadline if deadline is UNSET else deadline
+        limit = self.deadline if deadline is UNSET else deadline
+        return self._map(spec, calls, in_flight, limit if spec.response else None)
+
+    def _map(self, spec: Spec, calls: Iterable[Any], in_flight: int, limit: float | None) -> Iterator[Any]:
+        client = self._client()
         arguments = (call if isinstance(call, tuple) else (call,) for call in calls)
         flying: deque[Handle] = deque()
         exhausted = False
         while True:
-            ended = sum(handle._arrived for handle in flying)
+            ended = sum(handle.ended for handle in flying)
             room = in_flight - len(flying) + ended
             if room and not exhausted:
                 batch = list(itertools.islice(arguments, room))
                 exhausted = len(batch) < room
                 flying += client.submit_all(spec, batch, limit) if batch else ()
-            while flying and flying[0]._arrived:
-                yield flying.popleft()._outcome()
+            while flying and flying[0].ended:
+                yield flying.popleft().outcome()
             if not flying:
                 if exhausted:
                     return
@@ -135,12 +141,16 @@ class Solver:
         return await self.asend(service, *args, deadline=deadline, **kwargs)
 
     def asend(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> asyncio.Future[Any]:
-        """`send` for asyncio: a future of the result, on the running loop. Cancelling it cancels the call."""
+        """`send` for asyncio: a future of the result, on the running loop. Cancelling it cancels the call.
+
+        For a service without a response it ends when the broker has the call: await it now and then, since calls wait
+        in this process while too many are unconfirmed.
+        """
         loop = asyncio.get_running_loop()
         limit = self.deadline if deadline is UNSET else deadline
         bridge = getattr(self._local, "bridge", None)
         if bridge is None or bridge.loop is not loop:
-            bridge = self._local.bridge = AsyncClient(loop, self._new_client())
+            bridge = self._local.bridge = AsyncClient(loop, self._new_client(may_block=False))
         spec = self._specs.get(service)
         if spec is not None:
             return bridge.submit(spec, args, kwargs, limit if spec.response else None)
@@ -156,6 +166,8 @@ class Solver:
         self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
     ) -> Any:
         """`map` for asyncio: an asynchronous generator."""
+        if in_flight < 1:
+            raise ConfigurationError(f"amap: in_flight={in_flight} would send nothing; give 1 or more")
         flying: deque[asyncio.Future[Any]] = deque()
         for call in calls:
             if len(flying) >= in_flight:
@@ -175,11 +187,21 @@ class Solver:
     retrive = retrieve  # the seeds' spelling
 
     def flush(self, timeout: float = 10.0) -> int:
-        """Wait until the broker has all calls without an answer that this thread sent; how many it does not have."""
+        """Wait until the broker has all one-way calls that this thread sent; how many it does not have.
+
+        Raises BrokerError when some were given up since the last time this was asked: they are lost.
+        """
         client, limit = self._client(), time.monotonic() + timeout
-        while client.unconfirmed and time.monotonic() < limit:
-            client.look_for(min(0.1, timeout))
+        while client.unconfirmed and (left := limit - time.monotonic()) > 0:
+            client.look_for(min(0.1, left))
+        if failures := client.take_failures():
+            raise BrokerError(f"{len(failures)} one-way calls are lost; the first: {failures[0]}") from failures[0]
         return int(client.unconfirmed)
+
+    @property
+    def failed(self) -> int:
+        """One-way calls that were given up, ever, by clients of this Solver that are still in use."""
+        return sum(client.failed for client in list(self._clients))
 
     def close(self) -> None:
         """Close the connections of every thread; calls under way fail."""
@@ -216,27 +238,17 @@ class Solver:
             self._local.pid = os.getpid()
         return client
 
-    def _new_client(self) -> Any:
+    def _new_client(self, may_block: bool = True) -> Any:
         kind = Client if self._fast else StockClient
-        client = kind(self.app, self.topology, self._directory, self.patience)
+        client = kind(self.app, self.topology, self._directory, self.patience, may_block=may_block)
         self._clients.add(client)
         return client
 
     def _make_room(self, client: Any) -> None:
-        """Back-pressure: wait while too many calls without an answer are unconfirmed."""
-        if client.under_way >= CAST_WINDOW:
-            while client.unconfirmed > CAST_WINDOW // 2:
+        """Back-pressure: wait while too many one-way calls are unconfirmed."""
+        if client.under_way >= ONE_WAY_WINDOW:
+            while client.unconfirmed > ONE_WAY_WINDOW // 2:
                 client.look_for(0.2)
-
-
-_solvers: weakref.WeakSet[Solver] = weakref.WeakSet()
-
-
-@atexit.register
-def _flush_all() -> None:
-    for solver in list(_solvers):
-        if getattr(solver._local, "client", None) is not None:
-            solver.flush(timeout=5.0)
 
 
 _default: list[Solver] = []

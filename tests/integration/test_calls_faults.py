@@ -30,9 +30,9 @@ def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkey
     settle = Client._settle
 
     def count(self: Client, delivery: Any) -> None:
-        before = set(self._pending)
+        before = {call.id for call in self._calls.all()}
         settle(self, delivery)
-        settled.update(before - set(self._pending))
+        settled.update(before - {call.id for call in self._calls.all()})
 
     monkeypatch.setattr(Client, "_settle", count)
     victim, _ = calling.start(2)
@@ -104,7 +104,7 @@ def test_a_connection_cut_from_outside_is_replaced_and_its_calls_are_sent_again(
     solver = calling.solver
     assert solver.call("actor.add", 1) == 2
     handles = [solver.send("actor.add", number) for number in range(100)]
-    solver._client()._link._stream._sock.shutdown(socket.SHUT_RDWR)
+    solver._client().link._stream._sock.shutdown(socket.SHUT_RDWR)
     assert [handle.result() for handle in handles] == list(range(1, 101))
 
 
@@ -138,3 +138,34 @@ def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_
         assert calling.processes[0].poll() is None
     finally:
         calling.close()
+
+
+def test_the_brokers_memory_alarm_is_what_callers_are_told_and_when_it_ends_all_works(own_servers, run_name, tmp_path):
+    calling = Calling(own_servers.broker_url, own_servers.redis_url, run_name, tmp_path)
+    try:
+        calling.start(1)
+        solver = Solver(calling.app, calling.topology, patience=3.0, deadline=60.0)
+        assert solver.call("actor.add", 1) == 2
+        brokers.control(own_servers, "set_vm_memory_high_watermark", "0")
+        try:
+            # The broker tells a connection of the alarm when it publishes; what it sent just before may pass.
+            errors: list[Exception] = []
+            until(lambda: errors or not errors.extend(failures(solver)), 50)
+            assert "low on memory" in str(errors[0]), errors
+            (error,) = failures(solver)
+            assert isinstance(error, BrokerError) and "taken no messages for" in str(error)
+        finally:
+            brokers.control(own_servers, "set_vm_memory_high_watermark", "0.6")
+        until(lambda: solver.call("actor.add", 2, deadline=30.0) == 3, 60)
+        solver.close()
+    finally:
+        calling.close()
+
+
+def failures(solver: Solver) -> list[Exception]:
+    """What became of a call that the broker may not take; nothing when it did."""
+    try:
+        solver.call("actor.add", 1, deadline=10.0)
+    except (CallError, BrokerError) as error:
+        return [error]
+    return []

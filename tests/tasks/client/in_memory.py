@@ -1,0 +1,133 @@
+"""Clients and services on a broker in memory: no servers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from tasks import codec
+from tasks.amqp import frames
+from tasks.amqp.messages import LOST, Replies
+from tasks.brokers import InMemoryBroker, LinkLost
+from tasks.client.rpc import Client
+from tasks.client.solver import Solver
+from tasks.service import Spec
+from tasks.topology import Topology
+
+TOPOLOGY = Topology("memory")
+ADD = Spec("actor.add")
+ONCE = Spec("actor.once", retries=0)
+PUSH = Spec("actor.push", response=False, bound=1)
+
+
+class Directory:
+    """Which services there are."""
+
+    def __init__(self, *specs: Spec) -> None:
+        self._known = {spec.name: spec for spec in specs}
+
+    def known(self) -> dict[str, Spec]:
+        return self._known
+
+    def find(self, name: str) -> Spec | None:
+        return self._known.get(name)
+
+
+def app_of(broker: InMemoryBroker) -> Any:
+    """As much of an app as a client needs. `revoked`: ids of cancelled calls."""
+    revoked: list[str] = []
+    return SimpleNamespace(
+        warren_broker=broker,
+        control=SimpleNamespace(revoke=revoked.append),
+        revoked=revoked,
+        conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),
+    )
+
+
+def client_of(broker: InMemoryBroker, patience: float = 60.0, **options: Any) -> Client:
+    return Client(app_of(broker), TOPOLOGY, Directory(ADD, ONCE, PUSH), patience, **options)  # type: ignore[arg-type]
+
+
+def solver_of(broker: InMemoryBroker, patience: float = 60.0) -> Solver:
+    solver = Solver(app_of(broker), TOPOLOGY, patience=patience)
+    solver._directory = Directory(ADD, ONCE, PUSH)  # type: ignore[assignment]
+    return solver
+
+
+class Service:
+    """Serves one service in a thread of its own: `function` gets the arguments. `taken`: what it was called with."""
+
+    def __init__(
+        self, broker: InMemoryBroker, spec: Spec, function: Callable[..., Any], prefetch: int = 0, lost: bool = False
+    ) -> None:
+        self.taken: list[Any] = []
+        self._broker, self._spec, self._function, self._prefetch, self._lost = broker, spec, function, prefetch, lost
+        self._stopping = threading.Event()
+        self._queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
+        self._link = self._connect()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _connect(self) -> Any:
+        link = self._broker.connect()
+        link.declare(self._queue)
+        link.consume(self._queue.name, "calls", prefetch=self._prefetch)
+        return link
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                for delivery in self._link.drain(0.01):
+                    self._serve(delivery)
+            except LinkLost:
+                try:
+                    self._link = self._connect()
+                except LinkLost:
+                    self._stopping.wait(0.01)
+
+    def _serve(self, delivery: Any) -> None:
+        asked = frames.read_properties(delivery.properties)
+        args, kwargs, _ = codec.decode(delivery.body)
+        self.taken.append(args)
+        out: list[bytes] = []
+        if asked.reply_to:
+            result = codec.encode(self._function(*args, **kwargs))
+            out = Replies(1, self._link.frame_max).write(
+                asked.reply_to, asked.correlation_id, result, LOST if self._lost else ""
+            )
+        self._link.send(b"".join([*out, frames.ack(1, delivery.tag)]))
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._link.close()
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def declare(broker: InMemoryBroker, spec: Spec) -> str:
+    """The queue of a service, without a worker; its name."""
+    queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
+    broker.connect().declare(queue)
+    return queue.name
+
+
+def take(broker: InMemoryBroker, queue: str, number: int) -> list[Any]:
+    """The first arguments of that many calls out of `queue`, by a consumer that takes one at a time."""
+    link, taken = broker.connect(), list[Any]()
+    link.consume(queue, "taker", prefetch=1)
+    limit = time.monotonic() + 60.0
+    while len(taken) < number:
+        assert time.monotonic() < limit, f"{len(taken)} of {number} calls came"
+        for delivery in link.drain(0.05):
+            taken.append(codec.decode(delivery.body)[0][0])
+            link.send(frames.ack(1, delivery.tag))
+    link.close()
+    return taken

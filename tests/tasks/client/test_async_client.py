@@ -1,0 +1,146 @@
+"""Calls from an event loop on a broker in memory: the loop never waits for the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from in_memory import ADD, PUSH, Service, declare, solver_of, take
+
+from tasks.brokers import InMemoryBroker
+from tasks.client import async_client
+from tasks.client.async_client import ONE_WAY_WINDOW
+from warren.errors import ConfigurationError
+
+
+@pytest.fixture
+def broker() -> InMemoryBroker:
+    return InMemoryBroker()
+
+
+def add(one: int) -> int:
+    return one + 1
+
+
+def test_many_calls_of_one_loop_are_answered(broker):
+    async def main() -> list[Any]:
+        solver = solver_of(broker)
+        return await asyncio.gather(*(solver.acall("actor.add", number) for number in range(200)))
+
+    with Service(broker, ADD, add):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == list(range(1, 201))
+
+
+def test_the_loop_runs_on_while_a_connection_is_made(broker, monkeypatch):
+    let_in, real = threading.Event(), broker.connect
+
+    def connect() -> Any:
+        assert let_in.wait(60.0), "the loop was held up"
+        return real()
+
+    async def main() -> Any:
+        solver = solver_of(broker)
+        await asyncio.get_running_loop().run_in_executor(None, solver._find, "actor.add")
+        future = solver.asend("actor.add", 1)
+        await asyncio.sleep(0)
+        let_in.set()  # never, were the loop waiting for the connection
+        return await future
+
+    with Service(broker, ADD, add):
+        monkeypatch.setattr(broker, "connect", connect)
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
+
+
+def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
+    asked, answer = threading.Event(), threading.Event()
+
+    async def main() -> Any:
+        solver = solver_of(broker)
+        solver._find("actor.add")
+        future = solver.asend("actor.add", 1)
+        while not asked.is_set():
+            await asyncio.sleep(0.01)
+        answer.set()
+        service.append(Service(broker, ADD, add))
+        return await future
+
+    service: list[Service] = []
+    declare(broker, ADD)
+    real = broker.connect
+
+    def connect() -> Any:
+        link = real()
+
+        def consumers(queue: str) -> int:
+            asked.set()
+            assert answer.wait(60.0), "the loop was held up"
+            return 1
+
+        monkeypatch.setattr(link, "consumers", consumers)
+        return link
+
+    monkeypatch.setattr(broker, "connect", connect)
+    assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
+    service[0].close()
+
+
+def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
+    monkeypatch.setattr(async_client, "LOOK_EVERY", 1000.0)  # only what is watched wakes the loop
+
+    async def main() -> list[Any]:
+        solver = solver_of(broker)
+        solver._find("actor.add")
+        answers = [await solver.asend("actor.add", 1)]
+        for number in (2, 3):
+            broker.cut()
+            answers.append(await solver.asend("actor.add", number))
+        return answers
+
+    with Service(broker, ADD, add):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [2, 3, 4]
+
+
+def test_one_way_calls_over_the_window_wait_for_the_broker(broker):
+    queue = declare(broker, PUSH)  # one fits
+
+    async def main() -> int:
+        solver = solver_of(broker)
+        solver._find("actor.push")
+        futures = [solver.asend("actor.push", number) for number in range(ONE_WAY_WINDOW + 50)]
+        most = 0
+        taker = asyncio.get_running_loop().run_in_executor(None, take, broker, queue, len(futures))
+        while not all(future.done() for future in futures):
+            most = max(most, solver._local.bridge._client.unconfirmed)
+            await asyncio.sleep(0.01)
+        assert sorted(await taker) == list(range(ONE_WAY_WINDOW + 50))
+        return most
+
+    assert asyncio.run(asyncio.wait_for(main(), 120.0)) <= ONE_WAY_WINDOW
+
+
+def test_an_amap_that_could_send_nothing_is_refused(broker):
+    async def main() -> None:
+        async for _ in solver_of(broker).amap("actor.add", [1], in_flight=0):
+            pass
+
+    with pytest.raises(ConfigurationError, match="in_flight=0"):
+        asyncio.run(main())
+
+
+def test_a_cancelled_future_cancels_its_call(broker):
+    declare(broker, ADD)
+
+    async def main() -> list[str]:
+        solver = solver_of(broker)
+        solver._find("actor.add")
+        future = solver.asend("actor.add", 1)
+        await asyncio.sleep(0)
+        future.cancel()
+        while not solver.app.revoked:
+            await asyncio.sleep(0.01)
+        assert solver._local.bridge._client.under_way == 0
+        return list(solver.app.revoked)
+
+    assert len(asyncio.run(asyncio.wait_for(main(), 60.0))) == 1
