@@ -59,7 +59,7 @@ def load(name: str, /, **parameters: Any) -> Any:
     elif kind.dynamics == pyspiel.GameType.Dynamics.MEAN_FIELD:
         problem = "is a mean-field game"
     elif not (kind.provides_information_state_tensor or kind.provides_observation_tensor):
-        problem = "gives no tensor for a network to look at"
+        problem = "provides no tensor of observations"
     if problem:
         raise ConfigurationError(f"environment 'openspiel:{name}' {problem}; Warren plays two-player zero-sum games")
     if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
@@ -94,7 +94,7 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         return list(self._states[index].history())
 
     def text(self, index: int) -> str:
-        """OpenSpiel's own words for it."""
+        """OpenSpiel's own text of the observation."""
         state = self._states[index]
         if self._game.get_type().provides_observation_string:
             return str(state.observation_string(state.current_player()))

@@ -67,22 +67,23 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         agents = list(getattr(self._envs[0], "possible_agents", []))
         if len(agents) != PLAYERS:
             raise ConfigurationError(f"environment {name!r} has {len(agents)} agents {agents}; it must have two")
-        looks = [self._envs[0].observation_space(agent) for agent in agents]
-        moves = [self._envs[0].action_space(agent) for agent in agents]
-        if looks[0] != looks[1] or moves[0] != moves[1]:
+        first, second = ((self._envs[0].observation_space(a), self._envs[0].action_space(a)) for a in agents)
+        if first != second:
             raise ConfigurationError(
-                f"environment {name!r}: {agents[0]!r} has spaces {looks[0]}, {moves[0]} and {agents[1]!r} has "
-                f"{looks[1]}, {moves[1]}; one network plays both sides, so they must be equal"
+                f"environment {name!r}: {agents[0]!r} has spaces {first[0]}, {first[1]} and {agents[1]!r} has "
+                f"{second[0]}, {second[1]}; one network plays both sides, so they must be equal"
             )
-        if not isinstance(moves[0], spaces.Discrete):
-            raise ConfigurationError(f"environment {name!r} has actions {moves[0]}; they must be Discrete")
-        look = looks[0]["observation"] if isinstance(looks[0], spaces.Dict) else looks[0]
-        self._categories = (int(look.start), int(look.n)) if isinstance(look, spaces.Discrete) else None
-        if self._categories is None and not isinstance(look, spaces.Box):
-            raise ConfigurationError(f"environment {name!r} has observations {look}; they must be Box or Discrete")
-        shape = look.shape if self._categories is None else (self._categories[1],)
-        super().__init__(name, len(self._envs), tuple(shape or ()), int(moves[0].n))
-        self._first_action = int(moves[0].start)
+        observed, actions = first
+        if not isinstance(actions, spaces.Discrete):
+            raise ConfigurationError(f"environment {name!r} has actions {actions}; they must be Discrete")
+        if isinstance(observed, spaces.Dict):
+            observed = observed["observation"]
+        self._categories = (int(observed.start), int(observed.n)) if isinstance(observed, spaces.Discrete) else None
+        if self._categories is None and not isinstance(observed, spaces.Box):
+            raise ConfigurationError(f"environment {name!r} has observations {observed}; they must be Box or Discrete")
+        shape = observed.shape if self._categories is None else (self._categories[1],)
+        super().__init__(name, len(self._envs), tuple(shape or ()), int(actions.n))
+        self._first_action = int(actions.start)
         self._seeds = [np.random.default_rng(seed + i) for i in range(self.num_envs)]
         self._next_seed = [seed + i for i in range(self.num_envs)]
 

@@ -67,7 +67,7 @@ def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict
 
 
 def _parse(query: str, env_id: str) -> dict[str, Any]:
-    """The parameters in "size=5&noise=0.5&name=x": each an int, a float, a bool or a string by its looks."""
+    """The parameters in "size=5&noise=0.5&name=x": each an int, a float, a bool, or else a string."""
     parameters: dict[str, Any] = {}
     for pair in filter(None, query.split("&")):
         key, equals, text = pair.partition("=")

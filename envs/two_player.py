@@ -98,7 +98,7 @@ class TwoPlayerVectorEnv(ABC):
         )
 
     def text(self, index: int) -> str:
-        """What the player to move in game `index` knows, for a person; the observation, unless a game has words."""
+        """What the player to move in game `index` knows, for a person; the observation array by default."""
         assert self._turn is not None
         return np.array2string(self._turn.observation[index], threshold=200)
 

@@ -1,4 +1,4 @@
-"""Prediction: answers with an action, hears the learner's newest weights."""
+"""Prediction: answers with an action, subscribes to the learner's weights."""
 
 import logging
 

@@ -53,11 +53,11 @@ _PADDING = tuple(bytes(n) for n in range(ALIGNMENT))
 
 
 class _Refused(Exception):
-    """A value is outside the format; the message says why, and `_culprit` finds out where."""
+    """A value is outside the format; the message says why, and `_locate` finds out where."""
 
 
 def pack(value: Any) -> bytes:
-    """`value` as one message, and never a claim check: for bytes that are kept for longer than a claim lives.
+    """`value` as one message, and never a claim check: for bytes that are kept for longer than a claim's TTL.
 
     Raises CodecError, naming the path of the field, for a value outside the format.
     """
@@ -65,7 +65,7 @@ def pack(value: Any) -> bytes:
     try:
         skeleton = _pack(_node(value, 1, frames))
     except (_Refused, ValueError) as refusal:
-        raise CodecError(_culprit(value, refusal)) from None
+        raise CodecError(_locate(value, refusal)) from None
     if len(frames) > MAX_FRAMES or len(skeleton) > 0xFFFFFFFF:
         raise CodecError(
             f"a message of {len(frames)} arrays and {len(skeleton)} bytes besides them is too long "
@@ -219,7 +219,7 @@ def _remedy(value: Any) -> str:
     return "send arrays, tensors, dicts, lists, tuples, strings and numbers"
 
 
-def _culprit(value: Any, refusal: Exception) -> str:
+def _locate(value: Any, refusal: Exception) -> str:
     """Where in `value` the field lies that was refused, and why. Runs after a failure only, so it may pack again."""
     path, fields = "value", list(_fields(value))
     if type(value) is tuple and len(value) == 3 and isinstance(value[2], dict) and "chord" in value[2]:

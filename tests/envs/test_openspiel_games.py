@@ -189,7 +189,7 @@ def test_openspiels_own_way_to_write_parameters_works_too():
         ("kuhn_poker", {"cards": 3}, "Unknown parameter 'cards'"),
         ("kuhn_poker", {"players": "two"}, "Wrong type for parameter players"),
         ("2048", {}, "is for 1 players"),
-        ("coordinated_mp", {}, "gives no tensor"),
+        ("coordinated_mp", {}, "provides no tensor of observations"),
     ],
 )
 def test_a_game_no_league_can_play_is_refused_with_the_reason(name, parameters, message):
