@@ -129,7 +129,7 @@ def _illegal(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def concatenate(segments: Sequence[Segment]) -> Segment:
-    """One segment with the environments of all, along N; their T must agree. Its weight version is the oldest of theirs."""
+    """One segment with the environments of all, along N; their T must agree. Its weight version is their oldest."""
     lengths = {segment.reward.shape[0] for segment in segments}
     if len(lengths) != 1:
         raise ValueError(f"segments of different lengths T cannot be concatenated along N: {sorted(lengths)}")

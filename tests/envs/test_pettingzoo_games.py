@@ -191,7 +191,7 @@ def test_an_unknown_name_lists_near_ones_and_a_missing_extra_is_named(monkeypatc
     with pytest.raises(UnknownName, match="did you mean pettingzoo:connect_four_v3"):
         envs.make_two_player("pettingzoo:connect_for_v3", 1, seed=0)
     monkeypatch.setitem(sys.modules, "pettingzoo.classic.go.go", None)
-    with pytest.raises(ConfigurationError, match=r"needs more packages .*: pip install 'pettingzoo\[classic\]'"):
+    with pytest.raises(ConfigurationError, match=r"needs more packages .*: .*bin/pip install 'pettingzoo\[classic\]'"):
         envs.make_two_player("pettingzoo:go_v5", 1, seed=0)
 
 
