@@ -3,9 +3,10 @@
     python -I -S guard.py GRACE_SECONDS COMMAND [ARGUMENT...]      # standard library only: it must start at once
 
 Standard input is a pipe whose other end the launcher holds: its end means "stop", be it closed on purpose or by the
-launcher's death (kill -9 included). Why a process, not PR_SET_PDEATHSIG in the launcher: that signal comes when the
-*thread* that forked ends, exists on Linux only, needs code between fork and exec of a process full of threads, and
-gives the server no time to close its files. Here it is the second belt, for a guard that is itself killed.
+launcher's death (kill -9 included). A number in it is another grace time, in seconds, and means "stop" as well. Why a
+process, not PR_SET_PDEATHSIG in the launcher: that signal comes when the *thread* that forked ends, exists on Linux
+only, needs code between fork and exec of a process full of threads, and gives the server no time to close its files.
+Here it is the second belt, for a guard that is itself killed.
 """
 
 from __future__ import annotations
@@ -71,8 +72,11 @@ def main(argv: list[str]) -> int:
         ready, _, _ = select.select([0, wake_read], [], [], PARENT_POLL)
         if wake_read in ready:
             os.read(wake_read, 4096)
-        # Nothing is ever written to standard input: readable means ended.
-        if 0 in ready or asked or os.getppid() != parent:
+        if 0 in ready:
+            with contextlib.suppress(ValueError):  # nothing: the pipe has ended
+                grace = float(os.read(0, 64))
+            break
+        if asked or os.getppid() != parent:
             break
     stop(child, grace)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from pathlib import Path
 
 from warren.errors import BrokerError
@@ -43,18 +44,21 @@ class PrivateRedis:
     ) -> PrivateRedis:
         """Start `binary` and return once it answers a PING.
 
-        `durable` keeps every write in an append-only file, so that a later start in the same `folder` has the same
-        data; without it nothing is written to disk. `door`: where others may come in.
+        Every write goes to an append-only file, so that a server that was killed comes back with what it held (see
+        `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well; without it
+        this one begins empty. `door`: where others may come in.
 
         Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the server's last lines, when
         it does not start.
         """
         private_folder(folder)
+        if not durable:
+            forget(folder)
         password = secrets.token_hex(24) if door is None else door.password
         addresses = (LOOPBACK,) if door is None else door.addresses
 
         def attempt(at: int) -> PrivateRedis:
-            write_secret(folder / "redis.conf", configuration(folder, at, password, durable, addresses))
+            write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))
             child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
             try:
                 child.wait_until(lambda: _answers(f"redis://:{password}@{LOOPBACK}:{at}/0"), READY_TIMEOUT)
@@ -66,9 +70,13 @@ class PrivateRedis:
         return start_on_free_port(attempt, port, "Redis")
 
 
-def configuration(
-    folder: Path, port: int, password: str, durable: bool, addresses: tuple[str, ...] = (LOOPBACK,)
-) -> str:
+def forget(folder: Path) -> None:
+    """Remove what a server in `folder` held; its logs stay."""
+    shutil.rmtree(folder / "appendonlydir", ignore_errors=True)
+    (folder / "appendonly.aof").unlink(missing_ok=True)  # Redis 6
+
+
+def configuration(folder: Path, port: int, password: str, addresses: tuple[str, ...] = (LOOPBACK,)) -> str:
     """The whole redis.conf; every name in it is known to Redis 6.2 and later and to Valkey."""
     quoted = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join(
@@ -81,8 +89,9 @@ def configuration(
             "daemonize no",
             'logfile ""',
             'save ""',
-            f"appendonly {'yes' if durable else 'no'}",
+            "appendonly yes",
             "appendfsync everysec",
+            "no-appendfsync-on-rewrite yes",
             "",
         )
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -39,17 +40,26 @@ class Child:
         grace: float = 5.0,
     ) -> None:
         self.name, self.log, self._grace = name, log, grace
-        self._log_start = log.stat().st_size if log.exists() else 0
-        with log.open("ab") as output:
-            log.chmod(0o600)
-            self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(GUARD), str(grace), *map(str, command)],
+        self._command, self._env = [*map(str, command)], dict(env) if env is not None else None
+        self._guard, self._log_start = self._start()
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], int]:
+        log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as output:
+            self.log.chmod(0o600)
+            guard = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(GUARD), str(self._grace), *self._command],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(env) if env is not None else None,
+                env=self._env,
                 start_new_session=True,  # a Ctrl-C in the terminal is for the launcher alone
             )
+        return guard, log_start
+
+    def start_again(self) -> None:
+        """Start the same command once more, of a server that has ended; returns before it is ready."""
+        self._guard, self._log_start = self._start()
 
     @property
     def alive(self) -> bool:
@@ -74,7 +84,14 @@ class Child:
 
     def death(self) -> str:
         """One message about a server that ended without being asked: its status, its log, its last lines."""
-        return f"{self.name} ended with status {self._guard.poll()}; the end of {self.log}:\n{self.last_words()}"
+        status = explain_status(self._guard.poll())
+        return f"{self.name} ended with status {status}; the end of {self.log}:\n{self.last_words()}"
+
+    def server(self) -> psutil.Process | None:
+        """The process below the guard; None when it is gone, or has not begun."""
+        with contextlib.suppress(psutil.Error):
+            return next(iter(psutil.Process(self._guard.pid).children()), None)
+        return None
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
         """Return once `ready()` holds. Raises BrokerError when the server dies or `timeout` seconds pass first."""
@@ -88,11 +105,18 @@ class Child:
                 )
             time.sleep(POLL)
 
-    def ask_to_stop(self) -> None:
-        """Begin stopping without waiting, so that several servers can stop at the same time."""
-        assert self._guard.stdin is not None
-        with contextlib.suppress(OSError):
-            self._guard.stdin.close()
+    def ask_to_stop(self, grace: float | None = None) -> None:
+        """Begin stopping without waiting, so that several servers can stop at the same time.
+
+        `grace`: s until SIGKILL, where it is to be another than was said at the start.
+        """
+        stdin = self._guard.stdin
+        assert stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it was asked before
+            if grace is not None and not stdin.closed:
+                self._grace = grace
+                stdin.write(f"{grace:g}\n".encode())
+            stdin.close()
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after the grace time. Safe to call twice; returns within the grace time and 5 s."""
@@ -107,6 +131,18 @@ class Child:
         """SIGKILL to the server and to all that it started, without asking; returns once they are gone."""
         _kill_tree(self._guard.pid)
         self._guard.wait()
+
+
+def explain_status(status: int | None) -> str:
+    """An exit status in words: of one that a signal made (128 + n), the signal's name."""
+    if status is None or status <= 128:
+        return str(status)
+    try:
+        name = signal.Signals(status - 128).name
+    except ValueError:
+        return str(status)
+    why = "; out of memory?" if name == "SIGKILL" else ""
+    return f"{status}: killed ({name}{why})"
 
 
 def _kill_tree(pid: int) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +13,15 @@ from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
 from workers.servers.exposure import BROKER_PORT, REDIS_PORT, Door, door
+from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
-from workers.servers.private_redis import PrivateRedis
-from workers.servers.process import LOOPBACK, Child, listens, private_folder
+from workers.servers.private_redis import PrivateRedis, forget
+from workers.servers.process import LOOPBACK, Child, listens
 
 BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
 EMBEDDED_BROKER_DATABASE = 1  # queues and league apart, so that looking into either shows only its own keys
+CALM = 60.0  # s after which an earlier end of a private server counts no more
 LOCAL_TIMEOUT = 3.0  # seconds to wait for whatever listens on a well-known port
 
 BROKER_STEPS = {
@@ -48,6 +50,29 @@ class Unavailable(Exception):
     """A step has nothing to offer, for this reason; the next is tried."""
 
 
+class Revival:
+    """A private server that ends now and then: started again after growing pauses."""
+
+    def __init__(self) -> None:
+        self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
+
+    def look(self, child: Child, say: Say, restarts: int) -> None:
+        """Of a child that is not alive: note its death, or start it again when it is time."""
+        now = time.monotonic()
+        if self._again_at:
+            if now >= self._again_at:
+                self._again_at = 0.0
+                child.start_again()
+            return
+        self._deaths = 1 if now - self._died_at > CALM else self._deaths + 1
+        self._died_at = now
+        if self._deaths > restarts:
+            raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
+        wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
+        self._again_at = now + wait
+        say(f"{child.death()}\nstarting {child.name} again, with what it held, in {wait:g} s")
+
+
 @dataclass
 class Servers:
     """A broker and a Redis that answered, and the processes that were started for them. Use as a context manager."""
@@ -59,6 +84,7 @@ class Servers:
     folder: Path
     children: list[Child] = field(default_factory=list)
     on_stop: list[Callable[[], object]] = field(default_factory=list)
+    _revivals: dict[Child, Revival] = field(default_factory=dict, repr=False)
 
     def environment(self) -> dict[str, str]:
         """What a role's process needs to find them: to be passed as environment, which only its owner can see."""
@@ -74,6 +100,15 @@ class Servers:
     def dead(self) -> str | None:
         """The last lines of the first private server that ended unasked, or None; costs nothing, call it often."""
         return next((child.death() for child in self.children if not child.alive), None)
+
+    def revive(self, say: Say, restarts: int) -> None:
+        """Start a private server that ended unasked again, on the same port and with what it held; call it often.
+
+        Raises BrokerError, with its last lines, when one has ended more than `restarts` times within CALM s each.
+        """
+        for child in self.children:
+            if not child.alive:
+                self._revivals.setdefault(child, Revival()).look(child, say, restarts)
 
     def stop(self) -> None:
         """Stop what was started, all at the same time. Safe to call twice; bounded by the grace times (process.py)."""
@@ -130,6 +165,7 @@ def acquire(
     redis_port: int | None = None,
     listen: str | None = None,
     machine: Machine | None = None,
+    lock: FolderLock | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Servers:
     """Find or start a broker and a Redis for the run in `folder`; returns once both have answered a login.
@@ -142,10 +178,11 @@ def acquire(
       `install`: like private, after installing the distribution's packages (Debian or Ubuntu, as root or by sudo).
       `embedded`: one server from a pip package as broker, result backend and pool; needs nothing installed.
     run -- the run's name on the servers, for the record in its folder.
-    durable -- whether a private Redis keeps its data in `folder` for the next start (an append-only file).
+    durable -- whether a private Redis has the data of an earlier one in `folder`, and leaves its own for the next.
     broker_port, redis_port -- ports for private servers; default any free one.
     listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
       ports, for who has the password in WARREN_PASSWORD. What passes there is not encrypted.
+    lock -- of `folder`, where the caller has taken it already; it is left to the caller then.
     say -- called with each line of progress; the last one says what was chosen.
 
     A URL that was given and fails is an error, never a reason to take another server. Raises ConfigurationError for
@@ -156,8 +193,9 @@ def acquire(
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
-        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine(), run
-    )
+        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine(),
+        run, lock,
+    )  # fmt: skip
     return _Chooser(settings).choose()
 
 
@@ -174,6 +212,7 @@ class _Settings:
     door: Door | None
     machine: Machine
     run: str | None
+    lock: FolderLock | None
 
 
 @dataclass(frozen=True)
@@ -224,15 +263,10 @@ class _Chooser:
         return servers
 
     def _lock(self) -> None:
-        """Two runs in one folder would overwrite each other's configuration; the lock falls with this process."""
-        private_folder(self.home)
-        lock = (self.home / "lock").open("a")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            lock.close()
-            raise ConfigurationError(f"another run uses the folder {self.set.folder}; give this one its own") from None
-        self.running.on_stop = [lambda: record.remove(self.set.folder), lock.close]
+        lock = self.set.lock or FolderLock.take(self.set.folder)
+        self.running.on_stop = [lambda: record.remove(self.set.folder)]
+        if self.set.lock is None:
+            self.running.on_stop.append(lock.release)
 
     def _first(self, what: str, steps: tuple[str, ...]) -> _Found:
         reasons = []
@@ -327,6 +361,8 @@ class _Chooser:
             binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable, door=self.set.door
         )
         self.running.children.append(server.child)
+        if not self.set.durable:
+            self.running.on_stop.insert(0, lambda: forget(self.home / "redis"))
         return server
 
 

@@ -250,6 +250,42 @@ def test_a_server_that_dies_during_the_run_is_reported_with_its_last_lines(tmp_p
             found.check()
 
 
+def test_a_server_that_was_killed_comes_back_on_its_port_with_what_it_held(tmp_path: Path) -> None:
+    said: list[str] = []
+    with acquire("embedded", folder=tmp_path) as found, redis.Redis.from_url(found.redis_url) as client:
+        client.set("league", "all of it")
+        for time_killed in (1, 2):
+            (server,) = descendants(found.children[0]._guard.pid)
+            server.kill()
+            assert eventually(lambda: found.dead() is not None)
+            found.revive(said.append, restarts=2)
+            assert len(said) == time_killed and "killed (SIGKILL; out of memory?)" in said[-1]
+
+            def answers() -> bool:
+                found.revive(said.append, restarts=2)
+                try:
+                    return bool(client.ping())
+                except redis.RedisError:
+                    return False
+
+            assert eventually(answers)
+            assert client.get("league") == b"all of it"
+        (server,) = descendants(found.children[0]._guard.pid)
+        server.kill()
+        assert eventually(lambda: found.dead() is not None)
+        with pytest.raises(BrokerError, match=r"ended 3 times; giving up \(restarts=2\)"):
+            found.revive(said.append, restarts=2)
+
+
+def test_a_grace_that_is_named_when_stopping_goes_before_the_one_of_the_start(tmp_path: Path) -> None:
+    script = "trap 'sleep 2; echo written; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+    child = Child("slow", ["sh", "-c", script], tmp_path / "log", grace=0.2)
+    assert eventually(lambda: "ready" in child.output())
+    child.ask_to_stop(30.0)
+    child.stop()
+    assert "written" in child.output() and child.status == 0
+
+
 def test_a_server_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
     child = Child("sleeper", ["sleep", "600"], tmp_path / "log", grace=1.0)
     try:
