@@ -21,7 +21,7 @@ from tasks import context
 from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
-from workers.launch.membership import Meeting
+from workers.launch.membership import Membership
 from workers.launch.user_code import arguments, find, find_class
 from workers.servers import check
 
@@ -42,11 +42,11 @@ def run(options: argparse.Namespace) -> int:
     # What it fires and calls while it is being made goes to the run, too.
     worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
     serving = Serving(app, topology, [worker], name, log_level=options.log_level)
-    meeting = Meeting(app.conf.result_backend, topology)
+    membership = Membership(app.conf.result_backend, topology)
 
     def ready() -> None:
         logger.info("%s serves %s", name, ", ".join(spec.name for spec in serving.specs))
-        meeting.serves(name)
+        membership.serves(name)
 
     status = serving.run(on_ready=ready)
     # The last garbage collections would visit all that torch imported, when many processes have few seconds to end.

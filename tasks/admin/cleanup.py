@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Collection
 from typing import Any
 
 import amqp
@@ -55,33 +56,46 @@ class Depths:
             self._connection = None
 
 
-def remove_run(app: Any, client: Any, topology: Topology) -> None:
+def remove_run(
+    app: Any,
+    client: Any,
+    topology: Topology,
+    kept: Collection[str] = (),
+    before_each: Callable[[], None] = lambda: None,
+) -> None:
     """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them.
 
-    `client`: a Redis client of the run's results and pool. Raises BrokerError when a server is away: then what is left
-    there stays, but for task queues, which delete themselves after half an hour without a consumer.
+    `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
+    deletion and may raise to end this: a run that has become another launcher's meanwhile is left to it. Raises
+    BrokerError when a server is away: then what is left there stays, but for task queues, which delete themselves after
+    half an hour without a consumer.
     """
     problems = []
-    for remove, *arguments in ((_remove_from_broker, app, topology), (_remove_keys, client, topology)):
+    acts: tuple[Callable[[], None], ...] = (
+        lambda: _remove_from_broker(app, topology, kept, before_each),
+        lambda: _remove_keys(client, topology, kept, before_each),
+    )
+    for act in acts:
         try:
-            remove(*arguments)
+            act()
         except (OperationalError, amqp.AMQPError, redis.RedisError, OSError) as error:
             problems.append(str(error))
     if problems:
         raise BrokerError(f"not all of run {topology.run} could be removed from the servers: {'; '.join(problems)}")
 
 
-def _remove_from_broker(app: Any, topology: Topology) -> None:
+def _remove_from_broker(app: Any, topology: Topology, kept: Collection[str], before_each: Callable[[], None]) -> None:
     with app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=1, interval_start=0)
         if connection.transport.driver_type == "redis":
             # Queues, bindings and unacknowledged messages are keys as well, maybe in another database.
-            _remove_keys(redis.Redis(connection_pool=connection.default_channel.pool), topology)
+            client = redis.Redis(connection_pool=connection.default_channel.pool)
+            _remove_keys(client, topology, kept, before_each)
         else:
-            _remove_declared(app, connection, topology)
+            _remove_declared(app, connection, topology, before_each)
 
 
-def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
+def _remove_declared(app: Any, connection: Any, topology: Topology, before_each: Callable[[], None]) -> None:
     services: list[str] = []
     users: list[str] = []
     with contextlib.suppress(redis.RedisError):  # the directory is away: the queues go by themselves in the end
@@ -89,12 +103,14 @@ def _remove_declared(app: Any, connection: Any, topology: Topology) -> None:
         users = Retained(app, topology).names()
     dead = {topology.dead_queue(service.partition(".")[0]) for service in services}
     for queue in [*topology.declared(), *map(topology.service_queue, services), *dead]:
+        before_each()
         _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
     exchanges = [topology.actor, topology.learner, topology.service, topology.dead]
     events = [topology.event(name) for name in {*event_names(topology), *users}]
     mailbox = app.control.mailbox
     control = [mailbox.exchange.name, mailbox.reply_exchange.name, topology.celery_events]
     for name in [*(exchange.name for exchange in (*exchanges, *events)), *control]:
+        before_each()
         _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
 
 
@@ -104,9 +120,11 @@ def event_names(topology: Topology) -> list[str]:
     return [WEIGHTS, STATUS, EVALUATION, *players]
 
 
-def _remove_keys(client: Any, topology: Topology) -> None:
-    keys = list(client.scan_iter(match=f"{topology.key_prefix}*", count=1000))
+def _remove_keys(client: Any, topology: Topology, kept: Collection[str], before_each: Callable[[], None]) -> None:
+    found = client.scan_iter(match=f"{topology.key_prefix}*", count=1000)
+    keys = [key for key in found if key.decode(errors="replace") not in kept]
     for start in range(0, len(keys), 1000):
+        before_each()
         client.unlink(*keys[start : start + 1000])
 
 

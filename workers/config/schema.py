@@ -72,6 +72,9 @@ class Config:
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up
+    grace: float = (
+        8.0  # s that a process has to finish when told to stop; a learner also gets as long as an update takes
+    )
     round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
     checkpoint_every: float = 30.0  # s
     checkpoints_kept: int = 3
@@ -82,6 +85,10 @@ class Config:
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
     event_rate: float | None = None  # share of service calls among them; default: WARREN_EVENT_RATE, or else 1 in 100
     log_level: str = "INFO"
+
+    # Other hosts: name -> what each starts, as in {master: {actors: 1}, box-2: {actors: 2}}; the first leads.
+    hosts: dict[str, Any] = field(default_factory=dict)
+    host: str | None = None  # which of them this machine is; one that does not lead needs run= and the servers' URLs
 
     # A league; null trains one player by itself.
     league: dict[str, Any] | None = None  # workers/config/league.py says what it holds

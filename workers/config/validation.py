@@ -21,6 +21,7 @@ from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
+from workers.config import hosts
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF, Config, Sampling
 from workers.servers import given_urls
@@ -47,7 +48,7 @@ _AT_LEAST = {
 
 def verify(config: Config, role: str) -> None:
     """Raises one ConfigurationError that lists every problem. `role`: train, actor, learner, league, evaluator."""
-    problems = [*_numbers(config), *_names(config, role), *_learning(config, role)]
+    problems = [*_numbers(config), *_names(config, role), *hosts.problems(config), *_learning(config, role)]
     if role in ("train", "learner"):
         problems += _folder(config)
     if role == "train":
@@ -68,6 +69,8 @@ def name_run(config: Config) -> None:
     """Fill in the trial and the run's name on the servers, where they are not given."""
     if config.trial is None:
         config.trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
+    if config.run is None and config.hosts:  # who joins has to know it
+        config.run = re.sub(r"[^A-Za-z0-9_-]+", "-", config.project).strip("-")[:60] or "run"
     if config.run is None:
         # Two trials of the same name, on two machines or in two folders, must not meet on shared servers.
         words = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{config.project}-{config.trial}").strip("-")
@@ -83,7 +86,7 @@ def _numbers(config: Config) -> Iterator[str]:
         yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
     if config.event_rate is not None and not 0 <= config.event_rate <= 1:
         yield f"event_rate: {config.event_rate} is no share of the calls; it must be from 0 to 1"
-    for name in ("round_timeout", "checkpoint_every"):
+    for name in ("round_timeout", "checkpoint_every", "grace"):
         if not getattr(config, name) > 0:  # nan is not
             yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
     if config.seconds is not None and not config.seconds > 0:

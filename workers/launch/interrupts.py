@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -14,10 +15,14 @@ KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second kills every child and ends the process."""
+    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second kills every child and ends the process.
 
-    def __init__(self) -> None:
+    `restore`: puts the terminal back as it was, ahead of such an end.
+    """
+
+    def __init__(self, restore: Callable[[], None] | None = None) -> None:
         self.asked = False
+        self._restore = restore
         self._children: list[Callable[[], Iterable[Child]]] = []
 
     def install(self, *children: Callable[[], Iterable[Child]]) -> None:
@@ -32,6 +37,9 @@ class Interrupts:
             return
         for child in [child for children in self._children for child in children()]:
             child.kill()
+        with contextlib.suppress(Exception):
+            if self._restore is not None:
+                self._restore()
         # Whatever this process was waiting for is gone; nothing of it is worth an orderly end.
         os.write(sys.stdout.fileno(), b"\nkilled\n")
         os._exit(KILLED)

@@ -1,6 +1,8 @@
-"""Where the launchers of one run meet: who leads it, which hosts take part, who is ready, how it ended. In Redis.
+"""Who leads a run, which hosts take part, who is ready, how it ended: leases in Redis, one a launcher.
 
-Everything said here is a lease: who is killed is missed within seconds, and what it said is gone.
+A launcher that is killed is missed when its lease has run out, LEASE s later. One that was away for longer (suspended,
+say) finds its place taken and touches nothing of the run any more: every lease holds a token of its launcher's own, and
+`renew` fails for any other. What ends or removes a run renews the lease first.
 """
 
 from __future__ import annotations
@@ -9,32 +11,50 @@ import json
 import os
 import secrets
 import socket
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import redis
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from tasks.app import REDIS_TRIES
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, WarrenError
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
-LEASE = 12.0  # s for which a launcher's word holds; it is renewed every second
+LEASE = 12.0  # s for which a lease holds; it is renewed every second
 DAY = 24 * 3600
+ANSWER_WITHIN = 4.0  # s; who renews also looks after processes, and must not wait for Redis for long
+TOKEN_LENGTH = 16
+
+# KEYS: lease, last token. ARGV: token, text, ms. Sets the lease when it is free or ours; else who has it.
+_RENEW = """
+local held = redis.call('GET', KEYS[1])
+if held and string.sub(held, 1, 16) ~= ARGV[1] then return held end
+local last = redis.call('GET', KEYS[2])
+if last and last ~= ARGV[1] and ARGV[4] == '0' then return last end
+redis.call('SET', KEYS[2], ARGV[1])
+redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'PX', ARGV[3])
+return false
+"""
+
+
+class Superseded(WarrenError):
+    """Raised when another launcher has taken this one's place in the run: nothing of the run is this one's any more."""
 
 
 @dataclass(frozen=True)
-class Word:
-    """What one launcher says of itself.
+class Presence:
+    """What one launcher tells the others.
 
-    `ready`: all services are served (of its own share; of the leader: of the whole run, so that environments may
-    begin). `left`: environments of its share that are not done. `failed`: why it gave up. `status`: of the leader
-    once the run has ended, the exit status.
+    `open`: of the leader, whether the run can be joined. `ready`: all services are served (of its own share; of the
+    leader: of the whole run, so that phase 1 may begin). `left`: processes of phase 1 of its share that are not done.
+    `failed`: why it gave up. `status`: of the leader once the run has ended, the exit status.
     """
 
     host: str
+    open: bool = False
     ready: bool = False
     left: int = 0
     failed: str = ""
@@ -48,48 +68,84 @@ class Word:
         """For a person."""
         return f"process {self.pid} on {self.machine}"
 
+    @classmethod
+    def read(cls, stored: bytes | None) -> Presence | None:
+        """From the value of a lease; None for what is none."""
+        try:
+            text = (stored or b"").decode()
+            given = json.loads(text[TOKEN_LENGTH:])
+            known = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+            presence = cls(**{**known, "token": text[:TOKEN_LENGTH]})
+            presence._check()
+        except (ValueError, TypeError, KeyError):
+            return None
+        return presence
 
-class Meeting:
-    """The words of the launchers of one run, and the processes that serve. Raises redis.RedisError."""
+    def _check(self) -> None:
+        texts = (self.host, self.failed, self.machine)
+        numbers = (self.left, self.pid, 0 if self.status is None else self.status)
+        if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+            raise TypeError("no presence")
+
+
+class Membership:
+    """The leases of one run's launchers, and the processes that serve. Raises redis.RedisError."""
 
     def __init__(self, redis_url: str, topology: Topology) -> None:
-        self._redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        self._redis = redis.Redis.from_url(
+            redis_url, retry=Retry(ConstantBackoff(0.2), 1), socket_timeout=ANSWER_WITHIN
+        )
         self._run, self._prefix = topology.run, topology.key_prefix
-        self._token = secrets.token_hex(8)
+        self.token = secrets.token_hex(TOKEN_LENGTH // 2)
+        self._renew = self._redis.register_script(_RENEW)
 
-    def take(self, leader: bool, word: Word) -> None:
-        """Begin to say `word`. Raises ConfigurationError when another process holds that place in the run."""
-        key = self._key(leader, word.host)
-        if not self._redis.set(key, self._text(word), nx=True, px=int(LEASE * 1000)):
-            other = self._word(key)
-            held = f" by {other.where}" if other else ""
+    def take(self, leader: bool, presence: Presence) -> None:
+        """Take a place. Raises ConfigurationError when another process holds it."""
+        held = self._set(leader, presence, first=True)
+        if held is not None:
+            other = Presence.read(held)
+            by = f" by {other.where}" if other else ""
             raise ConfigurationError(
-                f"run {self._run} is led already{held}; name another with run=NAME"
+                f"run {self._run} is led already{by}; name another with run=NAME"
                 if leader
-                else f"host {word.host} of run {self._run} is started already{held}; name another with --host NAME"
+                else f"host {presence.host} of run {self._run} is started already{by}; use another name for this one"
             )
 
-    def say(self, leader: bool, word: Word) -> None:
-        """Renew. Raises WarrenError when another process has taken the place meanwhile, since this one was silent."""
-        key = self._key(leader, word.host)
-        other = self._word(key)
-        if other is not None and other.token != self._token:
-            raise WarrenError(f"{other.where} has taken this one's place as {word.host} of run {self._run}")
-        self._redis.set(key, self._text(word), px=int(LEASE * 1000))
+    def renew(self, leader: bool, presence: Presence) -> None:
+        """Keep the place and say how this launcher stands. Raises Superseded when it is another's by now."""
+        held = self._set(leader, presence, first=False)
+        if held is not None:
+            other = Presence.read(held)
+            who = other.where if other else "another launcher"
+            raise Superseded(
+                f"{who} has taken this one's place as {presence.host} of run {self._run}, since nothing was heard of "
+                f"it for {LEASE:g} s; the run is left to that one"
+            )
 
-    def leave(self, host: str) -> None:
-        """Say nothing more as `host`."""
-        self._redis.delete(self._key(False, host))
+    def leave(self, leader: bool, host: str) -> None:
+        """Give the place up."""
+        key = self._key(leader, host)
+        held = self._redis.get(key)
+        if isinstance(held, bytes) and held[:TOKEN_LENGTH].decode(errors="replace") == self.token:
+            self._redis.delete(key, f"{key}:last")
 
-    def leader(self) -> Word | None:
-        """The newest word of who leads; None when nobody does."""
-        return self._word(self._key(True, ""))
+    def leader(self) -> Presence | None:
+        """Who leads; None when nobody does."""
+        return self._read(self._key(True, ""))
 
-    def hosts(self) -> dict[str, Word]:
-        """Host -> its newest word, of those that joined."""
-        keys = list(self._redis.scan_iter(match=f"{self._prefix}host:*", count=1000))
-        words = [self._word(key) for key in keys]
-        return {word.host: word for word in words if word is not None}
+    def hosts(self) -> dict[str, Presence]:
+        """Host -> what it said last, of those that joined."""
+        keys = [key for key in self._redis.scan_iter(match=f"{self._prefix}host:*", count=1000) if b":last" not in key]
+        found = [self._read(key) for key in keys]
+        return {presence.host: presence for presence in found if presence is not None}
+
+    def post_card(self, card: Mapping[str, object]) -> None:
+        """What who joins is told of the run; it stays until the run is removed."""
+        self._redis.set(f"{self._prefix}card", json.dumps(dict(card)))
+
+    def card(self) -> dict[str, Any]:
+        """What the leader has posted; empty where there is none."""
+        return read_card(self._redis.get(f"{self._prefix}card"))
 
     def serves(self, process: str) -> None:
         """The process of that name serves now."""
@@ -99,14 +155,37 @@ class Meeting:
     def serving(self) -> set[str]:
         """The processes that have begun to serve."""
         found: Any = self._redis.smembers(f"{self._prefix}ready")
-        return {name.decode() for name in found}
+        return {name.decode(errors="replace") for name in found}
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """The keys of the leader's place, which go last when a run is removed."""
+        key = self._key(True, "")
+        return frozenset({key, f"{key}:last"})
+
+    def _set(self, leader: bool, presence: Presence, first: bool) -> bytes | None:
+        key, text = self._key(leader, presence.host), json.dumps(asdict(replace(presence, token="")))
+        arguments: list[str | int] = [self.token, text, int(LEASE * 1000), int(first)]
+        held: Any = self._renew(keys=[key, f"{key}:last"], args=arguments)
+        return held if isinstance(held, bytes) else None
 
     def _key(self, leader: bool, host: str) -> str:
-        return f"{self._prefix}leader" if leader else f"{self._prefix}host:{host}"
+        return leader_key(self._prefix) if leader else f"{self._prefix}host:{host}"
 
-    def _text(self, word: Word) -> str:
-        return json.dumps({**asdict(word), "token": self._token})
+    def _read(self, key: Any) -> Presence | None:
+        stored: Any = self._redis.get(key)
+        return Presence.read(stored)
 
-    def _word(self, key: Any) -> Word | None:
-        text: Any = self._redis.get(key)
-        return None if text is None else Word(**json.loads(text))
+
+def leader_key(prefix: str) -> str:
+    """The Redis key of the leader's lease; a run has it while its launcher lives."""
+    return f"{prefix}leader"
+
+
+def read_card(stored: Any) -> dict[str, Any]:
+    """A card as it is stored; empty for what is none."""
+    try:
+        found = json.loads(stored or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from typing import Any
 
 import redis
@@ -10,41 +11,49 @@ from kombu.exceptions import OperationalError
 
 from tasks.topology import key_prefix
 from warren.errors import BrokerError, ConfigurationError, unknown_name
+from workers.launch.membership import leader_key
 
-NODE, COMMAND = "launcher", "scale"
+NODE, COMMAND, STOP = "launcher", "scale", "stop"
 ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request
 
 
-def launcher_key(run: str) -> str:
-    """The Redis key that a run with a launcher has."""
-    return f"{key_prefix(run)}launcher"
+def redis_time(client: Any) -> float:
+    """Redis's clock, in s: the one that both ends of a request have in common."""
+    seconds, microseconds = client.time()
+    return float(seconds) + float(microseconds) / 1e6
 
 
-def request(app: Any, run: str, client: Any, wanted: dict[str, str]) -> dict[str, Any]:
+def request(
+    app: Any, run: str, client: Any, wanted: dict[str, str], identity: str | None = None, command: str = COMMAND
+) -> dict[str, Any]:
     """Ask the launcher of `run` for the counts `wanted` (setting -> "4", "+1", "-1"): {"done": [...], "counts": {...}}.
 
-    Raises ConfigurationError for a run that is not there (with near names) and for counts that cannot be, BrokerError
-    when a server is away or the launcher does not answer.
+    A launcher that answers too late does nothing. `identity`: of this request; one that was carried out already is
+    answered again, and not carried out a second time. Raises ConfigurationError for a run that is not there (with near
+    names) and for counts that cannot be, BrokerError when a server is away or the launcher does not answer.
     """
+    identity = identity or secrets.token_hex(6)
     try:
         runs = launched(client)
         if run not in runs:
             raise ConfigurationError(f"--run: {unknown_name('run with a launcher', run, runs)}")
-        answers = app.control.broadcast(
-            COMMAND, {"wanted": wanted}, destination=[NODE], reply=True, timeout=ANSWER_WITHIN, limit=1
-        )
+        body = {"wanted": wanted, "identity": identity, "until": redis_time(client) + ANSWER_WITHIN}
+        answers = app.control.broadcast(command, body, destination=[NODE], reply=True, timeout=ANSWER_WITHIN, limit=1)
     except (OperationalError, OSError, redis.RedisError) as error:
         raise BrokerError(f"a server of run {run} is away: {error}") from error
     if not answers:
-        raise BrokerError(f"the launcher of run {run} did not answer within {ANSWER_WITHIN:.0f} s; was it killed?")
+        raise BrokerError(
+            f"the launcher of run {run} did not answer within {ANSWER_WITHIN:.0f} s, and will not carry this out any "
+            f"more if it has not yet; to ask once more for the same, and no more, add --request {identity}"
+        )
     (answer,) = answers[0].values()
-    if "error" in answer:
-        raise ConfigurationError(answer["error"])
+    if not isinstance(answer, dict) or "error" in answer:
+        raise ConfigurationError(str(answer["error"]) if isinstance(answer, dict) else f"no answer: {answer!r}")
     return dict(answer)
 
 
 def launched(client: Any) -> list[str]:
-    """The runs on a Redis that have, or had, a launcher."""
-    pattern = re.compile(re.escape(launcher_key("\0")).replace("\0", "(.+)"))
-    keys = (key.decode() for key in client.scan_iter(match=launcher_key("*"), count=10_000))
+    """The runs on a Redis whose launcher lives: those with a leader's lease."""
+    pattern = re.compile(re.escape(leader_key(key_prefix("\0"))).replace("\0", "([^:]+)"))
+    keys = (key.decode(errors="replace") for key in client.scan_iter(match=leader_key(key_prefix("*")), count=10_000))
     return sorted(match[1] for key in keys if (match := pattern.fullmatch(key)))

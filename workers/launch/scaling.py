@@ -1,8 +1,8 @@
-"""Growing and shrinking a run while it goes on: what its launcher listens to, and what the learner reads.
+"""Growing, shrinking and stopping a run while it goes on: what its launcher is asked for, and what the learner reads.
 
 A request comes over the run's remote control (`tasks.app.control`, to the node NODE), is carried out in the
 launcher's own thread, and is answered with what was done. How many actors there are stands in Redis as well, for the
-learner: the next round of gathered sampling has as many rollouts.
+learner: the next round of gathered sampling has as many rollouts. And in the run's folder, for a resume.
 """
 
 from __future__ import annotations
@@ -10,112 +10,148 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from concurrent.futures import TimeoutError as TooLate
+from dataclasses import dataclass, field
+from typing import Any
 
 import redis
 from celery.utils.log import get_logger
 from kombu.mixins import ConsumerMixin
 
 from warren.errors import ConfigurationError, WarrenError, unknown_name
-from workers.config.schema import Config
-from workers.config.validation import verify
-from workers.launch.scale_request import ANSWER_WITHIN, COMMAND, NODE, launcher_key
+from workers.launch.scale_request import ANSWER_WITHIN, COMMAND, NODE, STOP, redis_time
+from workers.launch.spec import ProcessSpec
 from workers.launch.supervisor import Supervisor
-from workers.runtime.actor_count import actors_key
-from workers.runtime.session import Session
 
 logger = get_logger(__name__)
+
+REMEMBERED = 1000  # requests whose answers are kept, should one be asked for again
 
 _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 
 @dataclass
 class Group:
-    """Processes of one role that a person may have more or fewer of. `setting`: what the configuration calls them."""
+    """Processes of one kind that a person may have more or fewer of. `elsewhere`: how many other hosts start."""
 
-    setting: str
-    role: str
-    option: str  # the setting that numbers each
-    last: bool = False  # told to stop after the others at the end of the run
+    spec: ProcessSpec
+    elsewhere: int = 0
     members: list[str] = field(default_factory=list)
-    started: int = 0  # ever: a number is not used again, so each process has a log of its own
+    next_rank: int = 0  # a number is not used again, so each process has a log of its own
+
+    @property
+    def count(self) -> int:
+        """How many the run has, those that are leaving left out."""
+        return len(self.members) + self.elsewhere
 
     def add_to(self, supervisor: Supervisor) -> str:
         """Start one more; its name."""
-        name = f"{self.role}-{self.started}"
-        supervisor.add(self.role, name, f"{self.option}={self.started}", last=self.last)
-        self.started += 1
-        self.members.append(name)
-        return name
+        managed = supervisor.start(self.spec, self.next_rank)
+        self.next_rank += 1
+        self.members.append(managed.name)
+        return managed.name
 
 
-def groups_of(config: Config) -> list[Group]:
-    """What a run of this configuration has."""
-    actors = Group("actors", "actor", "actor_id")
-    if config.league is None:
-        return [actors]
-    return [
-        Group("league_workers", "league", "league_id", last=True),
-        actors,
-        Group("evaluators", "evaluator", "evaluator_id", last=True),
-    ]
+Check = Callable[[Mapping[str, int]], Sequence[str]]  # new counts -> what is wrong with them
+Keep = Callable[[Mapping[str, int]], None]  # puts counts where roles and a resume find them; raises redis.RedisError
 
 
 class Scaling:
-    """The groups of one run: starts them, and changes them when asked to. `say` prints a line in the launcher."""
+    """The groups of one run, changed when asked for. `say` prints a line in the launcher, `stop_run` ends the run."""
 
-    def __init__(self, session: Session, supervisor: Supervisor, say: Callable[[str], None]) -> None:
-        self._session, self._config, self._supervisor, self._say = session, session.config, supervisor, say
-        self._groups = {group.setting: group for group in groups_of(session.config)}
-        self._requests: queue.SimpleQueue[tuple[dict[str, str], Future[dict[str, Any]]]] = queue.SimpleQueue()
-        self._desk = Desk(session.app, self._ask)
+    def __init__(
+        self,
+        app: Any,
+        client: Any,
+        specs: Sequence[ProcessSpec],
+        supervisor: Supervisor,
+        check: Check,
+        keep: Keep,
+        say: Callable[[str], None],
+        stop_run: Callable[[], None],
+    ) -> None:
+        self._redis, self._supervisor, self._check, self._keep = client, supervisor, check, keep
+        self._say, self._stop_run = say, stop_run
+        self._groups = {
+            spec.setting: Group(spec, (spec.num or len(spec.ranks)) - len(spec.ranks), [], spec.num or len(spec.ranks))
+            for spec in specs
+            if spec.setting is not None
+        }
+        self._requests: queue.SimpleQueue[tuple[dict[str, Any], Future[dict[str, Any]]]] = queue.SimpleQueue()
+        self._answered: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._listener = RequestListener(app, self._ask)
 
     def start(self) -> None:
-        """Start as many of each group as configured, and listen."""
-        for group in self._groups.values():
-            for _ in range(getattr(self._config, group.setting)):
-                group.add_to(self._supervisor)
-        self._session.redis.set(launcher_key(self._session.topology.run), "")
-        self._desk.start()
+        """Take up what was started so far, and listen."""
+        for managed in self._supervisor.children:
+            if managed.spec.setting in self._groups:
+                self._groups[managed.spec.setting].members.append(managed.name)
+        self._listener.start()
 
     def look(self) -> None:
-        """Carry out what has been asked for."""
+        """Carry out what has been asked for and is still waited for."""
         while not self._requests.empty():
-            wanted, answer = self._requests.get()
+            body, answer = self._requests.get()
+            if not answer.set_running_or_notify_cancel():
+                continue  # who asked has been told that nothing was done
             try:
-                answer.set_result(self._change(wanted))
+                answer.set_result(self._answer(body))
             except (WarrenError, redis.RedisError) as error:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
         """Listen no more."""
-        self._desk.stop()
+        self._listener.stop()
 
     @property
     def counts(self) -> dict[str, int]:
         """How many of each group there are, those that are leaving left out."""
-        return {setting: len(group.members) for setting, group in self._groups.items()}
+        return {setting: group.count for setting, group in self._groups.items()}
 
-    def _ask(self, wanted: dict[str, str]) -> dict[str, Any]:
-        """In the desk's thread: have it done, and wait for the answer."""
+    def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
+        """In the listener's thread: have it done, and wait for the answer."""
         answer: Future[dict[str, Any]] = Future()
-        self._requests.put((wanted, answer))
-        return answer.result(ANSWER_WITHIN)
+        self._requests.put((body, answer))
+        try:
+            return answer.result(ANSWER_WITHIN)
+        except TooLate:
+            if answer.cancel():
+                return {"error": f"the launcher was busy for {ANSWER_WITHIN:.0f} s; nothing was done"}
+            return answer.result()  # it is being done
+
+    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        identity, until = body.get("identity"), body.get("until")
+        if isinstance(identity, str) and identity in self._answered:
+            return self._answered[identity]
+        if isinstance(until, (int, float)) and redis_time(self._redis) > until:
+            raise ConfigurationError("this request came too late, and was not carried out")
+        if body.get("command") == STOP:
+            self._stop_run()
+            answer: dict[str, Any] = {"done": ["told the run to stop"], "counts": self.counts}
+        else:
+            wanted = body.get("wanted")
+            if not isinstance(wanted, dict):
+                raise ConfigurationError(f"{wanted!r} is no table of counts")
+            answer = self._change({str(setting): str(change) for setting, change in wanted.items()})
+        if isinstance(identity, str):
+            self._answered[identity] = answer
+            if len(self._answered) > REMEMBERED:
+                self._answered.popitem(last=False)
+        return answer
 
     def _change(self, wanted: dict[str, str]) -> dict[str, Any]:
         new = self._checked(wanted)
+        changed = {setting: number for setting, number in new.items() if number != self._groups[setting].count}
+        if changed:  # first: Redis may be away, and nothing is done yet
+            self._keep({**self.counts, **changed})
         done: list[str] = []
-        for setting, number in new.items():
+        for setting, number in changed.items():
             group = self._groups[setting]
-            if setting == "actors" and number != len(
-                group.members
-            ):  # first: Redis may be away, and nothing is done yet
-                self._session.redis.set(actors_key(self._session), number)
-            added = [group.add_to(self._supervisor) for _ in range(number - len(group.members))]
-            removed = [group.members.pop() for _ in range(len(group.members) - number)]
+            added = [group.add_to(self._supervisor) for _ in range(number - group.count)]
+            removed = [group.members.pop() for _ in range(group.count - number)]
             for name in removed:
                 self._supervisor.remove(name)
             done += [f"started {name}" for name in added] + [f"told {name} to finish and leave" for name in removed]
@@ -127,31 +163,33 @@ class Scaling:
         """The new counts. Raises ConfigurationError with everything that is wrong with them."""
         new, problems = {}, []
         for setting, change in wanted.items():
-            match = _CHANGE.fullmatch(str(change))
+            match = _CHANGE.fullmatch(change)
             if setting not in self._groups:
                 problems.append(unknown_name("count of this run", setting, self._groups))
             elif match is None:
                 problems.append(f"{setting}={change}: give a number, +N or -N")
             else:
                 sign, number = match[1], int(match[2])
-                now = len(self._groups[setting].members)
-                new[setting] = {"": number, "+": now + number, "-": now - number}[sign]
-        known = _problems(self._config)  # such as the run folder, which is in use: by this run
-        changed = replace(self._config, **cast(dict[str, Any], new))
-        problems += [problem for problem in _problems(changed) if problem not in known]
+                group = self._groups[setting]
+                new[setting] = {"": number, "+": group.count + number, "-": group.count - number}[sign]
+                if 0 < new[setting] < group.elsewhere:
+                    problems.append(
+                        f"{setting}: {group.elsewhere} of them are other hosts'; stop their launchers there"
+                    )
+        problems += self._check(new)
         if problems:
             raise ConfigurationError(problems)
         return new
 
 
-class Desk(ConsumerMixin):  # type: ignore[misc]
-    """A thread that answers one command of the remote control; `ask` carries it out."""
+class RequestListener(ConsumerMixin):  # type: ignore[misc]
+    """A thread that answers the launcher's commands of the remote control; `ask` carries them out."""
 
-    def __init__(self, app: Any, ask: Callable[[dict[str, str]], dict[str, Any]]) -> None:
+    def __init__(self, app: Any, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self.connection = app.connection_for_read(heartbeat=app.conf.broker_heartbeat)
         self._ask = ask
-        self._node = app.control.mailbox.Node(NODE, handlers={COMMAND: self._scale})
-        self._thread = threading.Thread(target=self.run, name="scaling", daemon=True)
+        self._node = app.control.mailbox.Node(NODE, handlers={COMMAND: self._scale, STOP: self._stop})
+        self._thread = threading.Thread(target=self.run, name="requests", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -169,20 +207,20 @@ class Desk(ConsumerMixin):  # type: ignore[misc]
         return [node.Consumer(channel=channel, callbacks=[self._receive], on_decode_error=node.on_decode_error)]
 
     def on_connection_error(self, exc: Exception, interval: float) -> None:
-        logger.warning("scaling: cannot connect (%s), trying again in %.1f s", exc, interval)
+        logger.warning("requests: cannot connect (%s), trying again in %.1f s", exc, interval)
 
     def _receive(self, body: Any, message: Any) -> None:
         # The other commands are for Celery's workers.
         if isinstance(body, dict) and body.get("method") in self._node.handlers:
-            self._node.handle_message(body, message)
+            try:
+                self._node.handle_message(body, message)
+            except self.connection.connection_errors:
+                raise
+            except Exception as error:  # of what anybody may have sent; without this thread nobody would be answered
+                logger.warning("requests: one that cannot be read was dropped: %s", error)
 
-    def _scale(self, state: Any, wanted: dict[str, str]) -> dict[str, Any]:
-        return self._ask(wanted)
+    def _scale(self, state: Any, **body: Any) -> dict[str, Any]:
+        return self._ask({**body, "command": COMMAND})
 
-
-def _problems(config: Config) -> tuple[str, ...]:
-    try:
-        verify(replace(config, flower_port=None), role="train")  # Flower's port is in use: by this run
-        return ()
-    except ConfigurationError as error:
-        return tuple(error.problems)
+    def _stop(self, state: Any, **body: Any) -> dict[str, Any]:
+        return self._ask({**body, "command": STOP})

@@ -5,49 +5,36 @@ from __future__ import annotations
 import argparse
 import re
 import socket
-import time
-import uuid
+from functools import partial
 from pathlib import Path
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
-from workers import servers
 from workers.config.command_line import guarded
-from workers.launch.host import Follower, Leader, Place
-from workers.launch.interrupts import Interrupts
+from workers.launch.folder import RunFolder
+from workers.launch.launcher import Launcher
 from workers.launch.run_file import RunFile, read
+from workers.launch.services_monitor import ServicesMonitor
+from workers.launch.services_spec import services
 from workers.launch.user_code import check_script, describe
 from workers.ui.run_view import RunView
 
 
 def run(options: argparse.Namespace) -> int:
     """Run this host's share to the end; the exit status: 0 when all environments are done, 130 after Ctrl-C."""
-    path = Path(options.file)
-    file, problems = read(path, options.settings)
+    file, problems = read(Path(options.file), options.settings)
     host, more = host_of(file, options.host)
     problems += more
     events, roles, more = examine(file)
     problems += more
     if problems:
         raise ConfigurationError(problems)
-    leads = file.join is None and host == file.leader
-    stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "run"
-    # Hosts have to find each other, so their run bears the file's name; others must not meet on shared servers.
-    name = file.join or file.run or (stem if file.hosts else f"{stem[:60]}-{uuid.uuid4().hex[:6]}")
-    trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-    folder = Path(file.folder) / stem / trial
-    folder.mkdir(parents=True)
-    (folder / "run.yaml").write_text(path.read_text())
-    interrupts = Interrupts()
-    counts = ", ".join(f"{share.count} {share.entry.name}" for share in file.shares(host if file.hosts else None))
-    with RunView(f"{name}{f' on {host}' if host else ''}: {counts}") as view:
-        view.say(f"run folder {folder}\nrun name   {name}")
-        mode = file.broker if leads else "external"
-        listen = file.listen if leads else None
-        with servers.acquire(mode, folder=folder, run=name, say=view.say, listen=listen) as found:
-            interrupts.install(lambda: found.children)
-            place = Place(file, host, name, folder, found, view, interrupts)
-            return (Leader(place, events, roles) if leads else Follower(place)).run()
+    spec = services(file, host, roles, events)
+    with RunFolder.take(spec.folder) as folder, RunView(spec.title) as view:
+        outcome = Launcher(spec, folder, view, partial(ServicesMonitor, view)).run()
+        if spec.leads and outcome.status == 0:
+            view.say("all environments are done")
+        return outcome.status
 
 
 def examine(file: RunFile) -> tuple[list[str], list[str], list[str]]:

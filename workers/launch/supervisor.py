@@ -3,114 +3,149 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from warren.errors import WarrenError
-from workers.servers.process import Child
+import psutil
 
-GRACE = 8.0  # s that a role has to finish what it holds after being told to stop
+from warren.errors import WarrenError
+from workers.launch.last_words import Failure, failure_in, failure_of
+from workers.launch.spec import GRACE, Done, ProcessSpec, Restart
+from workers.servers.process import Child, explain_status
+
 FAREWELL = (
     3.0  # s that a child that ended with status 0 is left alone: the run may be over, and the learner about to end
 )
 TERMINATED = 143  # exit status of a child that SIGTERM found still importing, as shells have it
 CALM = 60.0  # s after which a child's earlier deaths are forgiven
-# A child reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
-HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
+SOON = 20.0  # s after its start in which a child that fails twice in the same way will do so a third time
+MOST_WAIT, MOST_WAIT_OPTIONAL = 8.0, 60.0  # s between two tries at most
 
 
 @dataclass
 class Managed:
-    """One role's process. `needed`: the run is over when it ends with status 0 (the learner).
+    """One process: what it is, and how it has fared."""
 
-    `may_end`: status 0 means that its work is done. `last`: stopped only after the others, which call it until then.
-    """
-
-    name: str
-    command: Sequence[str]
+    spec: ProcessSpec
+    rank: int
     log: Path
-    needed: bool = False
-    may_end: bool = False
-    last: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
+    grace: float = GRACE
     leaving: bool = False  # was told to, so it is not restarted
     child: Child | None = None
     deaths: int = 0  # lately
     restarts: int = 0  # ever
     started_at: float = 0.0
-    done: bool = False
-    retry_at: float = field(default=0.0)
+    retry_at: float = 0.0  # when it is to be started again; 0.0: it has been
     ended_at: float = 0.0  # when it was first seen to have ended with status 0
+    done: bool = False
+    failure: Failure | None = None  # of its last death
+    given_up: str = ""  # why it is not tried again
+
+    @property
+    def name(self) -> str:
+        """Name of the process, and of its log."""
+        return self.spec.name(self.rank)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self.child is not None and self.child.alive
 
 
 class Supervisor:
-    """Starts and watches role processes; `say` prints a line for the person at the terminal."""
+    """Starts and watches processes; `say` prints a line for the person at the terminal.
 
-    def __init__(self, folder: Path, environment: dict[str, str], restarts: int, say: Callable[[str], None]) -> None:
+    `excused`: whether the servers are, or just were, away: what dies of that is no failure of the process's own, and
+    nothing is started until they are back.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        environment: dict[str, str],
+        restarts: int,
+        say: Callable[[str], None],
+        excused: Callable[[], bool] = lambda: False,
+        away: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
+        self._excused, self._away = excused, away
         self.children: list[Managed] = []
 
-    def add(
-        self, role: str, name: str, *overrides: str, needed: bool = False, may_end: bool = False, last: bool = False
-    ) -> None:
-        """Start `python -m workers.ROLE` on the run folder's configuration, as `name`."""
-        command = [
-            *(sys.executable, "-m", f"workers.{role}"),
-            *("--config-dir", str(self._folder.resolve()), "--config-name", "config"),
-            *HYDRA_QUIET,
-            *overrides,
-        ]
-        self.launch(Managed(name, command, self._folder / "logs" / f"{name}.log", needed, may_end, last))
-
-    def launch(self, managed: Managed) -> Managed:
-        """Start a process that is no role of Warren's own, and look after it in the same way."""
-        managed.log.parent.mkdir(exist_ok=True)
+    def start(self, spec: ProcessSpec, rank: int) -> Managed:
+        """Start one process of `spec`, and look after it."""
+        log = self._folder / "logs" / f"{spec.name(rank)}.log"
+        log.parent.mkdir(exist_ok=True)
+        managed = Managed(spec, rank, log, spec.grace)
         self.children.append(managed)
         self._start(managed)
         return managed
 
     def poll(self) -> bool:
-        """Look after every child: restart who died. True when the one that is needed has finished its work.
+        """Look after every child: restart who died. True when one whose end is the run's has done its work.
 
-        Raises WarrenError when a child has died more often than allowed; its message holds the last lines.
+        Raises WarrenError when a critical child has died more often than allowed; its message holds the last lines.
         """
         for managed in list(self.children):
             assert managed.child is not None
             if managed.leaving:
                 self._see_off(managed)
-                continue
-            if managed.done or managed.child.alive:
-                continue
-            if managed.retry_at == 0.0:
-                if managed.child.status == 0 and managed.needed:
-                    managed.done = True
-                    return True
-                if managed.child.status == 0 and managed.may_end:
-                    managed.done = True
-                    self._say(f"{managed.name} has done its work")
-                    continue
-                if managed.child.status == 0:
-                    managed.ended_at = managed.ended_at or time.monotonic()
-                if managed.child.status != 0 or time.monotonic() - managed.ended_at > FAREWELL:
-                    self._report(managed)
-            elif time.monotonic() >= managed.retry_at:
+            elif not managed.done and not managed.given_up and not managed.child.alive and self._ended(managed):
+                return True
+        return False
+
+    def _ended(self, managed: Managed) -> bool:
+        """Look after a child that has ended; whether the run is over with it."""
+        assert managed.child is not None
+        if managed.retry_at:
+            if time.monotonic() >= managed.retry_at and not self._away():
                 managed.restarts += 1
                 self._start(managed)
+            return False
+        if managed.child.status == 0:
+            if managed.spec.done is not Done.restart:
+                managed.done = True
+                if managed.spec.done is Done.once:
+                    self._say(f"{managed.name} has done its work")
+                return managed.spec.done is Done.run
+            managed.ended_at = managed.ended_at or time.monotonic()
+            if time.monotonic() - managed.ended_at <= FAREWELL:
+                return False
+        self._report(managed)
         return False
 
     def remove(self, name: str) -> None:
-        """Tell a child to finish what it holds within GRACE s and leave; `poll` says when it has."""
+        """Tell a child to finish what it holds within its grace and leave; `poll` says when it has."""
         (managed,) = (managed for managed in self.children if managed.name == name and not managed.leaving)
         assert managed.child is not None
         managed.leaving = True
-        managed.child.ask_to_stop()
+        managed.child.ask_to_stop(managed.grace)
 
     def alive(self) -> int:
         """How many children run."""
-        return sum(managed.child is not None and managed.child.alive for managed in self.children)
+        return sum(managed.alive for managed in self.children)
+
+    def standing(self) -> str:
+        """How many are alive of those that should be, and how many are done."""
+        wanted = [managed for managed in self.children if not managed.done and not managed.leaving]
+        done = sum(managed.done for managed in self.children)
+        words = f"{sum(managed.alive for managed in wanted)} of {len(wanted)} alive"
+        return f"{words}, {done} done" if done else words
+
+    def troubles(self) -> list[str]:
+        """Which children are stopped, down or given up, in words."""
+        found = []
+        for managed in self.children:
+            if managed.given_up:
+                found.append(f"{managed.name} is down: {managed.given_up}")
+            elif managed.retry_at and not managed.leaving:
+                why = f": {managed.failure}" if managed.failure else ""
+                found.append(f"{managed.name} is being restarted{why}")
+            elif managed.alive and _is_stopped(managed):
+                found.append(f"{managed.name} is stopped (SIGSTOP); kill -CONT lets it go on")
+        return found
 
     def processes(self) -> list[Child]:
         """The processes that were started last, one a child."""
@@ -118,35 +153,70 @@ class Supervisor:
 
     def stop(self) -> None:
         """Tell all to stop at the same time, wait; who has not stopped within the grace time is killed."""
-        for last in (False, True):
-            children = [managed.child for managed in self.children if managed.child and managed.last is last]
-            for child in children:
-                child.ask_to_stop()
-            for child in children:
-                child.stop()
+        for order in sorted({managed.spec.stop_order for managed in self.children}):
+            stopping = [managed for managed in self.children if managed.spec.stop_order == order and managed.child]
+            for managed in stopping:
+                assert managed.child is not None
+                managed.child.ask_to_stop(managed.grace)
+            for managed in stopping:
+                assert managed.child is not None
+                managed.child.stop()
 
     def _see_off(self, managed: Managed) -> None:
         assert managed.child is not None
         if not managed.child.alive:
             self.children.remove(managed)
             late = managed.child.status not in (0, TERMINATED) and managed.retry_at == 0.0
-            self._say(f"{managed.name} has left{f' with status {managed.child.status}' if late else ''}")
+            status = explain_status(managed.child.status)
+            self._say(f"{managed.name} has left{f' with status {status}' if late else ''}")
 
     def _start(self, managed: Managed) -> None:
-        environment = {**os.environ, **self._environment, **managed.environment}
-        managed.child = Child(managed.name, managed.command, managed.log, environment, GRACE)
+        spec = managed.spec
+        numbers = {"WARREN_RANK": str(managed.rank), "WARREN_NUM": str(spec.num or len(spec.ranks))}
+        environment: Mapping[str, str] = {**os.environ, **self._environment, **numbers, **spec.environment}
+        managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace)
         managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0
 
     def _report(self, managed: Managed) -> None:
+        """A death: say it, and when the next try is; or that there is none."""
         assert managed.child is not None
-        if time.monotonic() - managed.started_at > CALM:
+        lived = time.monotonic() - managed.started_at
+        before, managed.failure = managed.failure, failure_in(managed.child.output())
+        what = managed.child.death()
+        cause = managed.failure
+        if (cause is None or not cause.where) and (
+            elsewhere := failure_of(child.log for child in self.children if child is not managed)
+        ):
+            what += f"\nthe newest error in your code, in {elsewhere[0]}: {elsewhere[1]}"
+        if self._excused():
+            managed.retry_at, managed.failure = time.monotonic() + 1.0, None
+            self._say(f"{what}\nrestarting {managed.name} once the servers answer")
+            return
+        if lived > CALM:
             managed.deaths = 0
         managed.deaths += 1
-        what = managed.child.death()
-        if managed.deaths > self._restarts:
-            raise WarrenError(
-                f"{what}\n{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
-            )
-        wait = min(0.25 * 2 ** (managed.deaths - 1), 8.0)
+        same = managed.failure is not None and before is not None and managed.failure == before
+        hopeless = same and lived < SOON and managed.deaths > 1 and not managed.failure.passing  # type: ignore[union-attr]
+        optional = managed.spec.restart is Restart.optional
+        if hopeless or (managed.deaths > self._restarts and not optional):
+            why = f"{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
+            if managed.deaths <= self._restarts:
+                why = f"{managed.name} failed twice in the same way and will again; giving up: {managed.failure}"
+            if not optional:
+                raise WarrenError(f"{what}\n{why}")
+            managed.given_up = str(managed.failure)
+            self._say(f"{what}\n{why}; the run goes on without it")
+            return
+        wait = min(0.25 * 2 ** (managed.deaths - 1), MOST_WAIT_OPTIONAL if optional else MOST_WAIT)
         managed.retry_at = time.monotonic() + wait
-        self._say(f"{what}\nrestarting {managed.name} ({managed.deaths} of {self._restarts}) in {wait:g} s")
+        count = f"{managed.deaths}" if optional else f"{managed.deaths} of {self._restarts}"
+        self._say(f"{what}\nrestarting {managed.name} ({count}) in {wait:g} s")
+
+
+def _is_stopped(managed: Managed) -> bool:
+    assert managed.child is not None
+    try:
+        process = managed.child.server()
+        return process is not None and process.status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False

@@ -1,37 +1,32 @@
-"""Training one agent, or a league, from the command line to the last line: servers, roles, a live view, a clean end."""
+"""`python -m workers.train`: from the command line to the last line, for one agent or a league, alone or with hosts."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import hydra
-import redis
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
-from tasks.admin.cleanup import Depths, remove_run
-from tasks.events import STATUS, Subscription
-from warren.errors import BrokerError, ConfigurationError, WarrenError
-from workers import doctor, servers
+from warren.errors import ConfigurationError
+from workers.config import hosts
 from workers.config.command_line import REFUSALS, of_resumed_league
-from workers.config.schema import BrokerConfig, Config, Sampling, from_hydra, to_yaml
+from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.validation import name_run, run_folder, verify
-from workers.doctor.machine import processes_of
-from workers.launch.interrupts import KILLED, Interrupts
-from workers.launch.scaling import Scaling
-from workers.launch.supervisor import Supervisor
-from workers.runtime.session import Session
-from workers.ui.training_view import View
+from workers.launch.folder import COUNTS, OUTCOME, RunFolder
+from workers.launch.launcher import Launcher
+from workers.launch.services_monitor import ShareMonitor
+from workers.launch.spec import RunSpec, ServersSpec
+from workers.launch.training_spec import compiled
+from workers.runtime.connect import given_urls
+from workers.ui.run_view import RunView
 
-LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
-DEPTHS_EVERY = 1.0  # s between looks at the queues
 FIXED_ON_RESUME = re.compile(
     r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name|league|restore"
     r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
@@ -40,134 +35,72 @@ FIXED_ON_RESUME = re.compile(
 
 def run(config: Config) -> int:
     """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed."""
+    if not hosts.leads(config):
+        return _join(config)
     if config.resume is not None:
         config = resumed(config)
     name_run(config)
+    if not [*hosts.problems(config)]:
+        config = replace(config, **hosts.given_totals(config))
     verify(config, role="train")
-    folder = run_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.yaml").write_text(to_yaml(config))
-    (folder / "outcome.json").unlink(missing_ok=True)
-    if config.league is not None:
-        return _run_league(config, folder)
-    title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
-    interrupts = Interrupts()
-    with View(title, config.env.goal, config.total_steps) as view:
-        view.say(f"run folder {folder}\nrun name   {config.run}")
-        mode = config.broker.mode
-        with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
-            interrupts.install(lambda: found.children)
-            _examine(config, folder, found, view.say)
-            status = _train(config, folder, found, view, interrupts)
-    return _last_words(status, folder, config)
+    with RunFolder.take(run_folder(config)) as folder:
+        return _lead(config, folder)
 
 
-def _run_league(config: Config, folder: Path) -> int:
-    from workers.launch import league_training  # what a run without a league has no use for
-    from workers.ui import league_view  # what a run without a league has no use for
+def _lead(config: Config, folder: RunFolder) -> int:
+    spec = compiled(config, folder.path)
+    if config.league is None:
+        from workers.launch import training_monitor  # and with it what a league has no use for
+        from workers.ui.training_view import View
 
-    assert config.league is not None
-    title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
-    interrupts = Interrupts()
-    with league_view.LeagueView(title, None, config.total_steps) as view:
-        view.say(f"run folder {folder}\nrun name   {config.run}")
-        mode = config.broker.mode
-        with servers.acquire(mode, config.broker.url, config.broker.redis_url, folder=folder, say=view.say) as found:
-            interrupts.install(lambda: found.children)
-            _examine(config, folder, found, view.say)
-            status = league_training.train(config, folder, found, view, interrupts)
-    return league_training.last_words(folder, status)
+        with View(spec.title, config.env.goal, config.total_steps) as view:
+            outcome = Launcher(spec, folder, view, partial(training_monitor.TrainingMonitor, config, view)).run()
+        return training_monitor.last_words(folder.path, folder.read(OUTCOME), outcome.status, config)
+    from workers.launch import league_monitor  # what a run without a league has no use for
+    from workers.ui.league_view import LeagueView
 
-
-def _examine(config: Config, folder: Path, found: servers.Servers, say: Callable[[str], object]) -> None:
-    processes, league = processes_of(config), config.league is not None
-    doctor.quick(found, str(config.run), folder, say, processes=processes, league=league)
+    with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
+        monitor = partial(league_monitor.LeagueMonitor, config, league_view)
+        outcome = Launcher(spec, folder, league_view, monitor).run()
+    return league_monitor.last_words(folder.path, folder.read(OUTCOME), outcome.status)
 
 
-def _train(config: Config, folder: Path, found: servers.Servers, view: View, interrupts: Interrupts) -> int:
-    session = Session(config, found.broker_url, found.redis_url)
-    session.declare()
-    figures: dict[str, Any] = {}
-    subscription = Subscription(session.app, session.topology, {STATUS: figures.update}, subscriber="launcher").start()
-    depths, waiting, depths_at = Depths(session.app, session.topology), {}, 0.0
-    # One thread of linear algebra a process: they share this machine's cores.
-    environment = {**found.environment(), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-    supervisor = Supervisor(folder, environment, config.restarts, view.say)
-    scaling = Scaling(session, supervisor, view.say)
-    interrupts.install(supervisor.processes)
-    try:
-        supervisor.add("learner", "learner", needed=True)
-        scaling.start()
-        if config.flower_port is not None:
-            supervisor.add("flower", "flower")
-            view.say(f"Flower at http://{config.flower_address}:{config.flower_port}")
-        while not supervisor.poll():
-            if interrupts.asked:
-                view.say("stopping: the learner writes a checkpoint (Ctrl-C again stops at once)")
-                return KILLED
-            if words := found.dead():
-                raise WarrenError(words)
-            scaling.look()
-            if time.monotonic() >= depths_at:
-                waiting, depths_at = depths.read(), time.monotonic() + DEPTHS_EVERY
-            view.show(figures or None, waiting, f"{supervisor.alive()} of {len(supervisor.children)} alive")
-            time.sleep(LOOK_EVERY)
-        return 0
-    except WarrenError as error:
-        view.say(f"error: {error}")
-        return 1
-    finally:
-        scaling.stop()
-        supervisor.stop()
-        subscription.stop()
-        if found.dead() is None:
-            _tidy_up(session, folder, view, depths)
-        depths.close()
-
-
-def _tidy_up(session: Session, folder: Path, view: View, depths: Depths) -> None:
-    """Account for the segments and remove the run from the servers, where those still answer."""
-    try:
-        if session.config.sampling is Sampling.streaming:
-            _account(session, folder, view, depths.read())
-        remove_run(session.app, session.redis, session.topology)
-    except (BrokerError, redis.RedisError) as error:
-        view.say(f"warning: the servers are away, so something of this run may be left there: {error}")
-
-
-def _account(session: Session, folder: Path, view: View, waiting: dict[str, int]) -> None:
-    """Where every segment went, now that all is quiet; what was confirmed and is nowhere is lost, and said so."""
-    account = session.ledger.account()
-    left = waiting.get(session.topology.learner_queue().routing_key, 0)
-    lost = max(0, account.missing - left)
-    (folder / "segments.json").write_text(json.dumps({**asdict(account), "waiting": left, "lost": lost}) + "\n")
-    view.say(
-        f"segments: {account.confirmed:,} confirmed, {account.learned:,} learned, {account.stale:,} too old, "
-        f"{account.repeated:,} delivered again, {left:,} unused, {lost:,} lost"
-    )
-
-
-def _last_words(status: int, folder: Path, config: Config) -> int:
-    """The outcome in one line, the last that is printed."""
-    path = folder / "outcome.json"
-    outcome = json.loads(path.read_text()) if path.exists() else {"state": "killed"}
-    curve = folder / "learning_curve.png"
-    if curve.exists():
-        print(f"learning curve {curve}")
-    if outcome["state"] == "solved":
-        print(
-            f"solved: the mean return of the last 100 training episodes reached {config.env.goal:g} "
-            f"({outcome['mean_return']:.1f}) after {outcome['steps']:,} steps, "
-            f"{outcome['seconds']:.1f} s after the first environment step"
+def _join(config: Config) -> int:
+    """Start this host's share of a run that another host leads; what that is comes from the leader."""
+    problems = list(hosts.problems(config))
+    if config.run is None:
+        problems.append(
+            f"run: not given; name the run that host {config.host} joins (run=NAME, as its leader prints it)"
         )
-        return 0
-    if outcome["state"] == "finished":
-        short = "" if config.env.goal is None else f", short of the goal {config.env.goal:g}"
-        mean = "unknown" if outcome["mean_return"] is None else f"{outcome['mean_return']:.1f}"
-        print(f"finished: {outcome['steps']:,} steps done; mean return of the last 100 episodes {mean}{short}")
-        return 0
-    print(f"{outcome['state']}; go on with: python -m workers.train resume={folder}", flush=True)
-    return status or 1
+    if None in given_urls(config):
+        problems.append(
+            "broker.url and broker.redis_url: not given; a host that joins uses the run's servers: set them, or "
+            "WARREN_BROKER_URL and WARREN_REDIS_URL in the environment"
+        )
+    if problems:
+        raise ConfigurationError(problems)
+    assert config.run is not None and config.host is not None
+    path = Path(config.folder) / "hosts" / f"{config.run}-{config.host}"
+    title = f"{config.run} on {config.host}"
+    joining = RunSpec(
+        kind="training", run=config.run, title=title, folder=path, files={}, processes=(),
+        servers=ServersSpec("external", config.broker.url, config.broker.redis_url), host=config.host, leads=False,
+        hosts=tuple(config.hosts),
+    )  # fmt: skip
+
+    def from_card(card: dict[str, Any]) -> RunSpec:
+        try:
+            led = from_hydra(OmegaConf.create(card["config"]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise ConfigurationError(f"run {config.run} is none that trains: {error}") from None
+        led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level)
+        if config.host not in led.hosts:
+            listed = ", ".join(led.hosts) or "none"
+            raise ConfigurationError(f"host: {config.host!r} is none of the run's hosts ({listed}); list it there")
+        return compiled(led, path)
+
+    with RunFolder.take(path) as folder, RunView(title) as view:
+        return Launcher(joining, folder, view, partial(ShareMonitor, view), from_card).run().status
 
 
 def resumed(config: Config) -> Config:
@@ -204,6 +137,7 @@ def resumed(config: Config) -> Config:
     root = folder.resolve().parent.parent
     return replace(
         saved,
+        **scaled_counts(folder, overrides),
         broker=replace(BrokerConfig(**vars(saved.broker)), url=config.broker.url, redis_url=config.broker.redis_url),
         folder=os.path.relpath(root),
         project=folder.resolve().parent.name,
@@ -211,3 +145,14 @@ def resumed(config: Config) -> Config:
         run=None,
         resume=None,
     )
+
+
+def scaled_counts(folder: Path, overrides: list[str]) -> dict[str, Any]:
+    """The counts that the run was scaled to before it ended, but for those that are given anew."""
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    counts = RunFolder.read_json(folder / COUNTS)
+    return {
+        name: count
+        for name, count in counts.items()
+        if name in hosts.SETTINGS and name not in given and "hosts" not in given and type(count) is int and count > 0
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from typing import Self, TextIO
+import termios
+from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
 
 REFRESH = 4  # panels a second
+LOCAL_FLAGS = 3  # place of these among a terminal's attributes
 
 
 class Terminal:
@@ -17,20 +20,50 @@ class Terminal:
     def __init__(self, stream: TextIO = sys.stdout) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._live: Live | None = None
+        self._echo = _Echo()
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
+            self._echo.off()
             self._live = Live(console=self._console, refresh_per_second=REFRESH, transient=True)
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self.close()
+
+    def close(self) -> None:
+        """Take the panel away and leave the terminal as it was. Safe to call twice."""
+        live, self._live = self._live, None
+        try:
+            if live is not None:
+                live.stop()
+        finally:
+            self._echo.restore()
 
     def say(self, text: str) -> None:
         """Print lines above what is shown."""
         self._console.print(text, markup=False)
         if self._console.file is not sys.stdout or not self._console.is_terminal:
             self._console.file.flush()
+
+
+class _Echo:
+    """A terminal prints ^C where the cursor stands, in the panel's last line: that line is then not the one that the
+    panel takes away, and a border stays behind. So it prints none while there is a panel."""
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None
+
+    def off(self) -> None:
+        with contextlib.suppress(termios.error, ValueError, OSError):  # standard input is no terminal
+            attributes = termios.tcgetattr(sys.stdin)
+            self._before = [*attributes]
+            attributes[LOCAL_FLAGS] &= ~termios.ECHOCTL & ~termios.ECHO
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
+
+    def restore(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            with contextlib.suppress(termios.error, ValueError, OSError):
+                termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

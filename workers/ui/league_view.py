@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from workers.ui.training_view import LINE_EVERY, View
+
+LEARNING = "learning"  # the state of a player with which all is well
 
 
 @dataclass
@@ -20,44 +23,62 @@ class LeagueFigures:
     players: dict[str, dict[str, Any]] = field(default_factory=dict)  # a learner's status each
     score: dict[str, Any] = field(default_factory=dict)  # the evaluator's, see workers/evaluation/scores.py
     counters: dict[str, int] = field(default_factory=dict)  # of the league: matches issued, counted, ...
+    states: dict[str, str] = field(default_factory=dict)  # player -> learning, paused, frozen, removed, no learner
+    kept: dict[str, int] = field(default_factory=dict)  # player -> decisions as the league knows them
+
+    def steps_of(self, player: str) -> int:
+        """Decisions of one player: its learner's figure, or, before there is one, that of the league."""
+        return max(int(self.players.get(player, {}).get("steps", 0)), self.kept.get(player, 0))
 
     @property
     def steps(self) -> int:
         """Decisions of all players."""
-        return sum(figures.get("steps", 0) for figures in self.players.values())
+        return sum(self.steps_of(player) for player in dict.fromkeys([*self.players, *self.kept]))
 
 
 class LeagueView(View):
     """One live panel in a terminal, plain lines anywhere else."""
 
-    def show_league(self, figures: LeagueFigures, waiting: Mapping[str, int], processes: str) -> None:
-        """The newest figures, messages waiting by queue, how many processes run."""
+    def show_league(
+        self, figures: LeagueFigures, waiting: Mapping[str, int], processes: str, notes: Sequence[str] = ()
+    ) -> None:
+        """The newest figures, messages waiting by queue, how many processes run; what is wrong or waited for."""
         if self._live is not None:
-            self._live.update(self._league_panel(figures, waiting, processes))
+            self._live.update(self._league_panel(figures, waiting, processes, notes))
         elif time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + LINE_EVERY
-            self.say(league_line(figures, processes))
+            self.say(league_line(figures, processes, self.goal))
+            for note in notes:
+                self.say(f"  {note}")
 
-    def _league_panel(self, figures: LeagueFigures, waiting: Mapping[str, int], processes: str) -> Panel:
+    def _league_panel(
+        self, figures: LeagueFigures, waiting: Mapping[str, int], processes: str, notes: Sequence[str]
+    ) -> Panel:
         players = Table(box=None, padding=(0, 2), header_style="dim")
         players.add_column("player")
+        players.add_column("state")
         for column in ("steps", "steps/s", "version", "mean return"):
             players.add_column(column, justify="right")
         for name, found in figures.players.items():
-            mean = found.get("mean_return")
+            mean, state = found.get("mean_return"), figures.states.get(name, "")
+            # A learner that has ended told its last speed long ago.
+            speed = f"{found.get('steps_per_second', 0.0):,.0f}" if state in ("", LEARNING) else ""
             players.add_row(
                 name,
-                f"{found.get('steps', 0):,}",
-                f"{found.get('steps_per_second', 0.0):,.0f}",
+                Text(state, "" if state == LEARNING else "yellow"),
+                f"{figures.steps_of(name):,}",
+                speed,
                 f"{found.get('version', 0):,}",
                 "" if mean is None else f"{mean:+.3f}",
             )
         rest = Table.grid(padding=(0, 2))
-        for name, value in cells_of(figures, waiting, processes):
+        for name, value in cells_of(figures, waiting, processes, self.goal):
             rest.add_row(f"[dim]{name}", value)
         outer = Table.grid()
         outer.add_row(players)
         outer.add_row(rest)
+        for note in notes:
+            outer.add_row(Text(note, "yellow"))
         return Panel(outer, title=self.title, title_align="left", expand=False)
 
 
@@ -75,20 +96,24 @@ def strength(score: Mapping[str, Any]) -> str:
     return "; ".join(parts) or "not known yet"
 
 
-def cells_of(figures: LeagueFigures, waiting: Mapping[str, int], processes: str) -> list[tuple[str, str]]:
-    """(name, value) of what is shown beside the players."""
+def cells_of(
+    figures: LeagueFigures, waiting: Mapping[str, int], processes: str, goal: float | None = None
+) -> list[tuple[str, str]]:
+    """(name, value) of what is shown beside the players. `goal`: exploitability at which the run is over."""
     counters, score = figures.counters, figures.score
     return [
         ("steps", f"{figures.steps:,}"),
         ("matches", f"{counters.get('counted', 0):,} counted of {counters.get('issued', 0):,} issued"),
         ("frozen players", f"{score.get('frozen', 0)}; {score.get('games', 0):,} games between them"),
         ("strength", strength(score)),
+        *([] if goal is None else [("goal", f"exploitability {goal:g} of the Nash mixture")]),
         ("queues", ", ".join(f"{name} {count}" for name, count in waiting.items()) or "unknown"),
         ("processes", processes),
     ]
 
 
-def league_line(figures: LeagueFigures, processes: str) -> str:
-    """The same as one line of text."""
-    cells = [cell for cell in cells_of(figures, {}, processes) if cell[0] != "queues"]
-    return ", ".join(f"{name} {value}" for name, value in cells)
+def league_line(figures: LeagueFigures, processes: str, goal: float | None = None) -> str:
+    """The same as one line of text, with the players that are not learning."""
+    cells = [cell for cell in cells_of(figures, {}, processes, goal) if cell[0] != "queues"]
+    idle = [f"{name} {state}" for name, state in figures.states.items() if state != LEARNING]
+    return ", ".join([*(f"{name} {value}" for name, value in cells), *idle])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from workers.ui.console import Terminal
 
@@ -24,15 +25,32 @@ class View(Terminal):
         self.title, self.goal, self.total_steps = title, goal, total_steps
         self._line_at = 0.0
 
-    def show(self, figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> None:
-        """The newest figures (None before the learner's first), queue depths, and how many processes run."""
+    def show(
+        self,
+        figures: Mapping[str, Any] | None,
+        depths: Mapping[str, int],
+        processes: str,
+        notes: Sequence[str] = (),
+    ) -> None:
+        """The newest figures (None before the learner's first), queue depths, how many processes run.
+
+        `notes`: what is wrong, or waited for.
+        """
         if self._live is not None:
-            self._live.update(self._panel(figures, depths, processes))
+            self._live.update(self._panel(figures, depths, processes, notes))
         elif time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + LINE_EVERY
             self.say(plain_line(figures, depths, processes, self.goal))
+            for note in notes:
+                self.say(f"  {note}")
 
-    def _panel(self, figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> Panel:
+    def _panel(
+        self,
+        figures: Mapping[str, Any] | None,
+        depths: Mapping[str, int],
+        processes: str,
+        notes: Sequence[str] = (),
+    ) -> Panel:
         grid = Table.grid(padding=(0, 2))
         for _ in range(4):
             grid.add_column(justify="left", min_width=14)
@@ -45,6 +63,8 @@ class View(Terminal):
         outer = Table.grid()
         outer.add_row(grid)
         outer.add_row(bar)
+        for note in notes:
+            outer.add_row(Text(note, "yellow"))
         return Panel(outer, title=self.title, title_align="left", expand=False)
 
     def _far(self, figures: Mapping[str, Any] | None) -> tuple[float, float]:

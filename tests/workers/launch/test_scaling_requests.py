@@ -1,7 +1,9 @@
-"""A launcher that is asked for more or fewer processes while Redis is away."""
+"""A launcher that is asked for more or fewer processes: once, in time, and while Redis is away."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -10,25 +12,88 @@ import pytest
 import redis
 from celery import Celery
 
-from tasks.topology import Topology
-from workers.config.schema import Config
 from workers.launch.scaling import Scaling
+from workers.launch.spec import ProcessSpec
+
+
+class Stage:
+    """A Scaling of three actors, one of them on another host, with nothing real below it."""
+
+    def __init__(self, keep: Callable[[Mapping[str, int]], None] | None = None) -> None:
+        self.spec = ProcessSpec("actor", range(2), (), setting="actors", num=3)
+        self.left: list[str] = []
+        self.kept: list[Mapping[str, int]] = []
+        self.stops = 0
+        children = [SimpleNamespace(spec=self.spec, name=f"actor-{rank}") for rank in range(2)]
+        self.supervisor: Any = SimpleNamespace(
+            children=children, start=self._start, remove=lambda name: self.left.append(name)
+        )
+        client = SimpleNamespace(time=lambda: (int(time.time()), 0))
+        self.scaling = Scaling(
+            Celery("launcher", broker="memory://"), client, [self.spec], self.supervisor, lambda counts: [],
+            keep or self.kept.append, print, self._stop,
+        )  # fmt: skip
+        self.scaling._listener = SimpleNamespace(start=lambda: None)  # type: ignore[assignment]
+        self.scaling.start()
+
+    def _start(self, spec: ProcessSpec, rank: int) -> Any:
+        return SimpleNamespace(name=spec.name(rank))
+
+    def _stop(self) -> None:
+        self.stops += 1
+
+    def ask(self, **body: Any) -> dict[str, Any]:
+        answer: Future[dict[str, Any]] = Future()
+        self.scaling._requests.put(({"until": time.time() + 60, **body}, answer))
+        self.scaling.look()
+        return answer.result(0)
 
 
 @pytest.mark.parametrize("change", ["+1", "-1"])
-def test_nothing_is_done_by_half_and_the_launcher_lives(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    def away(*_: Any) -> None:
+def test_nothing_is_done_by_half_and_the_launcher_lives(change: str) -> None:
+    def away(_: Mapping[str, int]) -> None:
         raise redis.ConnectionError("Redis is away")
 
-    config = Config(run="some-run")
-    store, app = SimpleNamespace(set=away), Celery("launcher", broker="memory://")
-    session: Any = SimpleNamespace(config=config, app=app, redis=store, topology=Topology("some-run"))
-    supervisor: Any = SimpleNamespace(add=pytest.fail, remove=pytest.fail)
-    scaling = Scaling(session, supervisor, print)
-    monkeypatch.setattr(scaling, "_checked", lambda wanted: {"actors": 2 + int(wanted["actors"])})
-    scaling._groups["actors"].members = ["actor-0", "actor-1"]
-    answer: Future[dict[str, Any]] = Future()
-    scaling._requests.put(({"actors": change}, answer))
-    scaling.look()
-    assert "Redis is away" in answer.result(0)["error"]
-    assert scaling.counts == {"actors": 2}
+    stage = Stage(away)
+    assert "Redis is away" in stage.ask(wanted={"actors": change})["error"]
+    assert stage.scaling.counts == {"actors": 3} and not stage.left
+
+
+def test_a_request_that_is_made_twice_is_carried_out_once() -> None:
+    stage = Stage()
+    first = stage.ask(wanted={"actors": "+1"}, identity="a")
+    assert first["done"] == ["started actor-3"]
+    assert stage.ask(wanted={"actors": "+1"}, identity="a") == first
+    assert stage.scaling.counts == {"actors": 4}
+    assert stage.ask(wanted={"actors": "+1"}, identity="b")["counts"] == {"actors": 5}
+    assert stage.kept == [{"actors": 4}, {"actors": 5}]
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
+    stage = Stage()
+    assert "too late" in stage.ask(wanted={"actors": "+1"}, until=time.time() - 5)["error"]
+    given_up: Future[dict[str, Any]] = Future()
+    stage.scaling._requests.put(({"wanted": {"actors": "+1"}, "until": time.time() + 60}, given_up))
+    given_up.cancel()
+    stage.scaling.look()
+    assert stage.scaling.counts == {"actors": 3}
+
+
+def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
+    stage = Stage()
+    assert "1 of them are other hosts'" not in str(stage.ask(wanted={"actors": "1"}))
+    assert stage.left == ["actor-1", "actor-0"]
+    assert stage.scaling.counts == {"actors": 1}
+
+
+@pytest.mark.parametrize("wanted", ["4", None, [1], {"actors": None}, {"actors": {"a": 1}}, {7: "+1"}])
+def test_a_request_that_makes_no_sense_is_answered_with_an_error(wanted: Any) -> None:
+    stage = Stage()
+    assert "error" in stage.ask(wanted=wanted)
+    assert stage.scaling.counts == {"actors": 3}
+
+
+def test_a_run_stops_when_it_is_asked_to() -> None:
+    stage = Stage()
+    assert stage.ask(command="stop")["done"] == ["told the run to stop"]
+    assert stage.stops == 1

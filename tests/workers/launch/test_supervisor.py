@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import re
 import signal
-import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from warren.errors import WarrenError
 from workers.launch import supervisor as module
+from workers.launch.spec import Done, ProcessSpec, Restart
 from workers.launch.supervisor import Supervisor
 
-# Stands for `python -m workers.ROLE`: does what the file named after the child says.
-ROLE = f"""#!{sys.executable}
+# Stands for a role: does what the file named after the child says.
+ROLE = """
 import os, signal, sys, time
-name = next(a.partition("=")[2] for a in sys.argv if a.startswith("name="))
-print("life of", name, os.environ.get("WARREN_TEST"), flush=True)
+name = sys.argv[1]
+print("start of", name, os.environ.get("WARREN_TEST"), flush=True)
 exec(open(os.path.join(os.path.dirname(__file__), name)).read())
 """
 
@@ -31,14 +30,21 @@ class Stage:
 
     def __init__(self, folder: Path, restarts: int) -> None:
         self.folder, self.said = folder, list[str]()
-        self.supervisor = Supervisor(folder, {"WARREN_TEST": "given"}, restarts, self.said.append)
+        self.away = False
+        self.supervisor = Supervisor(
+            folder, {"WARREN_TEST": "given"}, restarts, self.said.append, lambda: self.away, lambda: self.away
+        )
 
-    def add(self, name: str, script: str, needed: bool = False) -> None:
+    def add(self, name: str, script: str, needed: bool = False, **more: Any) -> None:
         (self.folder / name).write_text(script)
-        self.supervisor.add("role", name, f"name={name}", needed=needed)
+        done = Done.run if needed else Done.restart
+        command = (str(self.folder / "role"), name)
+        self.supervisor.start(
+            ProcessSpec(name, range(1), command, single=True, **{"done": done, "grace": 1.0, **more}), 0
+        )
 
     def lives(self, name: str) -> int:
-        return (self.folder / "logs" / f"{name}.log").read_text().count("life of")
+        return (self.folder / "logs" / f"{name}.log").read_text().count("start of")
 
     def poll_until(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
         """Poll until the supervisor says that it is over (True), or `condition` holds (False)."""
@@ -52,11 +58,9 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Stage]]:
+def stage(tmp_path: Path) -> Iterator[Callable[..., Stage]]:
     role = tmp_path / "role"
     role.write_text(ROLE)
-    role.chmod(role.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(module, "sys", SimpleNamespace(executable=str(role)))
     made: list[Stage] = []
 
     def build(restarts: int = 2) -> Stage:
@@ -78,7 +82,7 @@ def test_a_child_that_dies_is_restarted_and_its_last_lines_are_shown(stage: Call
     it.poll_until(lambda: it.lives("actor-0") == 3)
     assert "actor-0 ended with status 3" in it.said[0]
     assert "the game has crashed" in it.said[0]
-    assert "life of actor-0 given" in it.said[0]
+    assert "start of actor-0 given" in it.said[0]
     waits = [float(re.search(r"\((\d) of 5\) in ([\d.]+) s", text)[2]) for text in it.said]  # type: ignore[index]
     assert waits[:2] == [0.25, 0.5]
 
@@ -152,10 +156,7 @@ def test_one_childs_pause_does_not_hold_up_another(stage: Callable[..., Stage]) 
     assert time.monotonic() - began < 5
 
 
-def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(
-    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "GRACE", 1.0)
+def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(stage: Callable[..., Stage]) -> None:
     it = stage()
     deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {WORK}"
     for index in range(3):
@@ -184,3 +185,74 @@ def test_a_child_that_is_not_wanted_any_more_leaves_and_is_not_restarted(stage: 
     assert it.lives("actor-1") == 1
     with pytest.raises(ValueError, match="expected 1"):
         it.supervisor.remove("actor-1")
+
+
+RAISE = "raise ValueError('the rules have no such move')"
+
+
+def test_what_fails_twice_in_the_same_way_at_once_is_not_tried_a_third_time(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=5)
+    it.add("actor-0", RAISE)
+    with pytest.raises(WarrenError, match=r"(?s)failed twice in the same way.*ValueError: the rules have no such move"):
+        it.poll_until(lambda: False)
+    assert it.lives("actor-0") == 2
+
+
+def test_what_a_server_that_is_away_may_have_caused_is_tried_again(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=2)
+    it.add("actor-0", "raise ConnectionError('Redis is away')")
+    with pytest.raises(WarrenError, match=r"died 3 times; giving up \(restarts=2\)"):
+        it.poll_until(lambda: False)
+
+
+def test_an_optional_process_never_ends_the_run(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAIT_OPTIONAL", 0.01)
+    it = stage(restarts=1)
+    it.add("evaluator-0", FAIL, restart=Restart.optional)
+    it.add("flower", RAISE, restart=Restart.optional)
+    it.poll_until(lambda: it.lives("evaluator-0") == 4 and any("without it" in text for text in it.said))
+    assert "flower is down: ValueError: the rules have no such move" in "".join(it.supervisor.troubles())
+    assert it.lives("flower") == 2
+
+
+def test_deaths_while_a_server_is_away_do_not_count_and_restarts_wait_for_it(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=0)
+    it.away = True
+    it.add("actor-0", FAIL)
+    it.poll_until(lambda: any("once the servers answer" in text for text in it.said))
+    deadline = time.monotonic() + 2.0
+    it.poll_until(lambda: time.monotonic() > deadline)
+    assert it.lives("actor-0") == 1
+    it.away = False
+    with pytest.raises(WarrenError, match="died 1 times"):
+        it.poll_until(lambda: False)
+    assert it.lives("actor-0") == 2
+
+
+def test_what_waits_and_what_is_stopped_is_told(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=5)
+    it.add("actor-0", FAIL)
+    it.add("actor-1", WORK)
+    it.poll_until(lambda: bool(it.said) and it.lives("actor-1") == 1)
+    process = it.supervisor.children[1].child.server()  # type: ignore[union-attr]
+    assert process is not None
+    process.suspend()
+    it.poll_until(lambda: any("actor-1 is stopped (SIGSTOP)" in text for text in it.supervisor.troubles()))
+    it.poll_until(lambda: any("actor-0 is being restarted" in text for text in it.supervisor.troubles()))
+    process.resume()
+
+
+def test_the_users_own_error_is_named_though_another_process_died_of_it(
+    stage: Callable[..., Stage], tmp_path: Path
+) -> None:
+    game = tmp_path / "game.py"
+    game.write_text("def step():\n    raise RuntimeError('the game has crashed')\n")
+    it = stage(restarts=3)
+    it.add("actor-0", f"sys.path.insert(0, {str(tmp_path)!r})\nimport game, traceback\ntry:\n    game.step()\n"
+           f"except RuntimeError:\n    traceback.print_exc()\n{WORK}")  # fmt: skip
+    it.poll_until(lambda: "the game has crashed" in (tmp_path / "logs" / "actor-0.log").read_text())
+    it.add("learner", "print('ERROR training cannot go on: 3 rounds in a row failed in the actors'); sys.exit(1)")
+    with pytest.raises(WarrenError) as caught:
+        it.poll_until(lambda: False)
+    assert f"RuntimeError: the game has crashed ({game}:2)" in str(caught.value)
+    assert it.lives("learner") == 2

@@ -1,0 +1,73 @@
+"""Which host of a training run or a league starts which actors, evaluators and league workers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from warren.errors import unknown_name
+from workers.config.schema import Config
+
+SETTINGS = ("actors", "evaluators", "league_workers")  # what another host may start
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
+
+
+def problems(config: Config) -> Iterator[str]:
+    """What is wrong with `hosts` and `host`."""
+    known = SETTINGS if config.league is not None else SETTINGS[:1]
+    for host, counts in config.hosts.items():
+        if not _NAME.fullmatch(str(host)):
+            yield f"hosts.{host}: {host!r} is no name; use letters, digits, '-' and '_', a letter first"
+        if not isinstance(counts or {}, dict):
+            yield f"hosts.{host}: {counts!r} is no table; write what it starts, as in hosts={{{host}: {{actors: 2}}}}"
+            continue
+        for name, count in (counts or {}).items():
+            if name not in known:
+                yield f"hosts.{host}: {unknown_name('count', str(name), known)}"
+            elif type(count) is not int or count < 0:
+                yield f"hosts.{host}.{name}: {count!r} is no number of processes; it must be an integer of at least 0"
+    if config.host is not None and config.hosts and config.host not in config.hosts:
+        yield f"host: {unknown_name('host', config.host, config.hosts)}"
+
+
+def leader(config: Config) -> str | None:
+    """The host that leads: the first; None for one machine."""
+    return next(iter(config.hosts), None)
+
+
+def leads(config: Config) -> bool:
+    """Whether this machine leads the run: it does unless it is said to be another than the first host."""
+    return config.host is None or config.host == leader(config)
+
+
+def total(config: Config, setting: str) -> int:
+    """How many processes of `setting` the run has on all hosts together."""
+    if any(setting in (counts or {}) for counts in config.hosts.values()):
+        return sum(int((counts or {}).get(setting, 0)) for counts in config.hosts.values())
+    return int(getattr(config, setting))
+
+
+def ranks(config: Config, setting: str, host: str | None) -> range:
+    """The numbers of the processes of `setting` that `host` starts; they count through the hosts in their order.
+
+    What no host names, the leader starts.
+    """
+    first = leader(config)
+    if first is None:
+        return range(int(getattr(config, setting)))
+    if not any(setting in (counts or {}) for counts in config.hosts.values()):
+        return range(int(getattr(config, setting))) if host in (None, first) else range(0)
+    begin = 0
+    for name, counts in config.hosts.items():
+        count = int((counts or {}).get(setting, 0))
+        if name == (host or first):
+            return range(begin, begin + count)
+        begin += count
+    return range(0)
+
+
+def given_totals(config: Config) -> dict[str, Any]:
+    """The counts that `hosts` sets, for the configuration."""
+    named = [name for name in SETTINGS if any(name in (counts or {}) for counts in config.hosts.values())]
+    return {name: total(config, name) for name in named}

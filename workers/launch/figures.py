@@ -1,0 +1,106 @@
+"""What roles tell the launcher, checked: anything may be sent on an event, and nothing of it may stop a run."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+# Field -> (types, whether it may be null). What is not named here is not taken.
+STATUS_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
+    "state": (str, False),
+    "steps": (int, False),
+    "steps_per_second": ((int, float), False),
+    "updates": (int, False),
+    "episodes": (int, False),
+    "mean_return": ((int, float), True),
+    "mean_length": ((int, float), True),
+    "window": (int, False),
+    "version": (int, False),
+    "data_age": ((int, float), False),
+    "staleness": ((int, float), False),
+    "stale_steps": (int, False),
+    "training_seconds": ((int, float), False),
+}
+SHOWN = ("steps", "steps_per_second", "mean_return", "window", "episodes", "version", "data_age", "staleness")
+SCORE_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
+    "time": ((int, float), False),
+    "seconds": ((int, float), False),
+    "frozen": (int, False),
+    "games": (int, False),
+    "main_agent": ((int, float), True),
+    "mixture": ((int, float), True),
+    "steps": (dict, False),
+    "references": (dict, False),
+}
+
+
+class Figures(dict[str, Any]):
+    """The newest figures of one sender; `receive` is the handler of its event. Bad ones are logged and dropped."""
+
+    def __init__(self, fields: Mapping[str, tuple[type | tuple[type, ...], bool]], needed: tuple[str, ...]) -> None:
+        super().__init__()
+        self._fields, self._needed = fields, needed
+
+    def receive(self, payload: Any) -> None:
+        """Take over what is well formed as a whole; nothing of anything else."""
+        try:
+            found = check(payload, self._fields, self._needed)
+        except ValueError as error:
+            logger.warning("an event that cannot be used was dropped: %s", error)
+            return
+        self.update(found)
+
+    @property
+    def handler(self) -> Callable[[Any], None]:
+        """For a subscription."""
+        return self.receive
+
+
+def statuses() -> Figures:
+    """For a learner's status events."""
+    return Figures(STATUS_FIELDS, SHOWN)
+
+
+def scores() -> Figures:
+    """For an evaluator's."""
+    return Figures(SCORE_FIELDS, ("frozen", "games", "mixture", "references"))
+
+
+def check(
+    payload: Any, fields: Mapping[str, tuple[type | tuple[type, ...], bool]], needed: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The fields that are known. Raises ValueError, naming the field, for a value of another type or a missing one."""
+    if not isinstance(payload, Mapping):
+        raise ValueError(f"{type(payload).__name__} is no table of figures")
+    found = {}
+    for name, (types, nullable) in fields.items():
+        if name not in payload:
+            continue
+        value = payload[name]
+        if isinstance(value, bool) or not (isinstance(value, types) or (value is None and nullable)):
+            raise ValueError(f"{name}={str(value)[:80]!r} is of a wrong type")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name}={value} is not finite")
+        if types is dict and not _is_table_of_numbers(value):
+            raise ValueError(f"{name} is no table of numbers")
+        found[name] = value
+    # A status that carries the state alone is the launcher's own, at the end of a league's run.
+    if set(found) != {"state"} and (missing := [name for name in needed if name not in found]):
+        raise ValueError(f"{', '.join(missing)} missing")
+    return found
+
+
+def exit_status(payload: Any) -> int:
+    """The exit status that a leader fires at the end; 1 for what is none."""
+    return payload if type(payload) is int and 0 <= payload < 256 else 1
+
+
+def _is_table_of_numbers(value: Any) -> bool:
+    return all(
+        isinstance(key, str) and isinstance(number, (int, float)) and not isinstance(number, bool)
+        for key, number in value.items()
+    )

@@ -1,0 +1,101 @@
+"""A run's folder: locked before anything is written, whole files only, room kept for the last on a full disk."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from workers.servers.folder_lock import FolderLock
+from workers.servers.record import FOLDER
+
+RESERVE = 256 << 10  # bytes that are kept for the outcome, should the disk fill up meanwhile
+OUTCOME, COUNTS, RESERVED = "outcome.json", "counts.json", "reserve"
+
+
+class RunFolder:
+    """The folder at `path`, from `take` on this launcher's alone. Use as a context manager."""
+
+    def __init__(self, path: Path, lock: FolderLock) -> None:
+        self.path, self.lock = path, lock
+        self._reserve = path / "servers" / RESERVED
+
+    @classmethod
+    def take(cls, path: Path) -> RunFolder:
+        """Lock it, then keep room in it. Raises ConfigurationError when another launcher has it; nothing is changed."""
+        folder = cls(path, FolderLock.take(path))
+        with contextlib.suppress(OSError):  # full already: what can be written will be
+            folder._reserve.write_bytes(os.urandom(RESERVE))  # no zeros: a file system may store those as nothing
+        return folder
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a file by another as a whole: a full disk leaves the one before. Raises OSError."""
+        write_whole(self.path / name, text)
+
+    def write_last(self, name: str, value: Any, say: Callable[[str], object]) -> None:
+        """Write JSON at the end of the run: with the room that was kept for it, and without an error."""
+        self._reserve.unlink(missing_ok=True)
+        try:
+            self.write(name, json.dumps(value, indent=1) + "\n")
+        except OSError as error:
+            say(f"warning: {self.path / name} could not be written: {error}")
+
+    def read(self, name: str) -> dict[str, Any]:
+        """A file of JSON; empty when there is none that can be read."""
+        return self.read_json(self.path / name)
+
+    @staticmethod
+    def read_json(path: Path) -> dict[str, Any]:
+        """A table from a file of JSON; empty when there is none that can be read."""
+        try:
+            found = json.loads(path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        (self.path / name).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Remove what was begun and never finished: half-written checkpoints and models, of processes that are gone."""
+        for part in self.path.iterdir():
+            if part.name == FOLDER:  # the servers', which look after their own
+                continue
+            for half in [part] if part.is_file() else [*part.rglob("*.tmp")]:
+                with contextlib.suppress(OSError):
+                    if half.suffix == ".tmp":
+                        half.unlink()
+
+    def release(self) -> None:
+        """Let another launcher have it."""
+        with contextlib.suppress(OSError):
+            self._reserve.unlink(missing_ok=True)
+        self.lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write beside `path`, then rename. What cannot be written whole is not there at all. Raises OSError."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise

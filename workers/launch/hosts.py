@@ -1,0 +1,230 @@
+"""A launcher's place among those of one run: the leader opens the run, ends it and removes it; followers join."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import redis
+
+from tasks.admin.cleanup import remove_run
+from tasks.events import EventDispatcher, Subscription
+from tasks.topology import Topology
+from warren.errors import BrokerError, WarrenError
+from workers.launch.figures import exit_status
+from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded
+from workers.launch.spec import GRACE, RunSpec
+
+LOOK_EVERY = 0.1  # s
+REMIND_EVERY = 30.0  # s between reminders of what is waited for
+FAREWELL = GRACE + 4.0  # s that the leader waits for followers to stop what they started
+
+
+class Share(Protocol):
+    """What this host runs, as its launcher knows it."""
+
+    def ready(self) -> bool:
+        """Whether all its services are served."""
+
+    def left(self) -> int:
+        """Processes of phase 1 that are not done."""
+
+    def play(self) -> None:
+        """Start phase 1; once."""
+
+    @property
+    def playing(self) -> bool:
+        """Whether phase 1 has begun."""
+
+
+class Place:
+    """What both kinds of launchers have."""
+
+    def __init__(self, spec: RunSpec, membership: Membership, app: Any, topology: Topology, redis_url: str) -> None:
+        self.spec, self.membership, self.app, self.topology = spec, membership, app, topology
+        self.redis_url = redis_url
+        self.host = spec.host or "alone"
+        self.note = ""
+        self._reminded_at = float("-inf")
+        self.say: Callable[[str], None] = print
+
+    def presence(self, share: Share | None = None, **more: Any) -> Presence:
+        """How this launcher stands."""
+        return Presence(self.host, left=0 if share is None else share.left(), **more)
+
+    def wait_for(self, what: str) -> None:
+        """Say what is being waited for, not too often."""
+        if what and (what != self.note or time.monotonic() - self._reminded_at > REMIND_EVERY):
+            self._reminded_at = time.monotonic()
+            self.say(what)
+        self.note = what
+
+
+class Leading(Place):
+    """Leads a run, alone or with other hosts."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._awaited = set(self.spec.hosts) - {self.host}
+        self._seen: dict[str, Presence] = {}
+        self.open = False
+        self._plays = self.spec.finite
+
+    def begin(self) -> None:
+        """Take the lead, and only then sweep what an earlier run of the name may have left whose leader was killed."""
+        self.membership.take(True, self.presence())
+        if self.spec.sweep:
+            remove_run(
+                self.app, redis.Redis.from_url(self.redis_url), self.topology, self.membership.kept, self._still_leading
+            )
+        self.membership.post_card(self.spec.card)
+
+    def admit(self) -> None:
+        """What those who join need is there."""
+        self.membership.renew(True, self.presence(open=True))
+
+    def beat(self, share: Share) -> int | None:
+        """Once a second; the exit status when the run is over. Raises Superseded; WarrenError when a host gave up."""
+        hosts = self.membership.hosts()
+        self._greet(hosts)
+        if not self.open:
+            missing = sorted(self._awaited - set(hosts))
+            if missing:
+                self.wait_for(f"waiting for {', '.join(missing)}: start there {self._command(missing)}")
+            elif self.spec.waits_for_hosts and not all(presence.ready for presence in hosts.values()):
+                self.wait_for("waiting for the services of the other hosts")
+            others_ready = not missing and all(presence.ready for presence in hosts.values())
+            if (others_ready or not self.spec.waits_for_hosts) and share.ready():
+                self.open = True
+                if not missing:
+                    self.wait_for("")
+        elif self._awaited <= set(hosts):
+            self.wait_for("")
+        if self.open and not share.playing:
+            share.play()
+        self._plays = self._plays or any(presence.left for presence in self._seen.values())
+        self.membership.renew(True, self.presence(share, open=True, ready=self.open))
+        left = share.left() + sum(presence.left for presence in self._seen.values())
+        return 0 if self.open and self._plays and not left else None
+
+    def _greet(self, hosts: dict[str, Presence]) -> None:
+        """Say who came, went, or gave up."""
+        for host, presence in hosts.items():
+            if presence.failed:
+                raise WarrenError(f"host {host} gave up: {presence.failed}")
+            if host not in self._seen or self._seen[host].token != presence.token:
+                self.say(f"host {host} has joined: {presence.where}")
+        for host in [host for host in self._seen if host not in hosts]:
+            presence = self._seen.pop(host)
+            if host in self._awaited and (presence.left or not self.spec.finite):
+                if presence.left:
+                    self._seen[host] = presence
+                self.wait_for(f"host {host} is gone; start it again there: {self._command([host])}")
+            else:
+                self.say(f"host {host} has left")
+        self._seen |= hosts
+
+    def _command(self, missing: list[str]) -> str:
+        return self.spec.join_command.replace("{host}", missing[0] if len(missing) == 1 else "NAME")
+
+    def announce_end(self, status: int) -> None:
+        """Tell the others. Raises Superseded when the run is another's by now."""
+        try:
+            self.membership.renew(True, self.presence(open=True, ready=True, status=status))
+            EventDispatcher(self.app, self.topology).fire(ENDED, status)
+        except Superseded:
+            raise
+        except (WarrenError, redis.RedisError) as error:
+            self.say(f"warning: the other hosts were not told of the end: {error}")
+
+    def remove(self, topology: Topology, status: int) -> None:
+        """Wait for who joined to leave, then take the run off the servers. Raises Superseded when it is another's."""
+        limit = time.monotonic() + FAREWELL
+        try:
+            while self._seen and time.monotonic() < limit:
+                self._seen = {host: one for host, one in self.membership.hosts().items() if not one.failed}
+                self.membership.renew(True, self.presence(open=True, ready=True, status=status))
+                time.sleep(LOOK_EVERY)
+            client = redis.Redis.from_url(self.redis_url)
+            remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
+            self.membership.leave(True, self.host)
+        except (BrokerError, redis.RedisError) as error:
+            self.say(f"warning: the servers are away, so something of this run may be left there: {error}")
+
+    def gave_up(self, why: str) -> None:
+        """Nobody to tell: the status says it."""
+
+    def _still_leading(self) -> None:
+        self.membership.renew(True, self.presence())
+
+
+class Following(Place):
+    """Joins a run that another host leads, and leaves with it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._ended: list[int] = []
+        self._silent_since: float | None = None
+        self._failed = False
+        self._subscription: Subscription | None = None
+
+    def begin(self, asked: Callable[[], bool]) -> None:
+        """Wait for the leader, and join. Raises KeyboardInterrupt when asked to stop meanwhile."""
+        where = self.spec.hosts[0] if self.spec.hosts else "its first machine"
+        while (leader := self._leader()) is None:
+            self.wait_for(f"waiting for run {self.spec.run}, which {where} has to start (Ctrl-C: stop waiting)")
+            if asked():
+                raise KeyboardInterrupt
+            time.sleep(LOOK_EVERY)
+        self.wait_for("")
+        self.membership.take(False, self.presence())
+        self.say(f"joined run {self.spec.run}, led by {leader.where}")
+        handlers = {ENDED: lambda status: self._ended.append(exit_status(status))}
+        self._subscription = Subscription(self.app, self.topology, handlers, f"launcher-{self.host}").start()
+
+    def _leader(self) -> Presence | None:
+        """Who leads an open run that has not ended."""
+        try:
+            leader = self.membership.leader()
+        except redis.RedisError as error:
+            raise BrokerError(f"Redis is away: {error}") from error
+        return leader if leader is not None and leader.open and leader.status is None else None
+
+    def beat(self, share: Share) -> int | None:
+        """Once a second; the exit status when the run is over. Raises WarrenError when the leader is gone."""
+        if self._ended:
+            return self._ended[0]
+        leader = self.membership.leader()
+        if leader is None:
+            self._silent_since = self._silent_since or time.monotonic()
+            if time.monotonic() - self._silent_since > LEASE:
+                raise WarrenError(f"the leader of run {self.spec.run} is gone without a word; start the run again")
+        else:
+            self._silent_since = None
+            if leader.status is not None:
+                return leader.status
+        ready = share.ready()
+        self.membership.renew(False, self.presence(share, ready=ready))
+        if ready and leader is not None and leader.ready and not share.playing:
+            share.play()
+        return None
+
+    def gave_up(self, why: str) -> None:
+        """Leave the reason for the leader to read."""
+        self._failed = True
+        try:
+            self.membership.renew(False, self.presence(failed=why))
+        except (WarrenError, redis.RedisError) as error:
+            self.say(f"warning: the leader was not told: {error}")
+
+    def leave(self, status: int) -> None:
+        """Go, once everything is stopped."""
+        if self._subscription is not None:
+            self._subscription.stop()
+        if not self._failed:  # otherwise the leader is to read why
+            try:
+                self.membership.leave(False, self.host)
+            except redis.RedisError as error:
+                self.say(f"warning: the leader was not told of the end: {error}")
+        self.say(f"run {self.spec.run} {'is done' if status == 0 else f'has ended with status {status}'}")

@@ -1,0 +1,194 @@
+"""A league as its launcher sees it: its players, their learners, its strength; when it is over.
+
+It is over when the evaluator finds the league's Nash mixture at the goal, when all steps are done, or when the time is
+up. Players that a person adds while it runs get a learner as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from league.redis.reader import progress_from
+from league.redis.texts import pairs
+from tasks.events import EVALUATION, STATUS, Subscription, of_player
+from tasks.topology import Topology
+from warren.errors import BrokerError
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.evaluation.scores import read_scores
+from workers.launch.figures import Figures, scores, statuses
+from workers.launch.monitor import Context, Health
+from workers.launch.training_monitor import CountCheck, UpdateTimes
+from workers.launch.training_spec import learner_of
+from workers.runtime.actor_count import actors_key
+from workers.runtime.league_paths import league_of, store_of
+from workers.runtime.session import Session
+from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
+
+LEAGUE_EVERY = 2.0  # s between looks at the league
+
+
+class LeagueMonitor:
+    """See monitor.Monitor."""
+
+    def __init__(self, config: Config, view: LeagueView, context: Context) -> None:
+        self.config, self.view, self.context = config, view, context
+        self.league: LeagueConfig = league_of(config)
+        self.session = Session(config, context.broker_url, context.redis_url)
+        self.store = store_of(self.session)
+        self.figures = LeagueFigures()
+        self._score = self.figures.score = scores()
+        self._updates: dict[str, UpdateTimes] = {}
+        self._subscriptions: list[Subscription] = []
+        self._look_at = 0.0
+        self._clock = LearningClock()
+        self._check = CountCheck(config)
+
+    @property
+    def topology(self) -> Topology:
+        players = dict.fromkeys([*self.session.topology.players, *self.figures.players])
+        return replace(self.session.topology, players=tuple(players))
+
+    def begin(self) -> None:
+        self.session.declare()
+        self._subscribe(EVALUATION, self._score.receive)
+        for player in self.league.players:
+            self._follow(player)
+        if self.config.flower_port is not None:
+            self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
+
+    def look(self) -> str | None:
+        if time.monotonic() >= self._look_at and not self.context.watch.redis_away:
+            self._look_at = time.monotonic() + LEAGUE_EVERY
+            self._look_at_league()
+        for player, figures in self.figures.players.items():
+            if isinstance(figures, Figures):
+                self._updates[player].look(figures)
+        told = {name: figures["steps"] for name, figures in self.figures.players.items() if "steps" in figures}
+        self._clock.look(told)
+        return self._ended()
+
+    def steps(self) -> Mapping[str, int]:
+        return {player: self.figures.steps_of(player) for player in self.figures.players}
+
+    def excused(self) -> Mapping[str, str]:
+        return {player: state for player, state in self.figures.states.items() if state != LEARNING}
+
+    def show(self, health: Health) -> None:
+        waiting = self.context.watch.depths
+        self.view.show_league(self.figures, waiting, health.processes, health.notes)
+
+    def update_seconds(self) -> float:
+        return max((times.longest for times in self._updates.values()), default=0.0)
+
+    def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
+        return self._check(counts)
+
+    def keep_counts(self, counts: Mapping[str, int]) -> None:
+        self.session.redis.set(actors_key(self.session), counts["actors"])
+
+    def announce(self, state: str) -> None:
+        try:
+            self.session.events.fire(STATUS, {"state": state})
+        except BrokerError as error:
+            self.context.say(f"warning: {error}")
+
+    def stop(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.stop()
+
+    def account(self) -> None:
+        pass  # the league's own books are in its folder
+
+    def outcome(self, state: str, seconds: float) -> dict[str, Any]:
+        return {"state": state, "steps": self.figures.steps, "seconds": self._clock.seconds}
+
+    def _ended(self) -> str | None:
+        mixture, goal = self.figures.score.get("mixture"), self.league.goal
+        if goal is not None and mixture is not None and mixture <= goal:
+            return "solved"
+        if self.config.seconds is not None and self._clock.seconds >= self.config.seconds:
+            return "finished"
+        return "finished" if self.figures.steps >= self.config.total_steps else None
+
+    def _look_at_league(self) -> None:
+        try:
+            self.figures.counters = self.store.counters()
+            roster = self.store.view().roster
+            learners = {player.name: player for player in roster if player.name in self.figures.players}
+            for name in learners:
+                fields: Any = self.session.redis.hgetall(f"{self.store.prefix}player:{name}")
+                self.figures.kept[name] = progress_from(pairs(fields)).steps
+        except (redis.RedisError, OSError, KeyError, ValueError):
+            return  # away for a moment; the watch on the servers says so
+        for slot in roster.learning:
+            player = roster.by_slot[int(slot)]
+            if player.name not in self.figures.players:
+                self.context.say(f"player {player.name} was added; starting its learner")
+                self._follow(player.name)
+                spec = learner_of(self.config, self.context.folder.path, player.name, added=True)
+                self.context.supervisor.start(spec, 0)
+        self.figures.states = {name: self._state(name, roster) for name in self.figures.players}
+
+    def _state(self, name: str, roster: Any) -> str:
+        if name not in roster:
+            return "not there yet"
+        player = roster[name]
+        for word in ("removed", "frozen", "paused"):
+            if getattr(player, word, False):
+                return word
+        process = next((one for one in self.context.supervisor.children if one.name == f"learner-{name}"), None)
+        if process is not None and (process.done or process.given_up):
+            return "no learner"
+        return LEARNING
+
+    def _follow(self, player: str) -> None:
+        figures = statuses()
+        self.figures.players[player], self._updates[player] = figures, UpdateTimes()
+        self._subscribe(of_player(STATUS, player), figures.receive)
+
+    def _subscribe(self, event: str, handler: Callable[[Any], None]) -> None:
+        session = self.session
+        self._subscriptions.append(
+            Subscription(session.app, session.topology, {event: handler}, subscriber="launcher").start()
+        )
+
+
+class LearningClock:
+    """Runs from the first step that is learned from, as seen here: loading and connecting are not training."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._started: float | None = None
+        self._first: dict[str, int] = {}
+
+    def look(self, steps: Mapping[str, int]) -> None:
+        """The newest counts; the clock starts when one grows. The first count of a resumed learner is no step yet."""
+        if self._started is None and any(count > self._first.setdefault(name, count) for name, count in steps.items()):
+            self._started = self._clock()
+
+    @property
+    def seconds(self) -> float:
+        """s since then; 0 before."""
+        return 0.0 if self._started is None else self._clock() - self._started
+
+
+def last_words(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
+    """The outcome in a few lines, the last that is printed; the exit status."""
+    found = read_scores(folder)
+    for picture in sorted((folder / "pictures").glob("*.png")):
+        print(f"picture {picture}")
+    if found:
+        print(f"{found[-1]['frozen']} frozen players, {found[-1]['games']:,} games between them")
+        print(strength(found[-1]))
+    if outcome.get("state") in ("solved", "finished"):
+        print(f"{outcome['state']}: {outcome['steps']:,} steps of all players in {outcome['seconds']:.0f} s")
+        return 0
+    print(f"{outcome.get('state', 'killed')}; go on with: python -m workers.train resume={folder}", flush=True)
+    return status or 1

@@ -1,0 +1,131 @@
+"""Whether the run's servers answer, looked at in threads of their own: one that is paused must hold up nobody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tasks.admin.cleanup import Depths
+
+LOOK_EVERY = 1.0  # s
+LATE = 4.0  # s without an answer after which a server counts as away
+ENDS_WITHIN = 5.0  # s that a look under way may take
+AFTERMATH = 20.0  # s after an outage in which a process may still die of it: they wait about 12 s for Redis
+
+
+class Watched:
+    """One server. `ask` returns whether it answers."""
+
+    def __init__(self, name: str, ask: Callable[[], bool]) -> None:
+        self.name, self._ask = name, ask
+        self._answered_at, self._outage_ended = time.monotonic(), float("-inf")
+        self._refused = False
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._answered_at = time.monotonic()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more; does not wait for a server that is away."""
+        self._stopping.set()
+
+    def ended(self, within: float) -> bool:
+        """Whether the thread is gone, within so many seconds."""
+        if self._thread.ident is not None:
+            self._thread.join(within)
+        return not self._thread.is_alive()
+
+    @property
+    def away_for(self) -> float:
+        """s for which it has been away; 0 while it answers."""
+        silent = time.monotonic() - self._answered_at
+        return silent if silent > LATE or self._refused else 0.0
+
+    @property
+    def excuses(self) -> bool:
+        """Whether it is, or was a moment ago, away."""
+        return self.away_for > 0 or time.monotonic() - self._outage_ended < AFTERMATH
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                answered = self._ask()
+            except Exception:  # of whatever kind: no answer
+                answered = False
+            now = time.monotonic()
+            if answered:
+                if self._refused or now - self._answered_at > LATE + LOOK_EVERY:
+                    self._outage_ended = now
+                self._answered_at = now
+            self._refused = not answered
+            self._stopping.wait(LOOK_EVERY)
+
+
+class ServerWatch:
+    """Both servers, and the lengths of the queues: `depths` is empty while they are not known."""
+
+    def __init__(self, app: Any, redis_url: str, depths: Depths) -> None:
+        self._depths, self.depths = depths, dict[str, int]()
+        self._app, self._connection = app, None
+        self._redis = redis.Redis.from_url(
+            redis_url, retry=Retry(NoBackoff(), 0), socket_timeout=LATE, socket_connect_timeout=LATE
+        )
+        self._servers = [Watched("Redis", self._redis_answers), Watched("the broker", self._broker_answers)]
+
+    def start(self) -> None:
+        """Begin to look."""
+        for server in self._servers:
+            server.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        for server in self._servers:
+            server.stop()
+
+    def away(self) -> list[str]:
+        """Which servers are away and for how long, in words."""
+        return [f"{server.name} is away for {server.away_for:.0f} s" for server in self._servers if server.away_for]
+
+    def depths_now(self) -> dict[str, int]:
+        """The lengths of the queues at this moment, once the watch has been stopped; empty where they are not known."""
+        broker = self._servers[1]
+        return self._depths.read() if broker.ended(ENDS_WITHIN) else {}
+
+    @property
+    def redis_away(self) -> bool:
+        """Whether Redis is away."""
+        return self._servers[0].away_for > 0
+
+    def excuses(self) -> bool:
+        """Whether a process that dies now may have died of a server that was away."""
+        return any(server.excuses for server in self._servers)
+
+    def _redis_answers(self) -> bool:
+        return bool(self._redis.ping())
+
+    def _broker_answers(self) -> bool:
+        try:
+            if self._connection is None:
+                self._connection = self._app.connection_for_read()
+            # Left to itself, kombu would try again for many seconds.
+            self._connection.ensure_connection(max_retries=1, interval_start=0)
+            if self._connection.transport.driver_type == "redis":
+                self._connection.default_channel.client.ping()
+            else:
+                self._connection.channel().close()
+        except Exception:
+            self.depths, connection, self._connection = {}, self._connection, None
+            if connection is not None:
+                connection.release()
+            raise
+        self.depths = self._depths.read()  # empty where the queues are not there, as in a run from a file
+        return True

@@ -1,0 +1,114 @@
+"""A run from a file as its launcher sees it: who is alive, how many calls are served. Also any follower's share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.events.retained import Retained
+from tasks.topology import Topology
+from workers.launch.monitor import Context, Health
+from workers.launch.spec import ProcessSpec
+from workers.ui.run_view import CallCounts, RunView, Standing
+
+
+class ShareMonitor:
+    """See monitor.Monitor: this host's share of a run, and nothing else of it."""
+
+    def __init__(self, view: RunView, context: Context) -> None:
+        self.view, self.context = view, context
+
+    @property
+    def topology(self) -> Topology:
+        return self.context.topology
+
+    def begin(self) -> None:
+        pass
+
+    def look(self) -> str | None:
+        return None  # the launchers know: all that began in phase 1 is done, or the leader has ended the run
+
+    def steps(self) -> Mapping[str, int]:
+        return {}
+
+    def excused(self) -> Mapping[str, str]:
+        return {}
+
+    def show(self, health: Health) -> None:
+        self.view.show(self.standings(), [], "; ".join(health.notes))
+
+    def update_seconds(self) -> float:
+        return 0.0
+
+    def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
+        return []
+
+    def keep_counts(self, counts: Mapping[str, int]) -> None:
+        pass
+
+    def announce(self, state: str) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def account(self) -> None:
+        pass
+
+    def outcome(self, state: str, seconds: float) -> dict[str, Any]:
+        return {"state": state, "seconds": seconds}
+
+    def standings(self) -> list[Standing]:
+        """Every kind of process of this share."""
+        return [self._standing(spec) for spec in self.context.spec.processes]
+
+    def _standing(self, spec: ProcessSpec) -> Standing:
+        processes = [one for one in self.context.supervisor.children if one.spec is spec]
+        return Standing(
+            spec.role,
+            len(spec.ranks),
+            sum(one.alive for one in processes),
+            sum(one.done for one in processes),
+            sum(one.restarts for one in processes),
+            _last_line(processes[0].log) if spec.phase and processes else "",
+        )
+
+
+class ServicesMonitor(ShareMonitor):
+    """Of the leader, or a follower, of a run from a file: with the calls of all its services."""
+
+    def __init__(self, view: RunView, context: Context) -> None:
+        super().__init__(view, context)
+        self._counts = CallCounts(context.app, context.topology)
+
+    def begin(self) -> None:
+        context = self.context
+        if context.spec.leads:
+            events, roles = context.spec.card["events"], context.spec.card["roles"]
+            assert isinstance(events, list) and isinstance(roles, list)
+            # Before anything can be fired: an actor that starts after the learner hears its first weights all the same.
+            Retained(context.app, context.topology).hear(events)
+            if context.broker_kind == "rabbitmq":
+                with context.app.connection_for_write() as connection, connection.channel() as channel:
+                    for role in roles:
+                        context.topology.dead_queue(role)(channel).declare()
+        self._counts.start()
+
+    def show(self, health: Health) -> None:
+        self.view.show(self.standings(), self._counts.newest, "; ".join(health.notes))
+
+    def stop(self) -> None:
+        self._counts.stop()
+
+
+def _last_line(log: Path) -> str:
+    """What was printed last, cut to a line of a terminal."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2048))
+            lines = [line for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return lines[-1][:120] if lines else ""

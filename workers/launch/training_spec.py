@@ -1,0 +1,98 @@
+"""From a configuration to what its launcher runs: a training run, or a league."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from workers.config import hosts
+from workers.config.schema import Config, to_yaml
+from workers.launch.spec import Done, ProcessSpec, Restart, RunSpec, ServersSpec
+
+# A role reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
+HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
+# One thread of linear algebra a process: they share this machine's cores.
+ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def training(config: Config, folder: Path) -> RunSpec:
+    """A learner, actors, and Flower where it is wanted."""
+    learner = _role(config, folder, "learner", done=Done.run, single=True)
+    processes = (learner, *_counted(config, folder, "actor", "actors"), *_flower(config, folder))
+    title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
+    return _run(config, folder, "training", title, processes)
+
+
+def league(config: Config, folder: Path) -> RunSpec:
+    """League workers, a learner for each player, actors, evaluators, and Flower where it is wanted."""
+    assert config.league is not None
+    processes = (
+        *_counted(config, folder, "league", "league_workers", stop_order=1),
+        *_counted(config, folder, "actor", "actors"),
+        *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
+        *(learner_of(config, folder, player) for player in config.league["players"]),
+        *_flower(config, folder),
+    )
+    title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
+    return _run(config, folder, "league", title, processes)
+
+
+def compiled(config: Config, folder: Path) -> RunSpec:
+    """The one that the configuration is of."""
+    return training(config, folder) if config.league is None else league(config, folder)
+
+
+def learner_of(config: Config, folder: Path, player: str, added: bool = False) -> ProcessSpec:
+    """The learner of one player. `added`: by a person while the run lasts, which goes on should that one fail."""
+    # In quotes: Hydra would take 1e3 for a number and null for nothing.
+    spec = _role(config, folder, "learner", f"player='{player}'", done=Done.once, single=True)
+    return replace(spec, role=f"learner-{player}", restart=Restart.optional if added else Restart.critical)
+
+
+def _run(config: Config, folder: Path, kind: str, title: str, processes: tuple[ProcessSpec, ...]) -> RunSpec:
+    assert config.run is not None
+    leads = hosts.leads(config)
+    if not leads:  # what needs the run's folder, or is one of a kind, is the leader's
+        processes = tuple(spec for spec in processes if spec.setting is not None)
+    return RunSpec(
+        kind=kind,
+        run=config.run,
+        title=title if leads else f"{title}, on {config.host}",
+        folder=folder,
+        files={"config.yaml": to_yaml(config)},
+        processes=tuple(spec for spec in processes if len(spec.ranks) or (leads and spec.setting)),
+        servers=ServersSpec(config.broker.mode if leads else "external", config.broker.url, config.broker.redis_url),
+        restarts=config.restarts,
+        host=config.host or hosts.leader(config),
+        leads=leads,
+        hosts=tuple(config.hosts),
+        join_command=f"python -m workers.train run={config.run} host={{host}}",
+        card={"kind": kind, "config": to_yaml(replace(config, host=None)), "folder": str(folder.resolve())},
+        sweep=bool(config.hosts),
+    )
+
+
+def _counted(config: Config, folder: Path, role: str, setting: str, **more: Any) -> tuple[ProcessSpec, ...]:
+    spec = _role(config, folder, role, ranks=hosts.ranks(config, setting, config.host), **more)
+    numbered = (f"{role}_id={{rank}}",)
+    return (replace(spec, numbered=numbered, setting=setting, num=hosts.total(config, setting)),)
+
+
+def _flower(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:
+    if config.flower_port is None:
+        return ()
+    return (_role(config, folder, "flower", single=True, restart=Restart.optional),)
+
+
+def _role(
+    config: Config, folder: Path, role: str, *overrides: str, ranks: range = range(1), **more: Any
+) -> ProcessSpec:
+    command = (
+        *("-m", f"workers.{role}"),
+        *("--config-dir", str(folder.resolve()), "--config-name", "config"),
+        *HYDRA_QUIET,
+        *overrides,
+    )
+    return ProcessSpec(role, ranks, command, environment=ENVIRONMENT, grace=config.grace, **more)
