@@ -21,7 +21,7 @@ from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.config.schema import from_yaml
+from workers.launch.runs import own_servers, run_of
 from workers.launch.scale_request import request
 from workers.servers import check_broker, check_redis, record
 
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     """Ask, print what was done; exit status 0."""
     urls_from_environment(options)
     wanted = dict(_parse(options.counts))
-    own = own_servers(record.RUNS)
+    own = own_runs(record.RUNS)
     if options.run is None:
         if len(own) != 1:
             raise ConfigurationError(f"--run: give the run's name; {len(own)} runs below {record.RUNS} have launchers")
@@ -48,24 +48,18 @@ def run(options: argparse.Namespace) -> int:
     check_redis(redis_url)
     topology = Topology(options.run)
     client = redis.Redis.from_url(redis_url)
-    answer = request(create_app(topology, broker_url, redis_url), options.run, client, wanted)
+    answer = request(create_app(topology, broker_url, redis_url), options.run, client, wanted, options.request)
     for line in answer["done"]:
         print(line)
     print(", ".join(f"{setting}={number}" for setting, number in answer["counts"].items()))
     return 0
 
 
-def own_servers(runs: Path) -> dict[str, tuple[str, str]]:
+def own_runs(runs: Path) -> dict[str, tuple[str, str]]:
     """Run name -> (broker URL, Redis URL) of the runs below `runs` whose launcher lives."""
-    found: dict[str, tuple[str, str]] = {}
-    for folder in record.folders(runs):
-        try:
-            servers, config = record.read(folder), from_yaml(folder / "config.yaml")
-        except (ConfigurationError, OSError):
-            continue
-        if config.run is not None and record.runs_on(servers):
-            found[config.run] = servers.broker_url, servers.redis_url
-    return found
+    found = own_servers(runs)
+    names = {folder: run_of(folder) for folder in found}
+    return {name: (found[folder].broker_url, found[folder].redis_url) for folder, name in names.items() if name}
 
 
 def _parse(counts: list[str]) -> list[tuple[str, str]]:
@@ -83,6 +77,7 @@ def main() -> int:
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
+    parser.add_argument("--request", metavar="ID", help="of a request that was not answered: nothing is done twice")
     parser.add_argument("counts", nargs="*", metavar="actors=N", help="the new count, or +N or -N")
     options = parser.parse_args()
     return guarded(lambda: run(options))

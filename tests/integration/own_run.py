@@ -84,6 +84,9 @@ envs:
 """
 
 
+HOSTLESS = FILE.replace("num: 2, ", "")  # the same with less to start
+
+
 def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
     """The small run's files."""
     (folder / "services.py").write_text(SERVICES)

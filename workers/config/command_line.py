@@ -67,7 +67,9 @@ def split_league(given: list[str]) -> tuple[list[str], list[str]]:
     A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
     """
     of_league = [f"++{one}" for one in given if one.startswith("league.")]
-    return [one for one in given if not one.startswith("league.")], of_league
+    others = [one for one in given if not one.startswith("league.")]
+    # And the table of hosts, which is empty by itself, any names.
+    return [f"++{one}" if one.startswith("hosts=") else one for one in others], of_league
 
 
 def urls_from_environment(options: argparse.Namespace) -> None:

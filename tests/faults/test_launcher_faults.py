@@ -1,0 +1,264 @@
+"""A launcher under what may happen to it: a second one, bad events, servers that are killed, hosts, a kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import redis
+from integration.own_run import HOSTLESS, OwnRun, write
+from integration.training_run import TrainingRun
+
+from tasks.app import create_app
+from tasks.events import STATUS, EventDispatcher
+from tasks.topology import Topology
+from workers.servers import Servers
+from workers.servers.process import free_port
+
+ENDLESS = ("env.goal=null", "total_steps=100000000", "unroll_length=32", "algorithm.minibatch_size=64")
+BAD = (
+    *({"steps": "many"}, {"steps": None}, {"steps": 1e400}, {"mean_return": [1]}, {"steps": 7}, {"state": 3}),
+    *(None, 5, "figures", [1, 2], {}, {"players": {}}, {"losses": "all"}),
+)
+
+
+def urls(servers: Servers) -> dict[str, str]:
+    return {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+
+
+def environment(servers: Servers) -> dict[str, str]:
+    return {**os.environ, "WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
+
+
+def command(servers: Servers, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", module, *words]
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment(servers))
+
+
+def stop(run: TrainingRun) -> None:
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(90) == 130, run.output
+    assert f"stopped; go on with: python -m workers.train resume={run.folder}" in run.output
+    assert json.loads((run.folder / "outcome.json").read_text())["state"] == "stopped"
+
+
+@pytest.mark.slow
+def test_a_second_launcher_on_a_live_run_changes_nothing_of_it(tmp_path: Path, servers: Servers) -> None:
+    with TrainingRun(tmp_path, *ENDLESS, "actors=1", **urls(servers)) as run:
+        run.after_updates(2)
+        config = (run.folder / "config.yaml").read_text()
+        (run.folder / "outcome.json").write_text('{"state": "as it was"}')
+        for words in ((f"resume={run.folder}",), (f"folder={tmp_path}", "project=project", "trial=t", "actors=3")):
+            second = command(servers, "workers.train", *words)
+            assert second.returncode == 2, second.stdout + second.stderr
+            holder = rf"another run uses the folder {run.folder} \(process {run.process.pid} on "
+            assert re.search(holder, second.stderr) and len(second.stderr.splitlines()) == 1
+        assert (run.folder / "config.yaml").read_text() == config
+        assert "as it was" in (run.folder / "outcome.json").read_text()
+        run.role("actor-0").kill()  # its successor reads the folder's configuration
+        run.until(lambda: "restarting actor-0" in run.output)
+        run.after_updates(3)
+        stop(run)
+
+
+@pytest.mark.slow
+def test_events_that_make_no_sense_change_nothing_in_the_launcher(tmp_path: Path, servers: Servers) -> None:
+    with TrainingRun(tmp_path, *ENDLESS, "actors=1", **urls(servers)) as run:
+        run.after_updates(2)
+        topology = Topology(run.name)
+        events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
+        for payload in BAD:
+            events.fire(STATUS, payload)
+            time.sleep(0.05)  # of what is sent at once, only the newest arrives
+        events.close()
+        run.after_updates(3)
+        stop(run)
+    assert "Traceback" not in run.output and "ended with status" not in run.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampling", ["gathered", "streaming"])
+def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path: Path, sampling: str) -> None:
+    settings = ("broker=private", "actors=1", f"sampling={sampling}", "round_timeout=15")
+    with TrainingRun(tmp_path, *ENDLESS, *settings) as run:
+        run.after_updates(3)
+        for program, said in (("beam.smp", "private RabbitMQ"), ("redis-server", "private Redis")):
+            server = next(one for one in run.children(lambda line, program=program: program in line[0]))
+            server.kill()
+            run.until(lambda said=said: f"starting {said} again, with what it held" in run.output)
+            run.after_updates(5)
+        stop(run)
+    versions = [update["version"] for update in run.metrics()]
+    assert versions == sorted(set(versions)), "a version was made twice"
+    if sampling == "streaming":
+        assert json.loads((run.folder / "segments.json").read_text())["lost"] == 0
+    leftovers = [run.folder / "servers" / name for name in ("rabbitmq/data", "redis/appendonlydir")]
+    assert not any(path.exists() for path in leftovers), "of a run that is over, nothing is kept"
+
+
+@pytest.mark.slow
+def test_a_redis_that_is_away_for_longer_than_processes_wait_does_not_exhaust_their_restarts(
+    tmp_path: Path, servers: Servers
+) -> None:
+    port, binary = free_port(), shutil.which("redis-server")
+    assert binary is not None
+    line = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*line, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+
+    server = start()
+    try:
+        given = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{port}/0"}
+        with TrainingRun(tmp_path, *ENDLESS, "actors=1", "restarts=1", "round_timeout=10", **given) as run:
+            run.after_updates(3)
+            server.kill()
+            server.wait()
+            run.until(lambda: "Redis is away for" in run.output)
+            time.sleep(45)  # the outage: longer than a process waits for Redis, and than all its restarts took
+            assert run.process.poll() is None, run.output
+            server = start()
+            run.after_updates(5)
+            stop(run)
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.slow
+def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
+    tmp_path: Path, servers: Servers, run_name: str, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    client = redis.Redis.from_url(servers.redis_url)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    with OwnRun(write(tmp_path / "one", HOSTLESS), servers, f"run={run_name}", label="first") as first:
+        first.until(lambda: "played 20" in first.logged("play-0"))
+        launcher = psutil.Process(first.process.pid)
+        launcher.suspend()
+        try:
+            first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
+            with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
+                second.until(lambda: "played 20" in second.logged("play-0"))
+                launcher.resume()
+                assert first.wait() == 1, first.output
+                assert re.search(r"process \d+ on \S+ has taken this one's place", first.output)
+                assert client.exists(f"warren.{run_name}:leader"), "the successor's lease is gone"
+                queues = rabbitmqctl("list_queues", "name")
+                assert f"warren.{run_name}.service.adder.add" in queues, "the successor's queue is gone"
+                (tmp_path / "two" / "go").touch()
+                assert second.wait() == 0, second.output
+        finally:
+            launcher_lives = first.process.poll() is None
+            if launcher_lives:
+                launcher.resume()
+    assert list(client.scan_iter(f"warren.{run_name}:*")) == []
+
+
+@pytest.mark.slow
+def test_what_a_killed_launcher_left_is_listed_and_purged(
+    tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    client = redis.Redis.from_url(servers.redis_url)
+    with TrainingRun(tmp_path, *ENDLESS, "actors=1", **urls(servers)) as run:
+        run.after_updates(2)
+        name = run.name
+        listed = command(servers, "workers.runs")
+        assert f"{name}: training, led by process {run.process.pid} on " in listed.stdout
+        assert "stop it first" in command(servers, "workers.runs", "purge", name, "--yes").stderr
+        os.kill(run.process.pid, signal.SIGKILL)
+        run.process.wait()
+    deadline = time.monotonic() + 60
+    while client.exists(f"warren.{name}:leader"):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert f"{name}: training whose launcher is gone; it left " in command(servers, "workers.runs").stdout
+    assert "did you mean" in command(servers, "workers.runs", "purge", f"{name}x").stderr
+    refused = command(servers, "workers.runs", "stop", name)
+    assert refused.returncode == 2 and "its launcher is gone" in refused.stderr
+    assert "add --yes" in command(servers, "workers.runs", "purge", name).stderr
+    purged = command(servers, "workers.runs", "purge", name, "--yes")
+    assert purged.returncode == 0 and f"removed run {name}" in purged.stdout, purged.stderr
+    assert list(client.scan_iter(f"warren.{name}:*")) == []
+    for kind in ("list_queues", "list_exchanges"):
+        assert [left for left in rabbitmqctl(kind, "name") if left.startswith(f"warren.{name}.")] == []
+
+
+@pytest.mark.slow
+def test_a_run_is_stopped_by_its_name_and_keeps_the_count_it_was_scaled_to(tmp_path: Path, servers: Servers) -> None:
+    with TrainingRun(tmp_path, *ENDLESS, "actors=1", "env.num_envs=4", **urls(servers)) as run:
+        run.after_updates(2)
+        assert "actors=2" in command(servers, "workers.scale", "--run", run.name, "actors=+1").stdout
+        assert "told the run to stop" in command(servers, "workers.runs", "stop", run.name).stdout
+        assert run.wait(90) == 130, run.output
+    with TrainingRun(tmp_path, f"resume={run.folder}", trial="again", **urls(servers)) as again:
+        again.role("actor-1")
+        again.process.send_signal(signal.SIGINT)
+        assert again.wait(90) == 130
+
+
+@pytest.mark.slow
+def test_actors_of_a_training_run_run_on_another_host_that_joins_and_leaves_with_it(
+    tmp_path: Path, servers: Servers, run_name: str
+) -> None:
+    given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
+    from integration.launched import Launched
+
+    joining = (f"run={run_name}", "host=box-2", f"folder={tmp_path}")
+    with Launched(tmp_path / "box.log", "workers.train", *joining, given=given) as box:
+        box.until(lambda: f"waiting for run {run_name}" in box.output)
+        hosts = "hosts={master: {actors: 1}, box-2: {actors: 1}}"
+        with TrainingRun(tmp_path, *ENDLESS, hosts, f"run={run_name}", **urls(servers)) as run:
+            run.until(lambda: "host box-2 has joined" in run.output)
+            run.until(lambda: box.children(lambda line: "workers.actor" in line and "actor_id=1" in line))
+            run.role("actor-0")
+            assert not run.children(lambda line: "actor_id=1" in line)
+            run.after_updates(5)
+            assert "actors=2" in command(servers, "workers.scale", "--run", run_name).stdout
+            processes = box.children(lambda line: "workers.actor" in line)
+            stop(run)
+            assert box.wait(60) == 130, box.output
+    assert not any(process.is_running() for process in processes)
+    assert list(redis.Redis.from_url(servers.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_a_run_with_its_outcome_written_and_nothing_half_done(
+    tmp_path: Path, servers: Servers
+) -> None:
+    small = tmp_path / "small"
+    small.mkdir()  # the launcher's own output does not go there: it is what the test reads
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(small)]
+    if os.geteuid() != 0 or subprocess.run(mounting, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small disk takes a mount, which needs root")
+    try:
+        often = ("actors=1", "checkpoint_every=0.5", "restarts=2", f"folder={small}")
+        with TrainingRun(tmp_path, *ENDLESS, *often, **urls(servers)) as run:
+            run.folder = small / "project" / "t"
+            run.after_updates(3)
+            with (small / "filler").open("wb") as filler:
+                try:
+                    while True:
+                        filler.write(bytes(4096))
+                        filler.flush()
+                except OSError:
+                    pass
+            run.until(lambda: "No space left" in run.output)
+            run.process.send_signal(signal.SIGINT)
+            run.wait(120)
+        outcome = json.loads((run.folder / "outcome.json").read_text())
+        assert outcome["state"] in ("stopped", "failed")
+        assert not list(run.folder.rglob("*.tmp"))
+        assert f"go on with: python -m workers.train resume={run.folder}" in run.log.read_text()
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=False)

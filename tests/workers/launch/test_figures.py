@@ -1,0 +1,66 @@
+"""What arrives on events is checked as a whole: what is wrong is dropped, and nothing of it reaches the launcher."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.launch.figures import exit_status, scores, statuses
+from workers.learning.metrics import Progress
+from workers.ui.league_view import LeagueFigures, league_line
+from workers.ui.training_view import plain_line
+
+
+def good() -> dict[str, Any]:
+    return {"state": "training", **Progress(steps=7, version=2).figures(), "losses": {"policy": 0.5}}
+
+
+def test_a_learners_own_figures_are_taken_over() -> None:
+    figures = statuses()
+    figures.receive(good())
+    assert figures["steps"] == 7 and figures["version"] == 2 and figures["state"] == "training"
+    figures.receive({"state": "finished"})
+    assert figures["state"] == "finished" and figures["steps"] == 7
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *({**good(), "steps": wrong} for wrong in ("many", None, 1.5, True, [1], {"a": 1})),
+        *({**good(), "mean_return": wrong} for wrong in ("high", float("nan"), [1.0])),
+        *({**good(), "data_age": wrong} for wrong in (None, float("inf"), "old")),
+        *({"steps": 9}, {}, None, 5, "steps", [["steps", 9]]),
+    ],
+)
+def test_nothing_is_taken_over_of_an_event_that_is_wrong_somewhere(payload: Any) -> None:
+    figures = statuses()
+    figures.receive(good())
+    before = dict(figures)
+    figures.receive(payload)
+    assert figures == before
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(name=st.sampled_from(sorted(good())), value=ANYTHING, score=st.dictionaries(st.sampled_from(
+    ["frozen", "games", "mixture", "main_agent", "references", "steps"]), ANYTHING))  # fmt: skip
+def test_whatever_arrives_can_be_shown(name: str, value: Any, score: dict[str, Any]) -> None:
+    figures, found = statuses(), scores()
+    figures.receive({**good(), name: value})
+    found.receive(score)
+    found.receive({"frozen": 1, "games": 2, "mixture": None, "references": {}, **score})
+    plain_line(figures if "steps" in figures else None, {}, "", goal=1.0)
+    league_line(LeagueFigures(players={"main": figures}, score=found), "")
+
+
+@pytest.mark.parametrize(("payload", "status"), [(0, 0), (130, 130), ("0", 1), (None, 1), (True, 1), (-1, 1), (1e9, 1)])
+def test_the_status_with_which_a_leader_ends_is_one_of_a_process(payload: Any, status: int) -> None:
+    assert exit_status(payload) == status

@@ -1,0 +1,108 @@
+"""Leases of launchers: a place is one launcher's, a superseded one finds out before it touches anything."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import redis
+
+from tasks.admin.cleanup import remove_run
+from tasks.app import create_app
+from tasks.topology import Topology
+from warren.errors import ConfigurationError
+from workers.launch.hosts import Leading
+from workers.launch.membership import Membership, Presence, Superseded
+from workers.launch.spec import RunSpec, ServersSpec
+from workers.servers import Servers
+
+
+@pytest.fixture
+def client(embedded: Servers) -> Any:
+    return redis.Redis.from_url(embedded.redis_url)
+
+
+def test_a_place_is_taken_once_and_the_holder_is_named(embedded: Servers, run_name: str) -> None:
+    first, second = (Membership(embedded.redis_url, Topology(run_name)) for _ in range(2))
+    first.take(True, Presence("alone"))
+    with pytest.raises(ConfigurationError, match=rf"run {run_name} is led already by process \d+ on .*; name another"):
+        second.take(True, Presence("alone"))
+    first.renew(True, Presence("alone", ready=True))
+    assert second.leader() == Presence("alone", ready=True, token=first.token)
+    second.leave(True, "alone")
+    assert first.leader() is not None, "another one's place was given up"
+    first.leave(True, "alone")
+    assert second.leader() is None
+
+
+def test_a_launcher_whose_lease_ran_out_goes_on_unless_another_took_its_place(
+    embedded: Servers, client: Any, run_name: str
+) -> None:
+    first, second = (Membership(embedded.redis_url, Topology(run_name)) for _ in range(2))
+    first.take(True, Presence("alone"))
+    client.delete(f"warren.{run_name}:leader")  # what time does as well
+    first.renew(True, Presence("alone"))
+    client.delete(f"warren.{run_name}:leader")
+    second.take(True, Presence("alone"))
+    with pytest.raises(Superseded, match=r"process \d+ on \S+ has taken this one's place as alone of run"):
+        first.renew(True, Presence("alone"))
+    client.delete(f"warren.{run_name}:leader")  # and the second is silent for a while, too
+    with pytest.raises(Superseded):
+        first.renew(True, Presence("alone"))
+    second.renew(True, Presence("alone"))
+
+
+def test_a_superseded_leader_removes_nothing(embedded: Servers, client: Any, run_name: str) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, embedded.broker_url, embedded.redis_url)
+    spec = RunSpec("services", run_name, "", None, {}, (), ServersSpec())  # type: ignore[arg-type]
+    first = Leading(spec, Membership(embedded.redis_url, topology), app, topology, embedded.redis_url)
+    first.begin()
+    client.delete(f"warren.{run_name}:leader")
+    second = Membership(embedded.redis_url, topology)
+    second.take(True, Presence("alone"))
+    client.set(f"warren.{run_name}:pool", "the successor's")
+    with pytest.raises(Superseded):
+        first.announce_end(0)
+    with pytest.raises(Superseded):
+        first.remove(topology, 0)
+    assert client.get(f"warren.{run_name}:pool") == b"the successor's"
+    assert second.leader() is not None
+    remove_run(app, client, topology)
+
+
+def test_a_new_leader_sweeps_what_is_left_only_once_the_place_is_its_own(
+    embedded: Servers, client: Any, run_name: str
+) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, embedded.broker_url, embedded.redis_url)
+    client.set(f"warren.{run_name}:pool", "of a run that lives")
+    holder = Membership(embedded.redis_url, topology)
+    holder.take(True, Presence("alone"))
+    spec = RunSpec("services", run_name, "", None, {}, (), ServersSpec(), sweep=True)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="is led already"):
+        Leading(spec, Membership(embedded.redis_url, topology), app, topology, embedded.redis_url).begin()
+    assert client.get(f"warren.{run_name}:pool") is not None
+    holder.leave(True, "alone")
+    leading = Leading(spec, Membership(embedded.redis_url, topology), app, topology, embedded.redis_url)
+    leading.begin()
+    assert client.get(f"warren.{run_name}:pool") is None
+    assert leading.membership.leader() is not None
+    remove_run(app, client, topology)
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [None, b"", b"x", b"\xff" * 40, b"0123456789abcdef", b"0123456789abcdef{}", b"0123456789abcdef[1]",
+     b'0123456789abcdef{"host": 3}', b'0123456789abcdef{"host": "a", "left": "many"}',
+     b'0123456789abcdef{"host": "a", "status": "0"}'],
+)  # fmt: skip
+def test_what_is_no_presence_is_none(stored: bytes | None) -> None:
+    assert Presence.read(stored) is None
+
+
+def test_a_presence_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
+    text = json.dumps({"host": "a", "left": 3, "machine": "m", "pid": 4, "mood": "good"}).encode()
+    found = Presence.read(b"0123456789abcdef" + text)
+    assert found is not None and (found.host, found.left, found.where) == ("a", 3, "process 4 on m")

@@ -1,0 +1,77 @@
+"""The run's folder: one launcher at a time, whole files only, and room for the last words on a full disk."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from warren.errors import ConfigurationError
+from workers.launch import folder as module
+from workers.launch.folder import RESERVE, RunFolder
+from workers.launch.training import scaled_counts
+from workers.servers.folder_lock import is_locked
+
+
+def test_who_comes_second_is_told_who_has_the_folder_and_changes_nothing(tmp_path: Path) -> None:
+    with RunFolder.take(tmp_path) as first:
+        first.write("config.yaml", "run: first")
+        before = sorted(path.name for path in tmp_path.rglob("*"))
+        assert is_locked(tmp_path)
+        with pytest.raises(
+            ConfigurationError, match=r"another run uses the folder .* \(process \d+ on .*\); stop that"
+        ):
+            RunFolder.take(tmp_path)
+        assert sorted(path.name for path in tmp_path.rglob("*")) == before
+    assert not is_locked(tmp_path)
+    RunFolder.take(tmp_path).release()
+
+
+def test_a_disk_that_fills_up_leaves_the_file_before_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with RunFolder.take(tmp_path) as folder:
+        folder.write("outcome.json", '{"state": "before"}')
+
+        def full(_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(module.os, "fsync", full)
+        said: list[str] = []
+        folder.write_last("outcome.json", {"state": "stopped"}, said.append)
+        assert "No space left on device" in said[0]
+        assert folder.read("outcome.json") == {"state": "before"}
+        assert not list(tmp_path.glob(".*"))
+
+
+def test_room_is_kept_for_the_last_words_and_given_up_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunFolder.take(tmp_path) as folder:
+        reserve = tmp_path / "servers" / "reserve"
+        assert reserve.stat().st_size == RESERVE
+        seen: list[bool] = []
+        monkeypatch.setattr(module.os, "fsync", lambda _: seen.append(reserve.exists()))
+        folder.write_last("outcome.json", {"state": "failed"}, print)
+        assert seen == [False]
+        assert json.loads((tmp_path / "outcome.json").read_text()) == {"state": "failed"}
+
+
+def test_what_was_begun_and_never_finished_is_removed(tmp_path: Path) -> None:
+    kept = [tmp_path / "checkpoints" / "00000001.safetensors", tmp_path / "servers" / "data.tmp"]
+    halves = [tmp_path / "checkpoints" / ".00000002.tmp", tmp_path / "players" / "main" / ".3.tmp"]
+    for path in (*kept, *halves):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    with RunFolder.take(tmp_path) as folder:
+        folder.tidy()
+    assert [path.exists() for path in kept] == [True, True]
+    assert not any(path.exists() for path in halves)
+
+
+def test_a_resumed_run_has_the_counts_it_was_scaled_to_but_for_those_given_anew(tmp_path: Path) -> None:
+    (tmp_path / "counts.json").write_text('{"actors": 4, "evaluators": 2, "league_workers": "all", "other": 3}')
+    assert scaled_counts(tmp_path, []) == {"actors": 4, "evaluators": 2}
+    assert scaled_counts(tmp_path, ["actors=1"]) == {"evaluators": 2}
+    (tmp_path / "counts.json").write_text("[1")
+    assert scaled_counts(tmp_path, []) == {}

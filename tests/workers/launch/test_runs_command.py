@@ -1,0 +1,75 @@
+"""`python -m workers.runs`: its help, its errors, and what it makes of what a Redis holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import redis
+
+from warren.errors import ConfigurationError
+from workers import runs as command
+from workers.launch import runs
+from workers.launch.membership import Membership, Presence
+from workers.launch.scale_request import launched
+from workers.servers import Servers
+
+
+def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--help"])
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    for word in ("list", "stop", "purge", "WARREN_BROKER_URL"):
+        assert word in text
+
+
+def test_half_of_the_servers_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WARREN_REDIS_URL", raising=False)
+    assert command.main(["--broker-url", "amqp://nowhere"]) == 2
+    assert "--broker-url and --redis-url: give both" in capsys.readouterr().err
+
+
+def test_without_servers_there_are_no_runs(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("WARREN_BROKER_URL", "WARREN_REDIS_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert command.main([]) == 0
+    assert "no runs (no servers: none are named, and no run has its own)" in capsys.readouterr().out
+
+
+def test_a_run_is_found_by_what_it_has_in_redis_and_removed_with_its_players(embedded: Servers, run_name: str) -> None:
+    client = redis.Redis.from_url(embedded.redis_url)
+    prefix = f"warren.{run_name}:"
+    client.set(f"{prefix}card", json.dumps({"kind": "league", "folder": "/runs/x"}))
+    client.hset(f"{prefix}league:player:main_exploiter", "steps", 3)
+    client.set(f"{prefix}leader", b"\xff no presence")
+    servers = runs.Servers(embedded.broker_url, embedded.redis_url)
+    found = runs.find(run_name, [servers])
+    assert (found.leader, found.keys, found.players) == (None, 3, ["main_exploiter"])
+    assert found.describe() == f"{run_name}: league whose launcher is gone; it left 3 keys in Redis, folder /runs/x"
+    assert found.topology.players == ("main", "main_exploiter")
+    client.delete(f"{prefix}leader")
+    assert "removed" in runs.purge(found)
+    assert list(client.scan_iter(f"{prefix}*")) == []
+    with pytest.raises(ConfigurationError, match="does not exist"):
+        runs.find(run_name, [servers])
+
+
+def test_a_run_that_is_led_is_not_purged_and_one_that_is_not_is_not_stopped(embedded: Servers, run_name: str) -> None:
+    servers = runs.Servers(embedded.broker_url, embedded.redis_url)
+    client = redis.Redis.from_url(embedded.redis_url)
+    membership = Membership(embedded.redis_url, runs.Topology(run_name))
+    membership.take(True, Presence("alone"))
+    assert run_name in launched(client)
+    with pytest.raises(ConfigurationError, match="stop it first"):
+        runs.purge(runs.find(run_name, [servers]))
+    client.set(f"warren.{run_name}:pool", "x")
+    membership.leave(True, "alone")
+    assert run_name not in launched(client)
+    with pytest.raises(ConfigurationError, match="its launcher is gone"):
+        runs.stop(runs.find(run_name, [servers]))
+    runs.purge(runs.find(run_name, [servers]))

@@ -1,0 +1,61 @@
+"""A run that stands still says for how long, and what it waits for."""
+
+from __future__ import annotations
+
+from workers.launch.league_monitor import LearningClock
+from workers.launch.stalls import Stalls, explain
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_player_stands_still_ten_seconds_after_its_last_step() -> None:
+    clock = Clock()
+    stalls = Stalls(clock)
+    assert stalls.look({"main": 5, "late": 0}) == {}
+    clock.now += 9.0
+    assert stalls.look({"main": 6, "late": 0}) == {}
+    clock.now += 5.0
+    assert stalls.look({"main": 6, "late": 0}) == {"late": 14.0}
+    clock.now += 5.0
+    assert stalls.look({"main": 6, "late": 0}) == {"main": 10.0, "late": 19.0}
+    assert stalls.look({"main": 7}) == {}
+
+
+def test_what_is_known_to_be_wrong_is_what_is_waited_for() -> None:
+    lines = explain({"": 12.0}, {}, ["Redis is away for 9 s", "actor-1 is stopped (SIGSTOP)"], {}, begun=True)
+    assert lines == ["no step for 12 s, waiting for Redis is away for 9 s; actor-1 is stopped (SIGSTOP)"]
+
+
+def test_where_nothing_is_known_to_be_wrong_the_queues_tell() -> None:
+    assert "the learner, which has 3 messages waiting" in explain({"": 12.0}, {}, [], {"learner.main": 3}, True)[0]
+    assert "2 rollouts wait for one that is free" in explain({"": 12.0}, {}, [], {"actor.main": 2}, True)[0]
+    assert explain({"": 30.0}, {}, [], {}, begun=False)[0].startswith("no first step for 30 s, waiting for actors and")
+
+
+def test_a_player_that_is_paused_or_frozen_is_not_waited_for() -> None:
+    assert explain({"main": 12.0, "late": 12.0}, {"late": "paused"}, [], {}, True) == [
+        "player main: no step for 12 s, waiting for rollouts that actors have in hand"
+    ]
+
+
+def test_the_time_of_a_run_counts_from_the_first_step_that_is_learned() -> None:
+    clock = Clock()
+    watch = LearningClock(clock)
+    for _ in range(3):
+        clock.now += 20.0
+        watch.look({})
+        assert watch.seconds == 0.0
+    watch.look({"main": 660_000})  # what a resumed learner begins with
+    clock.now += 5.0
+    watch.look({"main": 660_000, "late": 0})
+    assert watch.seconds == 0.0
+    watch.look({"main": 660_000, "late": 128})
+    clock.now += 7.0
+    watch.look({"main": 661_000, "late": 256})
+    assert watch.seconds == 7.0

@@ -1,0 +1,94 @@
+"""A configuration compiles to what the launcher runs: who is critical, who stops first, which host has whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import hydra
+import pytest
+
+from warren.errors import ConfigurationError
+from workers.config import hosts
+from workers.config.schema import CONF, Config, from_hydra, from_yaml
+from workers.config.validation import name_run, verify
+from workers.launch.spec import Done, Restart
+from workers.launch.training_spec import compiled, learner_of
+
+
+def compose(*overrides: str, folder: Path | None = None) -> Config:
+    directory = str((folder or CONF).resolve())
+    with hydra.initialize_config_dir(directory, version_base="1.3"):
+        config = from_hydra(hydra.compose("config" if folder else "train", list(overrides)))
+    name_run(config)
+    return config
+
+
+@pytest.mark.parametrize("name", ["1e3", "null", "1_000", "true", "0x1f", "main"])
+def test_a_players_name_reaches_its_learner_as_it_is(tmp_path: Path, name: str) -> None:
+    config = compose("experiment=rps")
+    assert config.league is not None
+    config.league["players"][name] = {"kind": "pfsp"}
+    spec = compiled(config, tmp_path)
+    (tmp_path / "config.yaml").write_text(spec.files["config.yaml"])
+    assert name in (from_yaml(tmp_path / "config.yaml").league or {})["players"]
+    learner = next(one for one in spec.processes if one.role == f"learner-{name}")
+    overrides = [word for word in learner.line(0)[1:] if "=" in word and "/" not in word.partition("=")[0]]
+    assert compose(*overrides, folder=tmp_path).player == name
+    assert learner.name(0) == f"learner-{name}"
+
+
+def test_a_flower_an_evaluator_or_an_added_players_learner_never_ends_a_run(tmp_path: Path) -> None:
+    config = compose("experiment=rps", "flower_port=5555")
+    restarts = {spec.role: spec.restart for spec in compiled(config, tmp_path).processes}
+    assert restarts["flower"] is restarts["evaluator"] is Restart.optional
+    assert restarts["actor"] is restarts["league"] is restarts["learner-main"] is Restart.critical
+    assert learner_of(config, tmp_path, "late", added=True).restart is Restart.optional
+
+
+def test_the_learner_ends_a_run_and_a_players_learner_only_its_own_work(tmp_path: Path) -> None:
+    plain = {spec.role: spec.done for spec in compiled(compose(), tmp_path).processes}
+    assert plain == {"learner": Done.run, "actor": Done.restart}
+    league = {spec.role: spec.done for spec in compiled(compose("experiment=rps"), tmp_path).processes}
+    assert league["learner-main"] is Done.once
+
+
+def test_the_league_and_its_evaluators_stop_after_those_who_call_it(tmp_path: Path) -> None:
+    orders = {spec.role: spec.stop_order for spec in compiled(compose("experiment=rps"), tmp_path).processes}
+    assert orders["league"] == orders["evaluator"] == 1
+    assert orders["actor"] == orders["learner-main"] == 0
+
+
+def test_a_process_has_the_grace_that_is_configured(tmp_path: Path) -> None:
+    assert {spec.grace for spec in compiled(compose("grace=40"), tmp_path).processes} == {40.0}
+    with pytest.raises(ConfigurationError, match="grace: 0"):
+        verify(compose("grace=0"), "train")
+
+
+HOSTS = "++hosts={master: {actors: 1, evaluators: 1}, box-2: {actors: 2, evaluators: 1}}"
+
+
+def test_hosts_start_their_shares_and_ranks_count_through_them(tmp_path: Path) -> None:
+    config = compose("experiment=rps", HOSTS, "run=shared")
+    config = replace(config, **hosts.given_totals(config))
+    assert (config.actors, config.evaluators, config.league_workers) == (3, 2, 1)
+    led = compiled(config, tmp_path)
+    ranks = {spec.role: spec.ranks for spec in led.processes}
+    assert (ranks["actor"], ranks["evaluator"], ranks["league"]) == (range(1), range(1), range(1))
+    assert (led.leads, led.host, led.hosts) == (True, "master", ("master", "box-2"))
+    joined = compiled(replace(config, host="box-2"), tmp_path)
+    assert {spec.role: spec.ranks for spec in joined.processes} == {"actor": range(1, 3), "evaluator": range(1, 2)}
+    assert not joined.leads and joined.servers.mode == "external"
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("++hosts={master: {}, box-2: {actor: 1}}", "hosts.box-2: count 'actor' does not exist; did you mean actors?"),
+        ("++hosts={master: {}, box-2: {evaluators: 1}}", "hosts.box-2: count 'evaluators' does not exist"),
+        ("++hosts={master: {}, box-2: {actors: many}}", "hosts.box-2.actors: 'many' is no number of processes"),
+        ("++hosts={master: {}, box-2: 3}", "hosts.box-2: 3 is no table"),
+    ],
+)
+def test_hosts_that_make_no_sense_are_refused(override: str, expected: str) -> None:
+    assert any(expected in problem for problem in hosts.problems(compose(override)))

@@ -1,0 +1,177 @@
+"""The runs that there are: folders with a launcher, runs on servers, and what those that were killed left there."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+from kombu.exceptions import OperationalError
+
+from tasks.admin.cleanup import Depths, remove_run
+from tasks.app import create_app
+from tasks.topology import Topology, key_prefix
+from warren.errors import BrokerError, ConfigurationError, unknown_name
+from workers.config.schema import from_yaml
+from workers.launch.membership import Membership, Presence, leader_key, read_card
+from workers.launch.scale_request import STOP, request
+from workers.servers import check_broker, check_redis, record, redact
+from workers.servers.folder_lock import is_locked
+
+_KEY = re.compile(r"warren\.([A-Za-z0-9][A-Za-z0-9_-]{0,79}):(.*)", re.DOTALL)
+_PLAYER = re.compile(r"league:player:([^:]+)")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where to look. `folder`: of the run whose own servers these are; None for servers that were named."""
+
+    broker_url: str = field(repr=False)
+    redis_url: str = field(repr=False)
+    folder: Path | None = None
+
+
+@dataclass
+class Found:
+    """One run on one pair of servers. `leader`: None when its launcher is gone. `keys`: how many it has in Redis."""
+
+    run: str
+    servers: Servers
+    leader: Presence | None = None
+    card: dict[str, Any] = field(default_factory=dict)
+    keys: int = 0
+    players: list[str] = field(default_factory=list)
+
+    @property
+    def topology(self) -> Topology:
+        """Its names, as far as they are known from what it left."""
+        return Topology(self.run, players=tuple(dict.fromkeys(["main", *self.players])))
+
+    def describe(self) -> str:
+        """A line for a person."""
+        kind = self.card.get("kind", "run")
+        where = f", folder {self.card['folder']}" if "folder" in self.card else ""
+        if self.leader is not None:
+            return f"{self.run}: {kind}, led by {self.leader.where}{where}"
+        return f"{self.run}: {kind} whose launcher is gone; it left {self.keys:,} keys in Redis{where}"
+
+
+def on(servers: Servers) -> list[Found]:
+    """The runs that a Redis knows of, by name. Raises BrokerError."""
+    client = redis.Redis.from_url(servers.redis_url)
+    found: dict[str, Found] = {}
+    try:
+        for key in client.scan_iter(match=f"{key_prefix('*')}*", count=10_000):
+            match = _KEY.fullmatch(key.decode(errors="replace"))
+            if match is None:
+                continue
+            one = found.setdefault(match[1], Found(match[1], servers))
+            one.keys += 1
+            if player := _PLAYER.fullmatch(match[2]):
+                one.players.append(player[1])
+        for one in found.values():
+            leader: Any = client.get(leader_key(key_prefix(one.run)))
+            one.leader = Presence.read(leader)
+            one.card = read_card(client.get(f"{key_prefix(one.run)}card"))
+    except redis.RedisError as error:
+        raise BrokerError(f"Redis {redact(servers.redis_url)} is away: {error}") from error
+    finally:
+        client.close()
+    return [found[name] for name in sorted(found)]
+
+
+def own_servers(runs: Path) -> dict[Path, Servers]:
+    """Run folder -> its servers, of those below `runs` whose launcher lives."""
+    found: dict[Path, Servers] = {}
+    for folder in record.folders(runs):
+        try:
+            servers = record.read(folder)
+        except (ConfigurationError, OSError):
+            continue
+        if record.runs_on(servers) and is_locked(folder):
+            found[folder] = Servers(servers.broker_url, servers.redis_url, folder)
+    return found
+
+
+def run_of(folder: Path) -> str | None:
+    """The run's name, from the folder of a training run or a league."""
+    try:
+        return from_yaml(folder / "config.yaml").run
+    except (ConfigurationError, OSError):
+        return None
+
+
+def find(name: str, places: Iterable[Servers]) -> Found:
+    """The run called `name`. Raises ConfigurationError, with near names, when it is on none of the servers."""
+    everywhere: list[Found] = []
+    for servers in places:
+        try:
+            everywhere += on(servers)
+        except BrokerError as error:
+            print(f"passed over: {error}", file=sys.stderr)
+    for found in everywhere:
+        if found.run == name:
+            return found
+    raise ConfigurationError(unknown_name("run", name, sorted({found.run for found in everywhere})))
+
+
+def stop(found: Found) -> list[str]:
+    """Have its launcher end it, as at Ctrl-C; what it answered."""
+    if found.leader is None:
+        raise ConfigurationError(
+            f"{found.run}: its launcher is gone, so there is nothing to stop; "
+            f"python -m workers.runs purge {found.run} removes what it left"
+        )
+    app = create_app(found.topology, found.servers.broker_url, found.servers.redis_url)
+    answer = request(app, found.run, redis.Redis.from_url(found.servers.redis_url), {}, command=STOP)
+    return [str(line) for line in answer["done"]]
+
+
+def purge(found: Found) -> str:
+    """Remove its queues, exchanges and keys; what was removed, in words. Raises ConfigurationError while it lives."""
+    if found.leader is not None:
+        raise ConfigurationError(
+            f"{found.run} is led by {found.leader.where}; stop it first: python -m workers.runs stop {found.run}"
+        )
+    servers, topology = found.servers, found.topology
+    membership = Membership(servers.redis_url, topology)
+    try:
+        # As its leader: one that is started, or comes back, meanwhile is refused, or finds its place taken.
+        membership.take(True, Presence("purge"))
+        app = create_app(topology, servers.broker_url, servers.redis_url)
+        client = redis.Redis.from_url(servers.redis_url)
+        remove_run(app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")))
+        membership.leave(True, "purge")
+    except (redis.RedisError, OperationalError, OSError) as error:
+        raise BrokerError(f"run {found.run} could not be removed: {error}") from error
+    return f"removed run {found.run}: {found.keys:,} keys, its queues and its exchanges"
+
+
+def waiting(found: Found) -> dict[str, int]:
+    """Queue -> messages in it, of a run that is gone: what purging it would lose."""
+    app = create_app(found.topology, found.servers.broker_url, found.servers.redis_url)
+    depths = Depths(app, found.topology)
+    try:
+        return {name: count for name, count in depths.read().items() if count}
+    finally:
+        depths.close()
+
+
+def places(options: argparse.Namespace, runs: Path = record.RUNS) -> list[Servers]:
+    """The servers that were named, and those of runs below `runs` that have their own. Raises ConfigurationError."""
+    named = bool(options.broker_url), bool(options.redis_url)
+    if any(named) and not all(named):
+        raise ConfigurationError(
+            "--broker-url and --redis-url: give both, or set WARREN_BROKER_URL and WARREN_REDIS_URL"
+        )
+    found = {(own.broker_url, own.redis_url): own for own in own_servers(runs).values()}
+    if all(named):
+        check_broker(options.broker_url)
+        check_redis(options.redis_url)
+        found.setdefault((options.broker_url, options.redis_url), Servers(options.broker_url, options.redis_url))
+    return list(found.values())
