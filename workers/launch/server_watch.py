@@ -75,7 +75,8 @@ class ServerWatch:
 
     def __init__(self, app: Any, redis_url: str, depths: Depths) -> None:
         self._depths, self.depths = depths, dict[str, int]()
-        self._app, self._connection = app, None
+        self._app = app
+        self._connection: Any = None
         self._redis = redis.Redis.from_url(
             redis_url, retry=Retry(NoBackoff(), 0), socket_timeout=LATE, socket_connect_timeout=LATE
         )
