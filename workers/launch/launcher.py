@@ -94,9 +94,7 @@ class Launcher:
         ) as found:  # fmt: skip
             self.interrupts.install(lambda: found.children)
             if self.spec.leads:
-                count = sum(len(spec.ranks) for spec in self.spec.processes)
-                league = self.spec.kind == "league"
-                doctor.quick(found, self.spec.run, self.folder.path, self.say, processes=count, league=league)
+                self._examine(found)
             return self._run_on(found)
 
     def _run_on(self, found: servers.Servers) -> Outcome:
@@ -151,6 +149,13 @@ class Launcher:
             self.spec = replace(self._from_card(place.membership.card()), folder=self.folder.path)
             for name, text in self.spec.files.items():
                 self.folder.write(name, text)
+        self._examine(self._found)
+
+    def _examine(self, found: servers.Servers) -> None:
+        """Look at the servers and this machine; say what may bite. Raises BrokerError for what would."""
+        count = sum(len(spec.ranks) for spec in self.spec.processes)
+        league = self.spec.kind == "league"
+        doctor.quick(found, self.spec.run, self.folder.path, self.say, processes=count, league=league)
 
     def _begin(self) -> None:
         context = Context(
