@@ -107,15 +107,15 @@ class Launcher:
         given = (self.spec, membership, self.app, self.topology, found.redis_url)
         self.place = Leading(*given) if self.spec.leads else Following(*given)
         self.place.say = self.say
+        if isinstance(self.place, Leading):
+            self.place.begin()
+        else:
+            self._join(self.place)
         environment = {**found.environment(), "WARREN_RUN": self.spec.run}
         self.supervisor = Supervisor(
             self.folder.path, environment, self.spec.restarts, self.say, self.watch.excuses, self._servers_away
         )
         self.interrupts.install(self.supervisor.processes)
-        if isinstance(self.place, Leading):
-            self.place.begin()
-        else:
-            self._join(self.place)
         outcome = Outcome("failed", 1)
         self._began = time.monotonic()
         self.monitor: Monitor | None = None

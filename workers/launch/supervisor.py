@@ -184,8 +184,11 @@ class Supervisor:
         before, managed.failure = managed.failure, failure_in(managed.child.output())
         what = managed.child.death()
         cause = managed.failure
-        if (cause is None or not cause.where) and (
-            elsewhere := failure_of(child.log for child in self.children if child is not managed)
+        by_signal = (managed.child.status or 0) > 128
+        if (
+            not by_signal
+            and (cause is None or not cause.where)
+            and (elsewhere := failure_of(child.log for child in self.children if child is not managed))
         ):
             what += f"\nthe newest error in your code, in {elsewhere[0]}: {elsewhere[1]}"
         if self._excused():

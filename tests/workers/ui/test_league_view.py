@@ -1,0 +1,42 @@
+"""The panel of a league: each player with its state, the goal, and what is wrong."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from workers.ui.league_view import LeagueFigures, LeagueView, league_line
+
+
+def figures() -> LeagueFigures:
+    status = {"steps": 1000, "steps_per_second": 250.0, "version": 3, "mean_return": 0.5}
+    return LeagueFigures(
+        players={"main": dict(status), "late": dict(status), "idle": dict(status), "new": {}},
+        states={"main": "learning", "late": "frozen", "idle": "paused", "new": "not there yet"},
+        kept={"new": 660_000},
+    )
+
+
+def panel(view: LeagueView, notes: list[str]) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(view._league_panel(figures(), {}, "3 of 3 alive, 1 done", notes))
+    return str(console.file.getvalue())  # type: ignore[attr-defined]
+
+
+def test_each_player_has_a_state_and_only_who_learns_has_a_speed() -> None:
+    text = panel(LeagueView("t", 0.02, 1000, io.StringIO()), ["player main: no step for 12 s"])
+    rows = {line.split()[1]: line for line in text.splitlines() if len(line.split()) > 3}
+    assert "learning" in rows["main"] and "250" in rows["main"]
+    assert "frozen" in rows["late"] and "250" not in rows["late"]
+    assert "paused" in rows["idle"] and "250" not in rows["idle"]
+    assert "660,000" in rows["new"], "a resumed run counts what was learned before"
+    assert "exploitability 0.02 of the Nash mixture" in text
+    assert "player main: no step for 12 s" in text
+    assert "3 of 3 alive, 1 done" in text
+
+
+def test_the_line_names_the_goal_and_who_does_not_learn() -> None:
+    line = league_line(figures(), "3 of 3 alive", 0.02)
+    assert "steps 663,000" in line and "goal exploitability 0.02" in line
+    assert line.endswith("late frozen, idle paused, new not there yet")
