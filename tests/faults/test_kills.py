@@ -41,13 +41,18 @@ def test_a_child_that_keeps_dying_ends_the_run_with_its_last_lines(tmp_path: Pat
     broken.write_text(
         "import gymnasium\n"
         "class Broken(gymnasium.Wrapper):\n"
+        "    steps = 0\n"
         "    def __init__(self): super().__init__(gymnasium.make('CartPole-v1'))\n"
-        "    def step(self, action): raise RuntimeError('the game has crashed')\n"
+        "    def step(self, action):\n"
+        "        Broken.steps += 1\n"
+        "        if Broken.steps > 5000: raise RuntimeError('the game has crashed')\n"
+        "        return super().step(action)\n"
     )
     with TrainingRun(
         tmp_path,
         f"env.id={broken}:Broken",
         "sampling=streaming",
+        "env.goal=null",
         "restarts=1",
         broker_url=servers.broker_url,
         redis_url=servers.redis_url,
