@@ -97,6 +97,10 @@ class LeagueError(WarrenError):
     """Root of what the league refuses: its message names the player, match or model, and what to do."""
 
 
+class LeagueAbsent(LeagueError):
+    """Raised while Redis holds no league that is ready: it is still being created, or brought back from its folder."""
+
+
 class MatchmakingError(LeagueError):
     """Raised when a player has nobody to play against, or a matchmaker is configured so that it cannot choose."""
 

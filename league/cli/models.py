@@ -19,8 +19,9 @@ from safetensors import SafetensorError, deserialize
 
 from league.cli.commands import add_source, client, guarded, run_prefix, value_of
 from league.matchmaking.view import ModelRef
+from league.models.model_files import write_whole
 from league.models.pool import ModelInfo, Pool
-from league.models.snapshots import Snapshots, write_whole
+from league.models.snapshots import Snapshots
 from league.redis.store import Store
 from warren.errors import PoolError
 

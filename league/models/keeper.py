@@ -4,34 +4,49 @@
     keeper.run(stopping)          # until the event is set; or keeper.step() from a loop of one's own
 
 One process of a run does this, beside the folder where snapshots are (snapshots.py). It holds no state either: what
-is saved is seen in the folder, and what is spilled in Redis.
+is saved is seen in the folder, and what is spilled in Redis. It also keeps Redis small: a stream that has grown long is
+saved and trimmed at once, and frozen models that no player needs any more are removed.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from league.matchmaking.view import ModelRef
-from league.models.pool import REDIS, ModelInfo, Pool
+from league.models.pool import LEAGUE, REDIS, ModelInfo, Pool
+from league.models.saved_stream import KEPT, SEGMENT
 from league.models.snapshots import Snapshots
 from league.redis.store import Store
 from league.redis.texts import text
+from league.state.league_state import LeagueState
 
 MEMORY_BOUND = 4 << 30  # bytes of frozen weights in Redis
 EVERY = 60.0  # s between snapshots of the whole league
 WAIT = 1.0  # s at most until `run` looks whether it should stop
+NEEDED_SOON = 600.0  # s after its freezing for which a model counts as needed: a period's end names it just afterwards
 
 
 class Keeper:
-    """Keeps `folder` for one run; `memory_bound` is bytes of frozen weights in Redis, `every` s between snapshots."""
+    """Keeps `folder` for one run; `memory_bound` is bytes of frozen weights in Redis, `every` s between snapshots.
+
+    `history` is how many events of the past the folder keeps (None: all), `segment` how many of the stream Redis holds.
+    """
 
     def __init__(
-        self, store: Store, pool: Pool, folder: Path, memory_bound: int = MEMORY_BOUND, every: float = EVERY
+        self,
+        store: Store,
+        pool: Pool,
+        folder: Path,
+        memory_bound: int = MEMORY_BOUND,
+        every: float = EVERY,
+        history: int | None = KEPT,
+        segment: int = SEGMENT,
     ) -> None:
-        self.pool, self.memory_bound, self.every = pool, memory_bound, every
-        self.snapshots = Snapshots(folder, store, pool)
+        self.store, self.pool, self.memory_bound, self.every, self.segment = store, pool, memory_bound, every, segment
+        self.snapshots = Snapshots(folder, store, pool, history, segment)
         self.files = self.snapshots.files
         self._last = -float("inf")
 
@@ -43,14 +58,20 @@ class Keeper:
 
     def step(self, wait: float = 0.0) -> None:
         """Do what there is to do, waiting up to `wait` s for it."""
+        if not self.store.exists() and self.snapshots.saved():  # a Redis that came back empty
+            self.snapshots.restore()
         self._serve(wait)
-        if time.monotonic() - self._last >= self.every:
+        due = time.monotonic() - self._last >= self.every
+        if due or self.store.stream_length() >= self.segment:
             self.snapshots.save()
+        if due:
             self._last = time.monotonic()
-            self.spill()
+            models = self.pool.models()
+            self.prune(self.snapshots.stream.read().state, models)
+            self.spill(models)
 
     def _serve(self, wait: float) -> None:
-        # A freeze pushes an empty entry, a reader of a spilled model its name.
+        # A freeze pushes an empty entry, a reader of a spilled model its name, every second until it is there.
         wanted = f"{self.pool.prefix}wanted"
         first = self._pop(wanted, wait)
         if first is None:
@@ -61,20 +82,40 @@ class Keeper:
         for name in names - {""}:
             self.bring_back(ModelRef.parse(name))
         if "" in names:
-            self.save_frozen()
-            self.spill()
+            models = self.pool.models()
+            self.save_frozen(models)
+            self.spill(models)
 
-    def save_frozen(self) -> int:
-        """Write the frozen models that the folder lacks; how many."""
+    def save_frozen(self, models: Iterable[ModelInfo]) -> int:
+        """Write the frozen ones of these that the folder lacks; how many."""
         saved = 0
-        for info in self.pool.models():
+        for info in models:
             if info.frozen and info.place == REDIS and not self.files.holds(info):
                 saved += self.files.write(info)
         return saved
 
-    def spill(self) -> list[ModelRef]:
+    def prune(self, state: LeagueState, models: Iterable[ModelInfo]) -> list[ModelRef]:
+        """Remove those that were frozen for the league and that no player is, begins from or goes on from; which."""
+        needed = {ref for player in state.players.values() for ref in (player.model, player.initial)}
+        starts = {progress.start for progress in state.progress.values()}
+        pruned = []
+        for info in models:
+            old = time.time() - info.frozen_at > NEEDED_SOON
+            if (
+                info.frozen
+                and info.kept_by == LEAGUE
+                and old
+                and info.ref not in needed
+                and str(info.ref) not in starts
+            ):
+                self.pool.remove(info.ref, frozen=True)
+                pruned.append(info.ref)
+        return pruned
+
+    def spill(self, models: Iterable[ModelInfo] | None = None) -> list[ModelRef]:
         """Spill the least used frozen models until the rest is within the bound; which."""
-        held = {str(info.ref): info for info in self.pool.models() if info.frozen and info.place == REDIS}
+        listed = self.pool.models() if models is None else models
+        held = {str(info.ref): info for info in listed if info.frozen and info.place == REDIS}
         size = sum(info.size for info in held.values())
         spilled: list[ModelRef] = []
         if size <= self.memory_bound:

@@ -36,6 +36,8 @@ KEPT = 2  # versions of a player that are not frozen: whoever was just told of o
 CACHE_BYTES = 256 << 20
 SENT_MS = 60_000  # how long bytes wait that were sent and never entered, because their sender died
 REDIS, DISK = "redis", "disk"
+HAND, LEAGUE = "hand", "league"  # who keeps a frozen model
+ASK_EVERY = 1.0  # s between requests for a spilled model: a keeper that died may have taken one along
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,8 @@ class ModelInfo:
     parent: ModelRef | None  # what its training began from
     place: str  # "redis", or "disk" for one that was spilled
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    kept_by: str = ""  # of a frozen one: "hand" for good, "league" while a player needs it; "" where that is not known
+    frozen_at: float = field(default=0.0, compare=False)  # Unix time of the last `freeze` in s
 
     @property
     def ref(self) -> ModelRef:
@@ -133,14 +137,15 @@ class Pool:
             )
         return model
 
-    def freeze(self, player: str, version: int | None = None) -> ModelRef:
-        """Make a version (default: the newest) immutable, and keep it for good. Safe to repeat.
+    def freeze(self, player: str, version: int | None = None, kept_by: str = HAND) -> ModelRef:
+        """Make a version (default: the newest) immutable, and keep it: for good, or with `kept_by="league"` for as long
+        as a player of the league needs it. Safe to repeat.
 
         Raises PoolError when the pool lacks it.
         """
         version = self.version(player) if version is None else version
         ref = ModelRef(player, -1 if version is None else version)
-        if not self._scripts("pool_freeze", player, ref.version, repr(time.time())):
+        if not self._scripts("pool_freeze", player, ref.version, repr(time.time()), kept_by):
             which = f"model {ref}" if version is not None else f"a model of {player!r}"
             raise PoolError(f"{which} is not in the pool, so it cannot be frozen; put it first")
         self._wait_for_disk()
@@ -185,6 +190,19 @@ class Pool:
             raise PoolError(f"model {ref} is frozen, and players of the league may need it; say so to remove it anyway")
         self._cache.drop(str(ref))
 
+    def restore(self, info: ModelInfo, data: bytes) -> None:
+        """Put a model of a snapshot back as it was, whatever else the pool holds. Safe to repeat.
+
+        Raises PoolError when the pool holds another model of that name.
+        """
+        sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
+        attributes = [item for name, value in info.attributes.items() for item in (name, to_json(value))]
+        stamps = (info.step, repr(info.created), info.checksum, info.size, str(info.parent or ""))
+        kept = (int(info.frozen), info.kept_by)
+        held = self._sent(sent, data, "pool_restore", info.player, info.version, sent, *stamps, *kept, *attributes)
+        if text(held) != str(info.checksum):
+            raise PoolError(f"the pool holds another {info.ref} than the snapshot; remove it, or use another run")
+
     # Spilled models; league.models.keeper decides which.
 
     def wanted(self) -> list[ModelRef]:
@@ -218,21 +236,24 @@ class Pool:
                 self._says_when_on_disk = False
 
     def _send(self, sent: str, data: bytes, script: str, *arguments: Any) -> bool:
-        """Send bytes and run the script that enters them, in one round trip."""
+        return bool(self._sent(sent, data, script, *arguments))
+
+    def _sent(self, sent: str, data: bytes, script: str, *arguments: Any) -> Any:
+        """Send bytes and run the script that enters them, in one round trip; what it answers."""
         try:
             (answer,) = self._scripts.together((script, *arguments), before=("SET", sent, data, "PX", SENT_MS))
         except ResponseError as error:
             raise PoolError(
                 f"Redis took no {len(data)} bytes of weights ({error}); give it more memory, or the keeper less"
             ) from None
-        return bool(answer)
+        return answer
 
     def _find(self, ref: ModelRef) -> Model | None:
         """A model from this process's cache, from Redis, or from disk; None when the pool lacks it."""
         kept = self._cache.get(str(ref))
         if kept is not None:
             return kept
-        deadline, asked = time.monotonic() + self._patience, False
+        deadline, ask_at = time.monotonic() + self._patience, 0.0
         while True:
             with self.redis.pipeline(transaction=False) as pipeline:
                 pipeline.hgetall(f"{self.prefix}model:{ref}")
@@ -250,9 +271,9 @@ class Pool:
                 model = Model(info.player, info.version, info.step, info.created, data)
                 self._cache.put(str(ref), model)
                 return model
-            if info.place == DISK and not asked:
+            if info.place == DISK and time.monotonic() >= ask_at:
                 self.redis.rpush(f"{self.prefix}wanted", str(ref))
-                asked = True
+                ask_at = time.monotonic() + ASK_EVERY
             if time.monotonic() > deadline:
                 raise PoolError(self._missing(info))
             time.sleep(0.01)  # until the keeper has brought it, or the one who replaces it is done
@@ -300,4 +321,6 @@ def _info(fields: Mapping[str, str]) -> ModelInfo:
         parent=ModelRef.parse(fields["parent"]) if fields["parent"] else None,
         place=fields["place"],
         attributes={name[2:]: json.loads(value) for name, value in fields.items() if name.startswith("a:")},
+        kept_by=fields.get("kept_by", ""),
+        frozen_at=float(fields.get("frozen_at", 0.0)),
     )

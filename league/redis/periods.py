@@ -17,13 +17,12 @@ from typing import Any
 
 from league.matchmaking import Decision, kind_of
 from league.matchmaking.view import ModelRef
-from league.redis.reader import progress_from
 from league.redis.scripts import texts
 from league.redis.store import Store
 from league.redis.texts import milliseconds, pairs
 from league.rules.hyperparameters import Hyperparameters
 from league.state.fields import to_json
-from league.state.league_state import model_of
+from league.state.records import model_of, progress_from
 from warren.errors import PlayerError, PlayerStopped, PlayerWaits
 
 
@@ -50,6 +49,7 @@ class LearningPeriod:
 class Outcome:
     """How a period ended: `status` is "closed", "reset", "exploited", or "again" for one that was closed before.
 
+    `decision` is what happened, also of one that was closed before: nothing is drawn anew.
     `start` is the model from which the player goes on; None: from its initial weights.
     """
 
@@ -144,4 +144,6 @@ class Periods:
             raise PlayerError(f"player {name!r} was {answer[0]} meanwhile, and what was learned since is not taken in")
         if answer[0] == "lost":
             raise PlayerError(f"period {period.number} of {name!r} is no longer {period.learner!r}'s; open a new one")
-        return Outcome(answer[0], model_of(answer[1]) or (me.initial if answer[0] == "reset" else None), decision)
+        status, start, how, snapshot, source, reason = answer
+        happened = Decision(snapshot == "1", how == "reset", source or None, reason)
+        return Outcome(status, model_of(start) or (me.initial if how == "reset" else None), happened)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,55 +15,8 @@ from league.redis.shared_returns import ReturnsAt
 from league.redis.texts import pairs, text
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots, games_of, row_from_bytes, win_rates_of
-from league.state.league_state import LeagueState, Match, Progress, model_of
-
-
-def player_from(name: str, fields: Mapping[str, str]) -> Player:
-    """A player from the hash that Redis holds."""
-    return Player(
-        name=name,
-        slot=int(fields["slot"]),
-        kind=fields["kind"],
-        config=json.loads(fields["config"]),
-        parent=fields["parent"] or None,
-        model=model_of(fields["model"]),
-        initial=model_of(fields["initial"]),
-        frozen=fields["frozen"] == "1",
-        paused=fields["paused"] == "1",
-        removed=fields["removed"] == "1",
-        generation=int(fields["generation"]),
-        rules=json.loads(fields["rules"]),
-        hyperparameters=json.loads(fields["hyperparameters"]),
-    )
-
-
-def progress_from(fields: Mapping[str, str]) -> Progress:
-    """A player's progress from the hash that Redis holds."""
-    return Progress(
-        steps=int(fields["steps"]),
-        snapshot_steps=int(fields["snapshot_steps"]),
-        period=int(fields["period"]),
-        is_open=fields["is_open"] == "1",
-        learner=fields["learner"],
-        deadline=int(fields["deadline"]),
-        start=fields["start"],
-    )
-
-
-def match_from(match: str, fields: Mapping[str, str]) -> Match:
-    """An open match from the hash that Redis holds."""
-    return Match(
-        match,
-        fields["home"],
-        fields["away"],
-        fields["branch"],
-        fields["holder"],
-        int(fields["home_generation"]),
-        int(fields["away_generation"]),
-        fields["home_frozen"] == "1",
-        fields["away_frozen"] == "1",
-        int(fields["deadline"]),
-    )
+from league.state.league_state import LeagueState
+from league.state.records import match_from, player_from, progress_from
 
 
 def load(scripts: Scripts) -> LeagueState:
@@ -100,8 +51,13 @@ class RosterCache:
         with self._lock:
             if version is None or version == self._roster.version:
                 return self._roster
-            if version < self._roster.version:  # another league, or one that a crash of Redis set back
-                self._players, self._roster = {}, Roster()
+            if version < self._roster.version:
+                # Asked for before another thread saw a newer one; or another league, or one that a crash set back.
+                version = int(self._redis.get(f"{self._prefix}roster") or 0)
+                if version == self._roster.version:
+                    return self._roster
+                if version < self._roster.version:
+                    self._players, self._roster = {}, Roster()
             changes = self._redis.zrange(
                 f"{self._prefix}changes", f"({self._roster.version}", "+inf", byscore=True, withscores=True
             )

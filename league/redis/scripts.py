@@ -7,17 +7,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 
 from league.redis.texts import text
+from warren.errors import LeagueAbsent
 
 LUA = Path(__file__).parent / "lua"
+ABSENT = "NOLEAGUE"  # the error of guard.lua
+UNGUARDED = ("create", "add", "dump", "returns_add")  # scripts of the league that may run before it is ready
 
 
 @cache
 def source(name: str, library: str) -> str:
     """The text of one script, with the library that all of its kind share before it."""
-    return (LUA / f"{library}.lua").read_text() + (LUA / f"{name}.lua").read_text()
+    parts = [library, *(["guard"] if library == "lib" and name not in UNGUARDED else []), name]
+    return "".join((LUA / f"{part}.lua").read_text() for part in parts)
 
 
 class Scripts:
@@ -28,8 +32,11 @@ class Scripts:
         self._scripts: dict[str, Any] = {}
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """Run one; what it answers, as Redis gives it."""
-        return self._script(name)(keys=[self._prefix], args=arguments)
+        """Run one; what it answers, as Redis gives it. Raises LeagueAbsent while there is no league to change."""
+        try:
+            return self._script(name)(keys=[self._prefix], args=arguments)
+        except ResponseError as error:
+            raise absent(error) from None
 
     def together(self, *calls: tuple[Any, ...], before: tuple[Any, ...] | None = None) -> list[Any]:
         """Run several, (name, *arguments) each, in one round trip, and `before` them a plain command.
@@ -45,7 +52,7 @@ class Scripts:
             answers: list[Any] = pipeline.execute(raise_on_error=False)
         failed = [answer for answer in answers if isinstance(answer, Exception)]
         if failed and not isinstance(failed[0], NoScriptError):
-            raise failed[0]
+            raise absent(failed[0])
         answers = answers[-len(calls) :]
         for place, (name, *arguments) in enumerate(calls):
             if isinstance(answers[place], NoScriptError):  # a server that was restarted: this loads it
@@ -56,6 +63,13 @@ class Scripts:
         if name not in self._scripts:
             self._scripts[name] = self._redis.register_script(source(name, self._library))
         return self._scripts[name]
+
+
+def absent(error: Exception) -> Exception:
+    """LeagueAbsent where that is what the server said, else the error itself."""
+    if str(error).startswith(ABSENT):
+        return LeagueAbsent(str(error).removeprefix(ABSENT).strip())
+    return error
 
 
 def texts(answer: list[Any]) -> list[str]:

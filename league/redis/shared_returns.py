@@ -77,19 +77,17 @@ class SharedReturns(Returns):
             found.append((int(first), int(second), games, total, squares))
         return found
 
-    def restore(self, cells: Iterable[Cell]) -> None:
-        """Put the cells of a snapshot into Redis, which holds none."""
+    def write(self, pipeline: Any, cells: Iterable[Cell]) -> None:
+        """Queue the commands that put the cells of a snapshot into Redis, in place of any."""
+        pipeline.delete(*(f"{self.prefix}returns{part}" for part in ("", ":changes", ":version")))
         given = {f"{first}:{second}": PACKED.pack(*sums) for first, second, *sums in cells}
         fields = list(given)
-        with self.redis.pipeline(transaction=True) as pipeline:
-            for begin in range(0, len(fields), BATCH):
-                batch = fields[begin : begin + BATCH]
-                pipeline.hset(f"{self.prefix}returns", mapping={field: given[field] for field in batch})
-                pipeline.zadd(f"{self.prefix}returns:changes", dict.fromkeys(batch, 1))
-            if fields:
-                pipeline.set(f"{self.prefix}returns:version", 1)
-            pipeline.execute()
-        self.refresh()
+        for begin in range(0, len(fields), BATCH):
+            batch = fields[begin : begin + BATCH]
+            pipeline.hset(f"{self.prefix}returns", mapping={field: given[field] for field in batch})
+            pipeline.zadd(f"{self.prefix}returns:changes", dict.fromkeys(batch, 1))
+        if fields:
+            pipeline.set(f"{self.prefix}returns:version", 1)
 
     def _take(self, first: int, second: int, raw: bytes) -> None:
         self._grow(max(first, second) + 1)

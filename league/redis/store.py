@@ -21,7 +21,7 @@ import numpy as np
 
 from league.matchmaking import choose, kind_of
 from league.matchmaking.view import ModelRef, Player, Roster
-from league.redis.reader import RedisView, RosterCache, load, match_from
+from league.redis.reader import RedisView, RosterCache, load
 from league.redis.scripts import Scripts, texts
 from league.redis.shared_returns import ReturnsCache
 from league.redis.texts import milliseconds, pairs, text
@@ -29,9 +29,10 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import NAME
 from league.rules.settings import Settings
 from league.rules.win_rates import OUTCOMES
-from league.state.fields import to_field, to_json
+from league.state.fields import event_order, to_field, to_json
 from league.state.league_state import LeagueState, Match
-from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError, PlayerWaits
+from league.state.records import match_from
+from warren.errors import ConfigurationError, LeagueAbsent, LeagueError, MatchmakingError, PlayerError, PlayerWaits
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
 ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
@@ -69,8 +70,11 @@ class Store:
 
     # The league and its players.
 
-    def create(self, settings: Settings | None = None) -> Settings:
-        """Create the league, or join the one that exists. Raises ConfigurationError when that has other settings."""
+    def create(self, settings: Settings | None = None, ready: bool = True) -> Settings:
+        """Create the league, or join the one that exists. Raises ConfigurationError when that has other settings.
+
+        `ready=False` leaves it to `open_up` to say that matches may be asked for: players are to be added first.
+        """
         wanted = settings or Settings()
         given = [item for pair in wanted.to_fields().items() for item in pair]
         found = Settings.from_fields(pairs(self.scripts("create", *given)))
@@ -82,7 +86,21 @@ class Store:
                 if value != found.to_fields()[name]
             ]
             raise ConfigurationError(differing)
+        if ready:
+            self.open_up()
         return found
+
+    def open_up(self) -> None:
+        """From now on the league is there for everybody: whole, with the players that it begins with."""
+        self.redis.set(f"{self.prefix}ready", 1)
+
+    def exists(self) -> bool:
+        """Whether Redis holds a league, ready or not."""
+        return bool(self.redis.exists(f"{self.prefix}settings"))
+
+    def is_ready(self) -> bool:
+        """Whether it is; until then every call that changes the league raises LeagueAbsent."""
+        return bool(self.redis.exists(f"{self.prefix}ready"))
 
     def add_player(
         self,
@@ -163,16 +181,22 @@ class Store:
     # Matches.
 
     def view(self, home: str | None = None) -> RedisView:
-        """The league as it is now, in one round trip; with the payoff row of `home` when this process knows it."""
+        """The league as it is now, in one round trip; with the payoff row of `home` when this process knows it.
+
+        Raises LeagueAbsent, where `home` is given, while Redis holds no league that is ready.
+        """
         known = self._rosters.at(None)
         slot = known[home].slot if home is not None and home in known else None
         with self.redis.pipeline(transaction=False) as pipeline:
+            pipeline.exists(f"{self.prefix}ready")
             pipeline.get(f"{self.prefix}roster")
             pipeline.hget(f"{self.prefix}counters", "counted")
             pipeline.get(f"{self.prefix}returns:version")
             if slot is not None:
                 pipeline.get(f"{self.prefix}payoff:{slot}")
-            version, counted, returns, *row = pipeline.execute()
+            ready, version, counted, returns, *row = pipeline.execute()
+        if home is not None and not ready:
+            raise LeagueAbsent(f"Redis holds no league under {self.prefix!r} that is ready; ask again soon")
         roster, game = self._rosters.at(int(version or 0)), self._returns.at(int(returns or 0))
         view = RedisView(self.redis, self.prefix, roster, int(counted or 0), game)
         if slot is not None:
@@ -311,10 +335,43 @@ class Store:
         """Whether the stream holds the event of this id."""
         return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
 
+    def stream_length(self) -> int:
+        """Events that the stream holds."""
+        return int(self.redis.xlen(f"{self.prefix}events"))
+
+    def checkpoint(self) -> tuple[str, dict[str, str]] | None:
+        """(id, event) that stands for the events that were trimmed; None where all are there."""
+        found = pairs(self.redis.hgetall(f"{self.prefix}checkpoint"))
+        return (found.pop("id"), found) if found else None
+
+    def trim(self, event: str, checkpoint: Mapping[str, str]) -> None:
+        """Let `checkpoint` stand for the event of this id and all before it, which leave the stream.
+
+        The event itself stays, and some that share a node of the stream with it: so `holds` can tell of it.
+        """
+        with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.hset(f"{self.prefix}checkpoint", mapping={"id": event, **checkpoint})
+            pipeline.xtrim(f"{self.prefix}events", minid=event, approximate=True)
+            pipeline.execute()
+
     def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
-        """(id, event) of the stream in order, after the id `after` and up to `until`."""
+        """(id, event) of the stream in order, after the id `after` and up to `until`.
+
+        Where events after `after` were trimmed, an event "checkpoint" comes first, which stands for all before it.
+        """
         while True:
-            entries = self.redis.xrange(f"{self.prefix}events", min=f"({after}", max=until, count=batch)
+            with self.redis.pipeline(transaction=True) as pipeline:
+                pipeline.hget(f"{self.prefix}checkpoint", "id")
+                pipeline.xrange(f"{self.prefix}events", min=f"({after}", max=until, count=batch)
+                base, entries = pipeline.execute()
+            if base is not None and event_order(text(base)) > event_order(after):
+                found = self.checkpoint()
+                assert found is not None  # only ever replaced
+                after, checkpoint = found
+                if until != "+" and event_order(after) > event_order(until):
+                    return
+                yield after, checkpoint
+                continue
             for entry, fields in entries:
                 after = text(entry)
                 yield after, pairs(fields)

@@ -63,6 +63,14 @@ class Skills:
             (one,), (other,) = self._model.rate(teams, ranks=ranks)
             self.skills[home], self.skills[away] = Skill(one.mu, one.sigma), Skill(other.mu, other.sigma)
 
+    def copy(self, source: str, target: str) -> None:
+        """`target` has the weights of `source` now, so it has its skill."""
+        self.skills[target] = self[source]
+
+    def forget(self, name: str) -> None:
+        """A player begins anew: nothing is known of it."""
+        self.skills.pop(name, None)
+
     def win_probability(self, home: str, away: str) -> float:
         """Probability that `home` beats `away`, in (0, 1); a draw counts as neither."""
         teams = [[self._model.rating(mu=self[name].mu, sigma=self[name].sigma)] for name in (home, away)]

@@ -22,7 +22,9 @@ class Settings:
     on_reset: str = DROP  # a result of a player that was reset since: it is about other weights
     on_frozen: str = COUNT  # a result of a player that was frozen since: its last weights, or nearly
     snapshots_inherit: bool = False  # a snapshot begins with its parent's payoff instead of none
-    memory: float = 600.0  # s; how long an ended match is known, to tell a late result from one that nobody asked for
+    # s; how long an ended match is known, to tell a late result from one that nobody asked for: always while it is one
+    # of the newest 100,000, and never when it is older than the newest 200,000.
+    memory: float = 600.0
 
     def __post_init__(self) -> None:
         problems = [] if 0.0 < self.decay <= 1.0 else [f"league decay={self.decay} is not in (0, 1]"]

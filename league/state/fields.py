@@ -1,4 +1,4 @@
-"""How values are written as the fields of an event: text, with equal values as equal texts."""
+"""How values are written as the fields of an event (equal values are equal texts), and how events are ordered."""
 
 from __future__ import annotations
 
@@ -19,3 +19,9 @@ def to_field(value: Any) -> str:
     if isinstance(value, Mapping):
         return to_json(dict(value))
     return "" if value is None else str(value)
+
+
+def event_order(entry: str) -> tuple[int, int]:
+    """The id of an event as what it is compared by: (ms of Unix time, number within it)."""
+    milliseconds, _, number = entry.partition("-")
+    return int(milliseconds), int(number or 0)

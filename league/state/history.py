@@ -9,14 +9,17 @@ It grows with the players, not with the events: a rating is kept at some hundred
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from league.state.fields import to_json
 from league.state.league_state import Event, LeagueState
+from warren.errors import LeagueError
 
 POINTS = 800  # of a series at most
 
@@ -81,6 +84,20 @@ class Series:
         times, values = self._times + [time for time, _ in latest], self._values + [value for _, value in latest]
         return np.array(times), np.array(values)
 
+    def to_plain(self) -> list[Any]:
+        """As JSON can hold it."""
+        values = [None if np.isnan(value) else value for value in self._values]
+        return [self._times, values, self._apart, self._latest]
+
+    @classmethod
+    def from_plain(cls, given: list[Any]) -> Series:
+        """What `to_plain` made."""
+        made = cls()
+        made._times = given[0]
+        made._values = [np.nan if value is None else value for value in given[1]]
+        made._apart, made._latest = given[2], None if given[3] is None else (given[3][0], given[3][1])
+        return made
+
     def _thin(self) -> None:
         # By time, not by number: the beginning, which was written down in full, becomes as sparse as the rest.
         span = self._times[-1] - self._times[0]
@@ -120,11 +137,31 @@ class History:
             self.now = int(entry.partition("-")[0]) / 1000.0
             self.began = self.began or self.now
             step = getattr(self, f"_on_{event['event']}", None)
-            if step is None:
-                self.state.apply(event)
-            else:
-                step(event)
+            try:
+                (step or self.state.apply)(event)
+            except LeagueError as error:
+                raise LeagueError(f"event {entry}: {error}") from None
             self.last_event = entry
+
+    def checkpoint(self) -> dict[str, str]:
+        """An event that stands for all that were taken in: given to another history first, both go on alike."""
+        past = {
+            "began": self.began,
+            "joined": self.joined,
+            "ended": self.ended,
+            "ratings": {name: series.to_plain() for name, series in self.ratings.items()},
+            "snapshots": self.snapshots,
+            "restarts": self.restarts,
+        }
+        return {"event": "checkpoint", "league": self.state.checkpoint(), "history": to_json(past)}
+
+    def _on_checkpoint(self, event: Event) -> None:
+        self.state.apply(event)
+        past = json.loads(event["history"])
+        self.began, self.joined, self.ended = past["began"], past["joined"], past["ended"]
+        self.ratings = {name: Series.from_plain(series) for name, series in past["ratings"].items()}
+        self.snapshots = [Snapshot(*one) for one in past["snapshots"]]
+        self.restarts = [Restart(*one) for one in past["restarts"]]
 
     def _on_added(self, event: Event) -> None:
         self.state.apply(event)
@@ -145,9 +182,9 @@ class History:
                 self.ended.pop(event["name"], None)
 
     def _on_ended(self, event: Event) -> None:
-        match = self.state.matches[event["match"]]
+        match = self.state.matches.get(event["match"])
         self.state.apply(event)
-        if event["as"] == "counted":
+        if match is not None and event["as"] == "counted":
             self._rate(match.home)
             self._rate(match.away)
 

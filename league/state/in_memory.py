@@ -134,6 +134,8 @@ class MemoryLeague:
         me, progress = self.state.roster[name], self.state.progress[name]
         decision = kind_of(me.kind, me.config).period_end(self.state, me, steps - progress.snapshot_steps, self.rng)
         closed = {"player": name, "number": str(progress.period), "reason": decision.reason, "by": HERE}
+        how = "reset" if decision.reset else "exploited" if decision.exploit is not None else "closed"
+        closed |= {"as": how, "snapshot": str(int(decision.snapshot)), "source": decision.exploit or ""}
         self._happened("period_closed", **closed, steps=str(steps), model=str(ModelRef(name, version)))
         if decision.snapshot:
             self.snapshot(name, version)

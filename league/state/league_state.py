@@ -11,6 +11,8 @@ events alone: no clock, no random numbers.
 from __future__ import annotations
 
 import json
+import zlib
+from base64 import b85decode, b85encode
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,41 +22,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from league.empirical_game.returns import Returns
-from league.matchmaking.view import ModelRef, Player, Roster
+from league.matchmaking.view import Player, Roster
 from league.rules.settings import Settings
 from league.rules.win_rates import Payoff, Slots
+from league.state.ended_matches import EndedMatches
+from league.state.fields import to_json
+from league.state.records import (
+    Match,
+    Progress,
+    match_fields,
+    match_from,
+    model_of,
+    player_fields,
+    player_from,
+    progress_fields,
+    progress_from,
+)
 from warren.errors import LeagueError
 
+__all__ = ["Event", "LeagueState", "Match", "Progress", "model_of"]
+
 Event = Mapping[str, str]  # "event" names what happened; the rest are its fields, as text
-
-
-@dataclass
-class Progress:
-    """Where a learning player is; steps are environment steps."""
-
-    steps: int = 0
-    snapshot_steps: int = 0  # at the last snapshot
-    period: int = 0  # number of the last learning period, from 1; 0 before any
-    is_open: bool = False  # whether a learner holds that period
-    learner: str = ""
-    deadline: int = 0  # ms; when the learner's lease ends
-    start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
-
-
-@dataclass(frozen=True)
-class Match:
-    """A match that was issued and has not ended; `deadline` is in ms of Unix time."""
-
-    match: str
-    home: str
-    away: str
-    branch: str
-    holder: str
-    home_generation: int
-    away_generation: int
-    home_frozen: bool
-    away_frozen: bool
-    deadline: int
 
 
 @dataclass
@@ -71,6 +59,7 @@ class LeagueState:
     roster_version: int = 0
     last_event: str = ""  # id of the last event in it, where it was read from Redis
     empirical_game: Returns = field(default_factory=Returns)  # of evaluators; no part of the stream, nor of equality
+    ended: EndedMatches = field(default_factory=EndedMatches)  # of late; forgotten by a checkpoint
     _roster: Roster | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -131,6 +120,48 @@ class LeagueState:
             raise LeagueError(f"the stream holds an event {event['event']!r} that this version does not know; upgrade")
         step(event)
 
+    def checkpoint(self) -> str:
+        """All of it as text, but for matches that ended: the field `league` of an event "checkpoint"."""
+        cells = zlib.compress(np.ascontiguousarray(self.payoff.cells, "<f8").tobytes(), 1)
+        return to_json(
+            {
+                "settings": self.settings.to_fields(),
+                "players": [
+                    [name, player_fields(player), progress_fields(self.progress[name])]
+                    for name, player in self.players.items()
+                ],
+                "matches": [[name, match_fields(match)] for name, match in self.matches.items()],
+                "ratings": self.ratings,
+                "counters": dict(self.counters),
+                "roster_version": self.roster_version,
+                "payoff": b85encode(cells).decode(),
+            }
+        )
+
+    def _on_checkpoint(self, event: Event) -> None:
+        """Begin with all that was before: an event that stands for those before it."""
+        given = json.loads(event["league"])
+        settings = Settings.from_fields(given["settings"])
+        payoff, players = Payoff(settings.decay), len(given["players"])
+        payoff.grow(players)
+        cells = np.frombuffer(zlib.decompress(b85decode(given["payoff"])), "<f8")
+        payoff.cells[:] = cells.reshape(payoff.cells.shape)
+        vars(self).update(
+            vars(
+                LeagueState(
+                    settings=settings,
+                    players={name: player_from(name, player) for name, player, _ in given["players"]},
+                    progress={name: progress_from(progress) for name, _, progress in given["players"]},
+                    ratings=given["ratings"],
+                    matches={name: match_from(name, match) for name, match in given["matches"]},
+                    counters=Counter(given["counters"]),
+                    payoff=payoff,
+                    roster_version=given["roster_version"],
+                    empirical_game=self.empirical_game,
+                )
+            )
+        )
+
     def _on_created(self, event: Event) -> None:
         self.settings = Settings.from_fields(event)
         self.payoff = Payoff(self.settings.decay)
@@ -188,10 +219,13 @@ class LeagueState:
         self.counters["issued"] += 1
 
     def _on_extended(self, event: Event) -> None:
-        self.matches[event["match"]] = replace(self.matches[event["match"]], deadline=int(event["deadline"]))
+        match = self._open(event["match"])
+        self.matches[match.match] = replace(match, deadline=int(event["deadline"]))
 
     def _on_ended(self, event: Event) -> None:
-        match = self.matches.pop(event["match"])
+        match = self._open(event["match"])
+        del self.matches[match.match]
+        self.ended.add(match.match, event["as"])
         self.counters[event["as"]] += 1
         if event["as"] == "aborted":
             self.counters[f"aborted:{event['reason']}"] += 1
@@ -200,6 +234,15 @@ class LeagueState:
             self.payoff.record(home, away, event["outcomes"])
             self.ratings[home], self.ratings[away] = float(event["home_elo"]), float(event["away_elo"])
             self.counters["games"] += len(event["outcomes"])
+
+    def _open(self, match: str) -> Match:
+        if match not in self.matches:
+            why = "it ended before" if match in self.ended else "it was never issued"
+            raise LeagueError(
+                f"match {match!r} is not open ({why}): these events are not one league's; two servers wrote them, or a "
+                "crash took some back. Begin with a copy from before, or cut the file before this event"
+            )
+        return self.matches[match]
 
     def _on_refused(self, event: Event) -> None:
         self.counters[f"refused:{event['reason']}"] += 1
@@ -217,6 +260,8 @@ class LeagueState:
         progress = self.progress[event["player"]]
         progress.steps, progress.start = int(event["steps"]), event["model"]
         progress.is_open, progress.learner, progress.deadline = False, "", 0
+        progress.closed_as, progress.closed_snapshot = event.get("as", ""), event.get("snapshot") == "1"
+        progress.closed_source, progress.closed_reason = event.get("source", ""), event["reason"]
 
     def _on_reset(self, event: Event) -> None:
         self._new_weights(event, self.settings.elo_initial)
@@ -233,11 +278,6 @@ class LeagueState:
         self.payoff.clear(player.slot)
         self.ratings[player.slot] = elo
         self.roster_version += 1
-
-
-def model_of(text: str) -> ModelRef | None:
-    """The model that a field names; None for an empty one."""
-    return ModelRef.parse(text) if text else None
 
 
 def _first_difference(one: object, other: object) -> str:

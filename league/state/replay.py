@@ -6,6 +6,7 @@ says how likely it would have met each opponent. Results of matches that were ne
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,8 +17,11 @@ import numpy as np
 
 from league.matchmaking import Kind, Psro, distribution
 from league.rules.ratings import Skills
+from league.state.fields import event_order
 from league.state.league_state import Event, LeagueState
 from warren.errors import LeagueError, MatchmakingError
+
+STREAM, HISTORY = "league.jsonl", "history"  # in a league's folder: the newest events, and segments of those before
 
 Entries = Iterable[tuple[str, Event]]
 
@@ -25,12 +29,28 @@ Entries = Iterable[tuple[str, Event]]
 def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
     """The league after these events, (id, event) oldest first; `skills` takes in the results as well."""
     state = LeagueState()
-    for _, event in entries:
-        if skills is not None and event["event"] == "ended" and event["as"] == "counted":
-            match = state.matches[event["match"]]
-            skills.record(match.home, match.away, event["outcomes"])
-        state.apply(event)
+    for entry, event in entries:
+        try:
+            if skills is not None:
+                follow(skills, state, event)
+            state.apply(event)
+        except LeagueError as error:
+            raise LeagueError(f"event {entry}: {error}") from None
     return state
+
+
+def follow(skills: Skills, state: LeagueState, event: Event) -> None:
+    """Let `skills` take in an event that `state` is about to: as with Elo, a snapshot begins with its parent's skill,
+    who begins anew with none, and who takes over another's weights with the other's."""
+    match event["event"]:
+        case "ended" if event["as"] == "counted" and (played := state.matches.get(event["match"])) is not None:
+            skills.record(played.home, played.away, event["outcomes"])
+        case "added" if event["parent"]:
+            skills.copy(event["parent"], event["name"])
+        case "reset":
+            skills.forget(event["player"])
+        case "exploited":
+            skills.copy(event["source"], event["player"])
 
 
 @dataclass
@@ -88,9 +108,24 @@ def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, 
         comparison.expected[name] = comparison.expected.get(name, 0.0) + float(probabilities[slot])
 
 
+def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
+    """(id, event) of all that a league's folder keeps, the oldest first: its segments, then the newest events."""
+    first = True
+    for path in [*segments(folder), folder / STREAM]:
+        for entry, event in read_file(path):
+            if first or event["event"] != "checkpoint":  # of what the segment before told
+                yield entry, event
+            first = False
+
+
+def segments(folder: Path) -> list[Path]:
+    """The files of older events, the oldest first."""
+    return sorted((folder / HISTORY).glob("*.jsonl.gz"), key=lambda path: event_order(path.name.partition(".")[0]))
+
+
 def read_file(path: Path) -> Iterator[tuple[str, Event]]:
     """(id, event) of a saved stream, one JSON object a line; a last line cut off by a crash is left out."""
-    with path.open() as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for number, line in enumerate(lines, 1):
             try:
                 entry = json.loads(line)
@@ -118,13 +153,10 @@ def before(entries: Entries, until: str | None) -> Iterator[tuple[str, Event]]:
     if until is None:
         yield from entries
         return
-    last = _order(until if "-" in until else f"{until}-{2**64 - 1}")
+    last = event_order(until if "-" in until else f"{until}-{2**64 - 1}")
     for entry, event in entries:
-        if _order(entry) > last:
+        if event_order(entry) > last:
+            if event["event"] == "checkpoint":
+                raise LeagueError(f"the history that is kept begins with {entry}, after {until}; name a later moment")
             return
         yield entry, event
-
-
-def _order(entry: str) -> tuple[int, int]:
-    milliseconds, _, number = entry.partition("-")
-    return int(milliseconds), int(number)

@@ -63,6 +63,7 @@ class LeagueConfig:
     lease: float = 60.0  # s; a match or a learning period of which nothing is heard for so long is free again
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
+    history: int | None = 5_000_000  # events of the past that the run folder keeps, compressed; null: all
     references: tuple[str, ...] = (
         "uniform",
     )  # fixed opponents of the main agent: "uniform", or frozen players by name
@@ -77,6 +78,8 @@ class LeagueConfig:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
+        if self.history is not None and self.history < 0:
+            problems.append(f"history={self.history} of the league must be at least 0 events, or null for all")
         if self.games % (2 * self.tables):
             problems.append(
                 f"games={self.games} of the league must be a multiple of 2 * tables = {2 * self.tables}, so that both "

@@ -24,11 +24,11 @@ from agents.policies import Policy
 from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import Player, Roster
-from league.redis.reader import progress_from
 from league.redis.shared_returns import SharedReturns
 from league.redis.texts import pairs
 from league.rules.win_rates import Slots
 from league.state.history import History
+from league.state.records import progress_from
 from tasks.events import EVALUATION
 from warren.errors import BrokerError, WarrenError
 from workers.config.league import LeagueConfig

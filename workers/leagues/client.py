@@ -22,7 +22,7 @@ from league.redis.periods import LearningPeriod, Outcome
 from league.state.league_state import Match
 from tasks.solver import Solver
 from warren import errors
-from warren.errors import BrokerError, CallError, LeagueError, RemoteFailure, WarrenError
+from warren.errors import BrokerError, CallError, LeagueAbsent, LeagueError, RemoteFailure, WarrenError
 from workers.leagues.wire import Invitation, invitation_from_wire, outcome_from_wire, period_from_wire
 from workers.runtime.session import Session
 
@@ -87,9 +87,10 @@ class LeagueClient:
             try:
                 return self._solver.call(service, *arguments, deadline=DEADLINE)
             except RemoteFailure as error:
-                if (refusal := refused(error)) is not None:
+                refusal = refused(error)
+                if refusal is not None and not isinstance(refusal, LeagueAbsent):
                     raise refusal from None
-                if not error.kind.startswith(TRANSIENT):
+                if refusal is None and not error.kind.startswith(TRANSIENT):
                     raise
                 problem = f"{error.kind}: {error.remote_message}"
             except (CallError, BrokerError) as error:

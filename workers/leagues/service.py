@@ -142,14 +142,18 @@ def _period(player: str, number: int, learner: str) -> LearningPeriod:
 
 
 def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) -> None:
-    """Create the league with its players, or join the one there is; a saved one comes back where Redis has none."""
-    if restore is not None and not store.redis.exists(f"{store.prefix}events"):
-        state = Snapshots(restore, store, pool).restore()
+    """Create the league with its players, or join the one there is; a saved one comes back where Redis has none.
+
+    Only at the end, when all of it is there, do others serve it: see `wait_for_league`.
+    """
+    if restore is not None and not store.exists():
+        state = Snapshots(restore, store, pool).restore(ready=False)
         logger.info("%s: %d players restored", restore, len(state.players))
-    store.create(Settings(**league.settings))
+    store.create(Settings(**league.settings), ready=False)
     for name, player in league.players.items():
         if store.add_player(name, player.kind, player.config, rules=player.hyperparameters, by="league"):
             logger.info("player %s joins as %s", name, player.kind)
+    store.open_up()
 
 
 def saved_league(config: Config) -> Path | None:
@@ -178,9 +182,9 @@ def keep(keeper: Keeper, stopping: threading.Event) -> None:
 
 
 def wait_for_league(store: Store) -> None:
-    """Until the worker that creates the league, or brings it back, has done so."""
+    """Until the worker that creates the league, or brings it back, has done so, with all of its players."""
     said = False
-    while not store.redis.exists(f"{store.prefix}events"):
+    while not store.is_ready():
         if not said:
             logger.info("waiting for the league, which the worker with league_id=0 creates")
             said = True
@@ -198,7 +202,9 @@ def run(config: Config) -> int:
     keeper = None
     if config.league_id == 0:
         begin(store, session.pool, league, saved_league(config))
-        own = Keeper(store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every)
+        own = Keeper(
+            store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
+        )
         keeper = threading.Thread(target=keep, args=(own, stopping), name="keeper")
     else:
         wait_for_league(store)

@@ -3,28 +3,36 @@
 local name, number, model, by = ARGV[1], ARGV[2], ARGV[5], ARGV[12]
 local player = player_of(name)
 if not player then return { 'unknown' } end
-if player.period == number and player.is_open ~= '1' then return { 'again', player.start } end
+if player.period == number and player.is_open ~= '1' then
+  return { 'again', player.start, player.closed_as, player.closed_snapshot, player.closed_source, player.closed_reason }
+end
 for _, state in ipairs({ 'removed', 'frozen' }) do -- by hand, meanwhile: it is what it was then
   if player[state] == '1' then return { state } end
 end
 if player.period ~= number or player.learner ~= ARGV[3] then return { 'lost' } end
 local steps = whole(math.max(tonumber(player.steps), tonumber(ARGV[4])))
-redis.call('HSET', player_key(name), 'steps', steps, 'start', model, 'is_open', '0', 'learner', '', 'deadline', '0')
-emit('period_closed', 'player', name, 'number', number, 'steps', steps, 'model', model, 'reason', ARGV[11], 'by', by)
-if ARGV[6] == '1' then snapshot(name, player, model, by) end
+local taken, reason, as, source = ARGV[6], ARGV[11], 'closed', nil
 if ARGV[7] == '1' then
-  local generation = new_weights(name, player, '', tonumber(setting('elo_initial')))
-  emit('reset', 'player', name, 'generation', generation, 'start', '', 'reason', ARGV[11], 'by', by)
-  return { 'reset', '' }
+  as = 'reset'
+elseif ARGV[8] ~= '' then
+  source = player_of(ARGV[8])
+  if source and source.removed ~= '1' then as = 'exploited' end
 end
-if ARGV[8] ~= '' then
-  local source = player_of(ARGV[8])
-  if source and source.removed ~= '1' then
-    redis.call('HSET', player_key(name), 'hyperparameters', ARGV[10])
-    local generation = new_weights(name, player, ARGV[9], elo_of(source.slot))
-    emit('exploited', 'player', name, 'generation', generation, 'source', ARGV[8], 'start', ARGV[9],
-      'before', player.hyperparameters, 'hyperparameters', ARGV[10], 'reason', ARGV[11], 'by', by)
-    return { 'exploited', ARGV[9] }
-  end
+local from = as == 'exploited' and ARGV[8] or ''
+local start = as == 'reset' and '' or as == 'exploited' and ARGV[9] or model
+-- What was decided stays with the player: a learner whose answer got lost asks again.
+redis.call('HSET', player_key(name), 'steps', steps, 'start', model, 'is_open', '0', 'learner', '', 'deadline', '0',
+  'closed_as', as, 'closed_snapshot', taken, 'closed_source', from, 'closed_reason', reason)
+emit('period_closed', 'player', name, 'number', number, 'steps', steps, 'model', model, 'as', as, 'snapshot', taken,
+  'source', from, 'reason', reason, 'by', by)
+if taken == '1' then snapshot(name, player, model, by) end
+if as == 'reset' then
+  local generation = new_weights(name, player, start, tonumber(setting('elo_initial')))
+  emit('reset', 'player', name, 'generation', generation, 'start', start, 'reason', reason, 'by', by)
+elseif as == 'exploited' then
+  redis.call('HSET', player_key(name), 'hyperparameters', ARGV[10])
+  local generation = new_weights(name, player, start, elo_of(source.slot))
+  emit('exploited', 'player', name, 'generation', generation, 'source', from, 'start', start,
+    'before', player.hyperparameters, 'hyperparameters', ARGV[10], 'reason', reason, 'by', by)
 end
-return { 'closed', model }
+return { as, start, as, taken, from, reason }

@@ -6,7 +6,7 @@ if open then -- the request came twice: the same answer
   return { 'issued', open.home, open.away, open.branch, open.home_generation, open.away_generation, open.home_frozen,
     open.away_frozen, open.deadline }
 end
-if redis.call('EXISTS', P .. 'ended:' .. match) == 1 then return { 'ended' } end
+if ended_as(match) then return { 'ended' } end
 local one, other = player_of(home), player_of(away)
 if not one or one.removed == '1' then return { 'gone', home } end
 if not other or other.removed == '1' then return { 'gone', away } end

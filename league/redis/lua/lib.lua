@@ -1,9 +1,10 @@
 -- Begins every script: the league's keys, its clock, its stream, its counters and its payoff.
--- KEYS[1] is the prefix of all keys of the league. On a cluster it has to hold a hash tag, so that all lie in one slot.
--- Whatever changes here has its like in league/state/league_state.py, which folds the stream back into the same state.
+-- KEYS[1] is the prefix of all keys of the league. Whatever is decided here is decided alike in league/state/decide.py,
+-- and folded back from the stream by league/state/league_state.py.
 
 local P = KEYS[1]
 local CELL = 24 -- bytes: wins, draws, losses of the row's player, float64 little-endian
+local KEPT_ENDED = 100000 -- matches that ended and are known still, and twice as many at most: ended_matches.py
 
 local function now() -- ms
   local time = redis.call('TIME')
@@ -85,7 +86,8 @@ local function enter(name, fields, by)
     'parent', fields.parent, 'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen,
     'paused', '0', 'removed', '0', 'generation', '0', 'rules', fields.rules,
     'hyperparameters', fields.hyperparameters, 'steps', '0', 'snapshot_steps', '0', 'period', '0', 'is_open', '0',
-    'learner', '', 'deadline', '0', 'start', '')
+    'learner', '', 'deadline', '0', 'start', '', 'closed_as', '', 'closed_snapshot', '0', 'closed_source', '',
+    'closed_reason', '')
   set_elo(slot, fields.elo)
   emit('added', 'name', name, 'slot', slot, 'kind', fields.kind, 'config', fields.config, 'parent', fields.parent,
     'model', fields.model, 'initial', fields.initial, 'frozen', fields.frozen, 'rules', fields.rules,
@@ -118,10 +120,20 @@ end
 
 -- Take a match from the open ones; how it ended is remembered for a while, to tell a late result from a strange one.
 local function finish(match, as)
+  local newer, older = P .. 'ended:newer', P .. 'ended:older'
   redis.call('DEL', P .. 'match:' .. match)
   redis.call('ZREM', P .. 'leases', match)
-  redis.call('SET', P .. 'ended:' .. match, as, 'PX', whole(setting('memory') * 1000))
+  if redis.call('HLEN', newer) >= KEPT_ENDED then
+    redis.call('UNLINK', older)
+    redis.call('RENAME', newer, older)
+    redis.call('PEXPIRE', older, whole(setting('memory') * 1000))
+  end
+  redis.call('HSET', newer, match, as)
   count(as)
+end
+
+local function ended_as(match)
+  return redis.call('HGET', P .. 'ended:newer', match) or redis.call('HGET', P .. 'ended:older', match)
 end
 
 local function abort(match, reason, by)
@@ -130,9 +142,9 @@ local function abort(match, reason, by)
   emit('ended', 'match', match, 'as', 'aborted', 'reason', reason, 'by', by)
 end
 
--- Why a match that is not open is not: it ended before, or nobody ever issued it.
+-- The reason why a match is not open: it ended before, or nobody ever issued it.
 local function refuse(match, by)
-  local ended = redis.call('GET', P .. 'ended:' .. match)
+  local ended = ended_as(match)
   local reason = 'unknown'
   if ended == 'counted' then reason = 'duplicate' elseif ended then reason = 'late' end
   count('refused:' .. reason)

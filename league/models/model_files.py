@@ -1,0 +1,67 @@
+"""Weights as files, one a model; and how a file is written so that it is whole or not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from league.matchmaking.view import ModelRef
+from league.models.pool import ModelInfo, Pool, checksum_of, damaged
+from warren.errors import CheckpointError
+
+
+class ModelFiles:
+    """Weights as files in a folder, named by player and version."""
+
+    def __init__(self, folder: Path, pool: Pool) -> None:
+        self.folder, self._pool = folder, pool
+        self._known: dict[str, int] = {}  # checksums of files that this process wrote or read
+
+    def path(self, ref: ModelRef) -> Path:
+        """Where a model's bytes are, or would be."""
+        return self.folder / f"{ref}.safetensors"
+
+    def holds(self, info: ModelInfo) -> bool:
+        """Whether the file is there with the right bytes; they are read the first time only."""
+        path = self.path(info.ref)
+        if not path.exists() or path.stat().st_size != info.size:
+            return False
+        if path.name not in self._known:
+            self._known[path.name] = checksum_of(path.read_bytes())
+        return self._known[path.name] == info.checksum
+
+    def read(self, ref: ModelRef, checksum: int) -> bytes:
+        """A model's bytes. Raises CheckpointError for a file that is missing or damaged."""
+        path = self.path(ref)
+        data = path.read_bytes() if path.exists() else b""
+        if checksum_of(data) != checksum:
+            raise CheckpointError(f"{path} is missing or damaged; restore it from a backup, or take out its entry")
+        self._known[path.name] = checksum
+        return data
+
+    def write(self, info: ModelInfo) -> bool:
+        """Save a model's bytes, unless they are saved; False when it left the pool meanwhile.
+
+        Raises CheckpointError when the pool's bytes are damaged.
+        """
+        if self.holds(info):
+            return True
+        data = self._pool.redis.get(f"{self._pool.prefix}data:{info.ref}")
+        if data is None:
+            return False
+        if checksum_of(data) != info.checksum:
+            raise CheckpointError(damaged(info.ref))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path(info.ref), data)
+        self._known[self.path(info.ref).name] = info.checksum
+        return True
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is there in full or not at all, even after a power cut."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)

@@ -1,0 +1,175 @@
+"""A league's stream on disk: its newest events behind a checkpoint, and compressed segments of those before.
+
+    FOLDER/league.jsonl                         one event a line; the first stands for all before (a checkpoint)
+    FOLDER/history/FIRST.EVENTS.jsonl.gz        older events, each segment behind its own checkpoint
+    FOLDER/lost/FIRST.jsonl                     events that a crash of Redis took back after they were saved
+
+So a restore reads one segment, however long the league is, and any segment can be replayed by itself. Of the segments
+those with the newest events are kept, as many as `kept` says.
+"""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Iterable
+from pathlib import Path
+
+from league.models.model_files import write_whole
+from league.redis.store import Store
+from league.state.fields import event_order, to_json
+from league.state.history import History
+from league.state.league_state import Event, LeagueState
+from league.state.replay import HISTORY, STREAM, read_file, segments
+from warren.errors import LeagueError
+
+logger = logging.getLogger(__name__)
+
+SEGMENT = 100_000  # events of a segment, at least; and at least as many bytes as its checkpoint has
+KEPT = 5_000_000  # events in segments: at 12,000 events a second those of 7 minutes, some 200 MB
+LOST = "lost"
+
+
+class SavedStream:
+    """The stream in `folder`. `kept` is events in segments, None for all; a file is closed at `segment` events."""
+
+    def __init__(self, folder: Path, kept: int | None = KEPT, segment: int = SEGMENT) -> None:
+        self.folder, self.path = folder, folder / STREAM
+        self._kept, self._segment = kept, segment
+        self._history: History | None = None  # what the file holds, once it was read
+        self._events = self._checkpoint_bytes = self._bytes = 0
+
+    def read(self) -> History:
+        """The league that the file holds, folded; what a crash left of a last line is cut off."""
+        if self._history is None:
+            history = History()
+            self._events = self._checkpoint_bytes = 0
+            if self.path.exists():
+                _mend(self.path)
+                self._take(history, read_file(self.path))
+            self._bytes = self.path.stat().st_size if self.path.exists() else 0
+            self._history = history
+        return self._history
+
+    def follow(self, store: Store, until: str) -> None:
+        """Append the events of `store` up to `until` that the file lacks.
+
+        Raises LeagueError, and writes nothing, where that league is not the one in the file: another, or less of it.
+        """
+        self.check(store)
+        history = self.read()
+        try:
+            with self.path.open("a") as lines:
+                for entry, event in store.events(after=history.last_event, until=until):
+                    self._take(history, [(entry, event)])
+                    self._bytes += lines.write(to_json({"id": entry, "fields": event}) + "\n")
+                lines.flush()
+                os.fsync(lines.fileno())
+        except BaseException:
+            self._history = None  # the file may hold less than was folded: read it again
+            raise
+
+    def rotate(self, store: Store) -> bool:
+        """Close a file that is long enough, and let the stream in Redis begin where the new one does."""
+        history = self.read()
+        if self._events < self._segment or self._bytes < 2 * self._checkpoint_bytes:
+            return False
+        checkpoint, last = history.checkpoint(), history.last_event
+        self._archive()
+        first = to_json({"id": last, "fields": checkpoint}) + "\n"
+        write_whole(self.path, first.encode())
+        self._events, self._bytes, self._checkpoint_bytes = 0, len(first), len(first)
+        self._drop_oldest()
+        store.trim(last, checkpoint)
+        return True
+
+    def _take(self, history: History, entries: Iterable[tuple[str, Event]]) -> None:
+        for entry, event in entries:
+            history.take([(entry, event)])
+            if event["event"] == "checkpoint":
+                self._checkpoint_bytes = len(event["league"]) + len(event["history"])
+            else:
+                self._events += 1
+
+    # Segments.
+
+    def _archive(self) -> None:
+        folder = self.folder / HISTORY
+        folder.mkdir(exist_ok=True)
+        first = next(iter(read_file(self.path)))[0]
+        stale = list(folder.glob(f"{first}.*"))  # of a rotation that a crash cut short
+        write_whole(folder / f"{first}.{self._events}.jsonl.gz", gzip.compress(self.path.read_bytes(), 3))
+        for path in stale:
+            if path.name != f"{first}.{self._events}.jsonl.gz":
+                path.unlink()
+
+    def _drop_oldest(self) -> None:
+        if self._kept is None:
+            return
+        events = 0
+        for path in reversed(segments(self.folder)):
+            events += int(path.name.split(".")[1])
+            if events > self._kept:
+                path.unlink()
+
+    # Is it the same league, and does it hold what the file holds?
+
+    def check(self, store: Store) -> None:
+        """Raises LeagueError where the league of `store` is not the one in the file; see `follow`."""
+        history = self.read()
+        last = history.last_event
+        if last == "0" or store.holds(last):
+            return
+        base = store.checkpoint()
+        if base is not None and event_order(last) < event_order(base[0]):
+            self._skip(history, *base)
+            return
+        self._set_back(store, "0" if base is None else base[0])
+
+    def _skip(self, history: History, entry: str, checkpoint: Event) -> None:
+        """Events between the file's last and the stream's first are saved elsewhere, by the keeper that trimmed it."""
+        later = LeagueState()
+        later.apply(checkpoint)
+        players = list(history.state.players)
+        if list(later.players)[: len(players)] != players or later.settings != history.state.settings:
+            raise LeagueError(self._strange())
+        self._archive()
+        self.path.write_bytes(b"")
+        self._history = None
+
+    def _set_back(self, store: Store, base: str) -> None:
+        """A crash of Redis took events back that were saved: move them out of the way, and go on from where it is."""
+        entries = list(read_file(self.path))
+        place = bisect_left(
+            entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(one[0])
+        )
+        if place == 0 or not store.holds(entries[place - 1][0]):
+            raise LeagueError(self._strange())
+        kept, lost = entries[:place], entries[place:]
+        path = self.folder / LOST / f"{lost[0][0]}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, _lines(lost))
+        write_whole(self.path, _lines(kept))
+        self._history = None
+        logger.warning("Redis has lost the last %d events that %s held; they are in %s", len(lost), self.path, path)
+
+    def _strange(self) -> str:
+        return (
+            f"the league in Redis is not the one saved in {self.folder}, or less of it (it lacks event "
+            f"{self.read().last_event}); nothing is written over it. Wipe the one in Redis, or save to another folder"
+        )
+
+
+def _lines(entries: list[tuple[str, Event]]) -> bytes:
+    return "".join(to_json({"id": entry, "fields": event}) + "\n" for entry, event in entries).encode()
+
+
+def _mend(path: Path) -> None:
+    """Cut off what a crash left of a last line."""
+    with path.open("rb+") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)

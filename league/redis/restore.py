@@ -1,0 +1,57 @@
+"""A league put into Redis in one step: either all of it is there or nothing, whenever its writer dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from redis.exceptions import WatchError
+
+from league.redis.shared_returns import Cell, SharedReturns
+from league.redis.store import Store
+from league.state.history import History
+from league.state.records import match_fields, player_fields, progress_fields
+from warren.errors import LeagueError
+
+
+def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool = True) -> None:
+    """Write the league that `history` was folded to, and the returns between its players, where there is none.
+
+    The stream begins behind a checkpoint. `ready=False` leaves it to `Store.open_up` to say that others may use it.
+    Raises LeagueError where Redis holds a league.
+    """
+    prefix, state = store.prefix, history.state
+    with store.redis.pipeline(transaction=True) as pipeline:
+        pipeline.watch(f"{prefix}settings")
+        if pipeline.exists(f"{prefix}settings", f"{prefix}events"):
+            raise LeagueError(holds_one(prefix))
+        pipeline.multi()
+        pipeline.hset(f"{prefix}settings", mapping=state.settings.to_fields())
+        if state.counters:
+            pipeline.hset(f"{prefix}counters", mapping=dict(state.counters))
+        pipeline.set(f"{prefix}roster", state.roster_version)
+        for version, (name, player) in enumerate(state.players.items(), 1):
+            fields = {**player_fields(player), **progress_fields(state.progress[name])}
+            pipeline.hset(f"{prefix}player:{name}", mapping=fields)
+            pipeline.zadd(f"{prefix}players", {name: player.slot})
+            pipeline.zadd(f"{prefix}elo", {str(player.slot): state.ratings[player.slot]})
+            # Every player counts as changed, each at a version of its own up to the roster's.
+            pipeline.zadd(f"{prefix}changes", {name: min(version, state.roster_version)})
+            pipeline.set(f"{prefix}payoff:{player.slot}", state.payoff.cells[player.slot].tobytes())
+        for match in state.matches.values():
+            pipeline.hset(f"{prefix}match:{match.match}", mapping=match_fields(match))
+            pipeline.zadd(f"{prefix}leases", {match.match: match.deadline})
+        pipeline.hset(f"{prefix}checkpoint", mapping={"id": history.last_event, **history.checkpoint()})
+        # Only its id counts: the next event's is higher, and `holds` finds it.
+        pipeline.xadd(f"{prefix}events", {"event": "restored"}, id=history.last_event)
+        SharedReturns(store.redis, prefix).write(pipeline, returns)
+        if ready:
+            pipeline.set(f"{prefix}ready", 1)
+        try:
+            pipeline.execute()
+        except WatchError:
+            raise LeagueError(holds_one(prefix)) from None
+
+
+def holds_one(prefix: str) -> str:
+    """The message where there is a league already."""
+    return f"Redis holds a league under {prefix!r} already; restore under another run, or wipe that one"

@@ -1,0 +1,118 @@
+"""Players, their progress and open matches as text fields, as Redis, events and checkpoints hold them, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from league.matchmaking.view import ModelRef, Player
+from league.state.fields import to_field
+
+Fields = Mapping[str, str]
+
+
+@dataclass
+class Progress:
+    """Where a learning player is; steps are environment steps."""
+
+    steps: int = 0
+    snapshot_steps: int = 0  # at the last snapshot
+    period: int = 0  # number of the last learning period, from 1; 0 before any
+    is_open: bool = False  # whether a learner holds that period
+    learner: str = ""
+    deadline: int = 0  # ms; when the learner's lease ends
+    start: str = ""  # the model its next period starts from, "player@version"; "" for its initial weights
+    # How its last period ended, for a learner that asks again because the first answer got lost.
+    closed_as: str = ""  # "closed", "reset" or "exploited"
+    closed_snapshot: bool = False
+    closed_source: str = ""  # whom it took over
+    closed_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A match that was issued and has not ended; `deadline` is in ms of Unix time."""
+
+    match: str
+    home: str
+    away: str
+    branch: str
+    holder: str
+    home_generation: int
+    away_generation: int
+    home_frozen: bool
+    away_frozen: bool
+    deadline: int
+
+
+def model_of(text: str) -> ModelRef | None:
+    """The model that a field names; None for an empty one."""
+    return ModelRef.parse(text) if text else None
+
+
+def player_from(name: str, fields: Fields) -> Player:
+    """A player from its fields."""
+    return Player(
+        name=name,
+        slot=int(fields["slot"]),
+        kind=fields["kind"],
+        config=json.loads(fields["config"]),
+        parent=fields["parent"] or None,
+        model=model_of(fields["model"]),
+        initial=model_of(fields["initial"]),
+        frozen=fields["frozen"] == "1",
+        paused=fields["paused"] == "1",
+        removed=fields["removed"] == "1",
+        generation=int(fields["generation"]),
+        rules=json.loads(fields["rules"]),
+        hyperparameters=json.loads(fields["hyperparameters"]),
+    )
+
+
+def player_fields(player: Player) -> dict[str, str]:
+    """What `player_from` reads."""
+    return {name: to_field(value) for name, value in vars(player).items() if name != "name"}
+
+
+def progress_from(fields: Fields) -> Progress:
+    """A player's progress from its fields; those of the last period's end are missing in older leagues."""
+    return Progress(
+        steps=int(fields["steps"]),
+        snapshot_steps=int(fields["snapshot_steps"]),
+        period=int(fields["period"]),
+        is_open=fields["is_open"] == "1",
+        learner=fields["learner"],
+        deadline=int(fields["deadline"]),
+        start=fields["start"],
+        closed_as=fields.get("closed_as", ""),
+        closed_snapshot=fields.get("closed_snapshot") == "1",
+        closed_source=fields.get("closed_source", ""),
+        closed_reason=fields.get("closed_reason", ""),
+    )
+
+
+def progress_fields(progress: Progress) -> dict[str, str]:
+    """What `progress_from` reads."""
+    return {name: to_field(value) for name, value in vars(progress).items()}
+
+
+def match_from(match: str, fields: Fields) -> Match:
+    """An open match from its fields."""
+    return Match(
+        match,
+        fields["home"],
+        fields["away"],
+        fields["branch"],
+        fields["holder"],
+        int(fields["home_generation"]),
+        int(fields["away_generation"]),
+        fields["home_frozen"] == "1",
+        fields["away_frozen"] == "1",
+        int(fields["deadline"]),
+    )
+
+
+def match_fields(match: Match) -> dict[str, str]:
+    """What `match_from` reads."""
+    return {name: to_field(value) for name, value in vars(match).items() if name != "match"}
