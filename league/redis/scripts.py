@@ -72,6 +72,6 @@ def absent(error: Exception) -> Exception:
     return error
 
 
-def texts(answer: list[Any]) -> list[str]:
+def texts(answer: Any) -> list[str]:
     """A script's answer, each element as text."""
-    return [text(element) for element in answer]
+    return [text(element) for element in (answer if isinstance(answer, list) else [answer])]

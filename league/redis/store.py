@@ -24,14 +24,15 @@ from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.reader import RedisView, RosterCache, load
 from league.redis.scripts import Scripts, texts
 from league.redis.shared_returns import ReturnsCache
-from league.redis.texts import milliseconds, pairs, text
+from league.redis.texts import pairs, text
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import NAME
 from league.rules.settings import Settings
 from league.rules.win_rates import OUTCOMES
-from league.state.fields import event_order, to_field, to_json
+from league.state.commands import Abort, Add, Change, Command, Count, Expire, Extend, Issue, TakeSnapshot
+from league.state.fields import event_order, milliseconds, to_field, to_json
 from league.state.league_state import LeagueState, Match
-from league.state.records import match_from
+from league.state.records import Progress, match_from, progress_from
 from warren.errors import ConfigurationError, LeagueAbsent, LeagueError, MatchmakingError, PlayerError, PlayerWaits
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
@@ -67,6 +68,17 @@ class Store:
         self._returns = ReturnsCache(redis, prefix)
         self._seeds, self._seeds_lock = np.random.SeedSequence(seed), threading.Lock()
         self._of_thread = threading.local()
+
+    # Commands (league.state.commands), each one step.
+
+    def execute(self, command: Command) -> list[str]:
+        """Carry out one; what its script answers. Raises LeagueAbsent while Redis holds no league that is ready."""
+        return texts(self.scripts(command.script, *command.arguments()))
+
+    def execute_all(self, *commands: Command) -> list[list[str]]:
+        """Carry out several in one round trip, each a step of its own."""
+        calls = [(command.script, *command.arguments()) for command in commands]
+        return [texts(answer) for answer in self.scripts.together(*calls)]
 
     # The league and its players.
 
@@ -124,9 +136,8 @@ class Store:
         if frozen and model is None:
             raise PlayerError(f"player {name!r} is frozen and has no model; name one, as in {name}@1")
         drawn = Hyperparameters(rules or {}).initial(self.rng)
-        encoded = [kind, to_json(config or {}), str(model or ""), str(initial or ""), str(int(frozen))]
-        answer = texts(self.scripts("add", name, *encoded, to_json(rules or {}), to_json(drawn), by))
-        return answer[0] == "added"
+        encoded = kind, to_json(config or {}), str(model or ""), str(initial or ""), str(int(frozen))
+        return self.execute(Add(name, *encoded, to_json(rules or {}), to_json(drawn), by))[0] == "added"
 
     def change(self, name: str, by: str = "", **fields: Any) -> None:
         """Set fields of a player: paused, frozen, removed, kind, config, rules, hyperparameters, model, initial.
@@ -139,8 +150,8 @@ class Store:
         allowed = {"paused", "frozen", "removed", "kind", "config", "rules", "hyperparameters", "model", "initial"}
         if wrong := sorted(fields.keys() - allowed):
             raise LeagueError(f"fields {', '.join(wrong)} of a player cannot be set; {', '.join(sorted(allowed))} can")
-        flat = [item for field, value in fields.items() for item in (field, to_field(value))]
-        if self.scripts("change", name, by, *flat)[0] == b"unknown":
+        changes = tuple(item for field, value in fields.items() for item in (field, to_field(value)))
+        if self.execute(Change(name, by, changes))[0] == "unknown":
             raise PlayerError(f"player {name!r} does not exist; it was removed meanwhile")
 
     def freeze(self, name: str, model: ModelRef, by: str = "") -> None:
@@ -162,7 +173,7 @@ class Store:
     def snapshot(self, name: str, version: int, by: str = "") -> Player:
         """Add a frozen copy of a learning player, as it is at `version`; the one there is, when called again."""
         model = ModelRef(name, version)
-        answer = texts(self.scripts("snapshot", name, str(model), by))[0]
+        answer = self.execute(TakeSnapshot(name, str(model), by))[0]
         if answer == "unknown":
             self.player(name)
         if answer == "frozen":
@@ -172,6 +183,11 @@ class Store:
     def player(self, name: str) -> Player:
         """One player as it is now. Raises PlayerError, which lists near names."""
         return self.view().roster[name]
+
+    def progress_of(self, name: str) -> Progress:
+        """Where a player is. Raises PlayerError, which lists near names, when it does not exist."""
+        fields = self.redis.hgetall(f"{self.prefix}player:{self.player(name).name}")
+        return progress_from(pairs(fields))
 
     @property
     def last_roster(self) -> Roster:
@@ -242,11 +258,11 @@ class Store:
         for home, match in zip(homes, ids, strict=True):
             me = views[home].roster[home]
             choice = choose(kind_of(me.kind, me.config), views[home], me, self.rng)
-            calls.append(("issue", match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
-        answers = self.scripts.together(("expire", EXPIRED_AT_ONCE), *calls)[1:]
+            calls.append(Issue(match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
+        answers = self.execute_all(Expire(EXPIRED_AT_ONCE), *calls)[1:]
         issued = []
         for home, match, answer in zip(homes, ids, answers, strict=True):
-            found = self._issued(match, home, holder, texts(answer))
+            found = self._issued(match, home, holder, answer)
             issued.append(found or self.request(home, holder, lease, match))
         return issued
 
@@ -256,8 +272,8 @@ class Store:
             check_outcomes(match, outcomes)
         if not results:
             return []
-        answers = self.scripts.together(*(("report", match, outcomes, by) for match, outcomes in results))
-        return [Report(*texts(answer)) for answer in answers]
+        answers = self.execute_all(*(Count(match, outcomes, by) for match, outcomes in results))
+        return [Report(*answer) for answer in answers]
 
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
         """A match between two players by name, as an evaluation asks for. Raises PlayerError when either is gone."""
@@ -267,9 +283,8 @@ class Store:
         return issued
 
     def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
-        freed = ("expire", EXPIRED_AT_ONCE)
-        issued = ("issue", match, home, away, branch, holder, milliseconds(lease))
-        return self._issued(match, home, holder, texts(self.scripts.together(freed, issued)[1]))
+        issue = Issue(match, home, away, branch, holder, milliseconds(lease))
+        return self._issued(match, home, holder, self.execute_all(Expire(EXPIRED_AT_ONCE), issue)[1])
 
     def _issued(self, match: str, home: str, holder: str, answer: list[str]) -> Match | None:
         """The match that a script issued; None when the opponent is gone and another may be chosen."""
@@ -293,19 +308,19 @@ class Store:
         Raises LeagueError for anything else as an outcome; the match stays open then.
         """
         check_outcomes(match, outcomes)
-        return Report(*texts(self.scripts("report", match, outcomes, by)))
+        return Report(*self.execute(Count(match, outcomes, by)))
 
     def abort(self, match: str, reason: str = "actor", by: str = "") -> Report:
         """End a match without a result, as an actor does whose model is gone. Safe to repeat."""
-        return Report(*texts(self.scripts("abort", match, reason, by)))
+        return Report(*self.execute(Abort(match, reason, by)))
 
     def extend(self, match: str, lease: float) -> bool:
         """Hold an open match for `lease` s from now; False when it is no longer open."""
-        return bool(self.scripts("extend", match, milliseconds(lease)))
+        return self.execute(Extend(match, milliseconds(lease)))[0] == "1"
 
     def expire(self, most: int = 1000) -> int:
         """Free matches whose lease has passed; how many."""
-        return int(self.scripts("expire", most))
+        return int(self.execute(Expire(most))[0])
 
     def open_matches(self) -> list[Match]:
         """Matches that are being played, the next to expire first."""

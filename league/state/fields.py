@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from warren.errors import LeagueError
+
 
 def to_json(value: Any) -> str:
     """Compact JSON with sorted keys: equal values are equal texts."""
@@ -25,3 +27,10 @@ def event_order(entry: str) -> tuple[int, int]:
     """The id of an event as what it is compared by: (ms of Unix time, number within it)."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number or 0)
+
+
+def milliseconds(lease: float) -> int:
+    """A lease in s as whole ms. Raises LeagueError for one that is over at once."""
+    if not lease > 0.0:
+        raise LeagueError(f"a lease of {lease} s is over at once; give some seconds, longer than the work takes")
+    return max(1, round(lease * 1000))

@@ -13,7 +13,6 @@ import signal
 import threading
 import time
 from dataclasses import asdict
-from typing import Any
 
 import redis
 import torch
@@ -25,10 +24,8 @@ from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import Player, Roster
 from league.redis.shared_returns import SharedReturns
-from league.redis.texts import pairs
 from league.rules.win_rates import Slots
 from league.state.history import History
-from league.state.records import progress_from
 from tasks.events import EVALUATION
 from warren.errors import BrokerError, WarrenError
 from workers.config.league import LeagueConfig
@@ -172,8 +169,7 @@ class EvaluatorRole:
         return policy
 
     def _steps(self, player: Player) -> int:
-        fields: Any = self.session.redis.hgetall(f"{self.store.prefix}player:{player.name}")
-        return progress_from(pairs(fields)).steps
+        return self.store.progress_of(player.name).steps
 
 
 def run(config: Config) -> int:

@@ -18,8 +18,8 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from league.redis.periods import LearningPeriod, Outcome
 from league.state.league_state import Match
+from league.state.periods import LearningPeriod, Outcome
 from tasks.solver import Solver
 from warren import errors
 from warren.errors import BrokerError, CallError, LeagueAbsent, LeagueError, RemoteFailure, WarrenError

@@ -26,7 +26,7 @@ from agents.checkpoints import load_weights
 from agents.policies import Policy
 from league.matchmaking import Decision, names_of
 from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
-from league.matchmaking.view import Player
+from league.matchmaking.view import ModelRef, Player
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
@@ -158,7 +158,8 @@ class LocalLeague:
         name = trainee.name
         self.league.progress(name, trainee.steps)
         before = len(self.league.state.players)
-        decision = self.league.close_period(name, trainee.steps, trainee.version)
+        newest = {other.name: ModelRef(other.name, other.version) for other in self.trainees.values()}
+        decision = self.league.close_period(name, trainee.steps, trainee.version, newest.get)
         if len(self.league.state.players) > before:
             self._freeze(trainee, self.league.state.roster.by_slot[before])
         if decision.reset or decision.exploit is not None:

@@ -20,10 +20,10 @@ from league.matchmaking.view import ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import Pool
 from league.models.snapshots import STREAM, Snapshots
-from league.redis.periods import LearningPeriod, Periods
 from league.redis.store import Store, check_outcomes
 from league.rules.settings import Settings
 from league.state.league_state import Match
+from league.state.periods import LearningPeriod, Periods
 from tasks.service import Worker, service
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError

@@ -13,7 +13,7 @@ from celery.utils.log import get_logger
 from agents import Algorithm, build_algorithm, checkpoints
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
-from league.redis.periods import LearningPeriod
+from league.state.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
 from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
 from workers.config.league import LeagueConfig

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from league.matchmaking import Decision
 from league.matchmaking.view import ModelRef
-from league.redis.periods import LearningPeriod, Outcome
 from league.state.league_state import Match
+from league.state.periods import LearningPeriod, Outcome
 
 
 class Invitation(NamedTuple):

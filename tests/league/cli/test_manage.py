@@ -13,8 +13,8 @@ from store_fixtures import assert_replayed, store_on
 from league.cli import manage
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
-from league.redis.periods import Periods
 from league.redis.store import Store
+from league.state.periods import Periods
 from warren.errors import PlayerError
 
 WEIGHTS = save({"layer": np.arange(4, dtype=np.float32)})

@@ -21,8 +21,8 @@ from league.cli import show
 from league.cli.overview import balance, overview, payoff
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
-from league.redis.periods import Periods
 from league.redis.store import Store
+from league.state.periods import Periods
 
 WEIGHTS = save({"layer": np.arange(400, dtype=np.float32)})
 

@@ -16,8 +16,8 @@ from league.matchmaking.view import ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
-from league.redis.periods import Periods
 from league.redis.store import Report, Store
+from league.state.periods import Periods
 from warren.errors import CheckpointError, LeagueError, PoolError
 
 

@@ -1,4 +1,4 @@
-"""league.redis.periods on a real Redis: what a learner is given, and what becomes of a player afterwards."""
+"""league.state.periods on a real Redis: what a learner is given, and what becomes of a player afterwards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from store_fixtures import assert_replayed, eventually, store_on
 
 from league.matchmaking.view import ModelRef
-from league.redis.periods import Periods
 from league.redis.store import Store
 from league.rules.settings import Settings
+from league.state.periods import Periods
 from warren.errors import PlayerError, PlayerStopped
 
 FEW = {"checkpoint_min_steps": 100, "checkpoint_max_steps": 1000}

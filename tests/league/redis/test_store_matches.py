@@ -11,10 +11,10 @@ import redis
 from store_fixtures import assert_replayed, eventually, store_on
 
 from league.matchmaking.view import ModelRef
-from league.redis.periods import Periods
 from league.redis.store import Report, Store
 from league.rules.ratings import elo_update
 from league.rules.settings import Settings
+from league.state.periods import Periods
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerError, UnknownName
 
 

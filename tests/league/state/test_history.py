@@ -6,10 +6,10 @@ import numpy as np
 from store_fixtures import folded, store_on
 
 from league.matchmaking.view import ModelRef
-from league.redis.periods import Periods
 from league.rules.settings import Settings
 from league.state.history import POINTS, History, Restart, Series, Snapshot
 from league.state.in_memory import MemoryLeague
+from league.state.periods import Periods
 
 SOON = {"checkpoint_min_steps": 10, "checkpoint_max_steps": 10}
 
@@ -66,7 +66,7 @@ def test_who_copied_whom_is_known() -> None:
         match = recorded.league.request("weak")
         recorded.league.report(match, "l" if match.away == "strong" else "d")
     recorded.league.open_period("weak")
-    recorded.league.close_period("weak", 100, 1)
+    recorded.league.close_period("weak", 100, 1, lambda player: ModelRef(player, 1))
     assert recorded.history.restarts == [Restart(recorded.clock, "weak", "strong")]
     _, values = recorded.history.ratings["weak"].points()
     assert values[-1] == recorded.history.ratings["strong"].points()[1][-1] > values[-3] and np.isnan(values[-2])

@@ -11,11 +11,11 @@ from store_fixtures import folded, store_on
 
 from league.cli import replay as replay_command
 from league.matchmaking import distribution, kind_of
-from league.redis.periods import Periods
 from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state import replay
 from league.state.league_state import LeagueState
+from league.state.periods import Periods
 from warren.errors import LeagueError
 
 

@@ -15,8 +15,8 @@ from celery import Celery
 
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
-from league.redis.periods import LearningPeriod, Outcome, Periods
 from league.redis.store import Store
+from league.state.periods import LearningPeriod, Outcome, Periods
 from tasks.topology import Topology
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config

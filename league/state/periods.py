@@ -2,7 +2,6 @@
 
     period = periods.open("main", learner="learner-0", lease=60.0)
     ... train from period.model with period.at(progress); now and then: periods.progress(period, steps, lease=60.0)
-    pool.freeze("main", version)
     outcome = periods.close(period, steps, version)     # snapshot, reset or exploit, as the player's kind decides
 
 A period is leased to its learner. One that dies leaves it open; the next learner takes the same period up.
@@ -17,12 +16,11 @@ from typing import Any
 
 from league.matchmaking import Decision, kind_of
 from league.matchmaking.view import ModelRef
-from league.redis.scripts import texts
-from league.redis.store import Store
-from league.redis.texts import milliseconds, pairs
 from league.rules.hyperparameters import Hyperparameters
-from league.state.fields import to_json
-from league.state.records import model_of, progress_from
+from league.state.commands import ClosePeriod, OpenPeriod, TellProgress
+from league.state.fields import milliseconds, to_json
+from league.state.league import League
+from league.state.records import model_of
 from warren.errors import PlayerError, PlayerStopped, PlayerWaits
 
 
@@ -59,10 +57,10 @@ class Outcome:
 
 
 class Periods:
-    """The learning periods of a league."""
+    """The learning periods of a league, in memory or in Redis."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, league: League) -> None:
+        self._league = league
 
     def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
         """The period to work on: a new one, or the open one of this learner or of one that went silent.
@@ -70,9 +68,9 @@ class Periods:
         Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
         PlayerWaits while it is paused or another learner holds its period.
         """
-        answer = texts(self._store.scripts("open_period", player, learner, milliseconds(lease)))
+        answer = self._league.execute(OpenPeriod(player, learner, milliseconds(lease)))
         if answer[0] == "unknown":
-            self._store.player(player)
+            self._league.progress_of(player)
         if answer[0] == "busy":
             raise PlayerWaits(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
         if answer[0] != "opened":
@@ -97,10 +95,8 @@ class Periods:
         Paused: the period is kept, and the player is to wait. Reasons to stop: "lost" (another learner has it),
         "frozen", "removed".
         """
-        answer = self._store.scripts(
-            "progress", period.player, period.number, period.learner, steps, milliseconds(lease)
-        )
-        return texts([answer])[0]
+        told = TellProgress(period.player, period.number, period.learner, steps, milliseconds(lease))
+        return self._league.execute(told)[0]
 
     def close(
         self,
@@ -109,37 +105,38 @@ class Periods:
         version: int,
         by: str = "",
         weights_of: Callable[[str], ModelRef | None] = lambda player: None,
+        keep: Callable[[ModelRef], object] = lambda model: None,
     ) -> Outcome:
-        """End a period at `steps` with the weights `version`, which the pool should hold frozen. Safe to repeat.
+        """End a period at `steps` with the weights `version`, which the pool should hold. Safe to repeat.
 
-        `weights_of` freezes and names the newest weights of a learning player, for one that takes them over; where it
-        knows none, that player's last closed period counts, and without any the player goes on as it is.
+        `keep` freezes the model of a snapshot, before the league names it. `weights_of` freezes and names the newest
+        weights of a learning player, for one that takes them over; where it knows none, that player's last closed
+        period counts, and without any the player goes on as it is.
 
         Raises PlayerError when another learner has taken the period over, or the player was frozen or removed.
         """
-        store, name = self._store, period.player
-        view = store.view(name)
-        me = view.roster[name]
-        rng = store.rng
-        taken = progress_from(pairs(store.redis.hgetall(f"{store.prefix}player:{name}"))).snapshot_steps
-        decision = kind_of(me.kind, me.config).period_end(view, me, steps - taken, rng)
+        league, name, model = self._league, period.player, ModelRef(period.player, version)
+        view, progress = league.view(name), league.progress_of(name)
+        me, rng = view.roster[name], league.rng
+        asked_again = progress.period == period.number and not progress.is_open
+        decision = Decision()
+        if not asked_again:
+            decision = kind_of(me.kind, me.config).period_end(view, me, steps - progress.snapshot_steps, rng)
         source = source_model = mutated = ""
         if decision.exploit is not None:
             stronger = view.roster[decision.exploit]
-            fields = pairs(store.redis.hgetall(f"{store.prefix}player:{stronger.name}"))
-            source_model = str(weights_of(stronger.name) or fields["model"] or fields["start"])
+            source_model = str(weights_of(stronger.name) or stronger.model or league.progress_of(stronger.name).start)
             source = stronger.name if source_model else ""
             mutated = to_json(Hyperparameters(me.rules).exploited(stronger.hyperparameters, rng))
-        answer = texts(
-            store.scripts(
-                "close_period",
-                *(name, period.number, period.learner, steps, str(ModelRef(name, version))),
+        if decision.snapshot:
+            keep(model)
+        answer = league.execute(
+            ClosePeriod(
+                *(name, period.number, period.learner, steps, str(model)),
                 *(int(decision.snapshot), int(decision.reset)),
                 *(source, source_model, mutated, decision.reason, by or period.learner),
             )
         )
-        if answer[0] == "unknown":
-            store.player(name)
         if answer[0] in ("frozen", "removed"):
             raise PlayerError(f"player {name!r} was {answer[0]} meanwhile, and what was learned since is not taken in")
         if answer[0] == "lost":

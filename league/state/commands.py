@@ -1,0 +1,154 @@
+"""What a league can be told to do. Each is carried out in one step, in memory by `decide` or in Redis by its script.
+
+The fields of a command are what its script (league/redis/lua) is given, in that order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+
+@dataclass(frozen=True)
+class Command:
+    """Numbers are int, leases in ms; all else is text, written as league.state.fields does."""
+
+    script: ClassVar[str]
+
+    def arguments(self) -> list[str | int]:
+        """What the script is given."""
+        given: list[str | int] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            given += value if isinstance(value, tuple) else [value]
+        return given
+
+
+@dataclass(frozen=True)
+class Add(Command):
+    """A new player -> "added" and its slot, or "exists"."""
+
+    script = "add"
+    name: str
+    kind: str
+    config: str
+    model: str
+    initial: str
+    frozen: str
+    rules: str
+    hyperparameters: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Change(Command):
+    """Set fields of a player; `changes` is field and value in turn -> "changed" or "unknown"."""
+
+    script = "change"
+    name: str
+    by: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TakeSnapshot(Command):
+    """A frozen copy of a player, named as its model -> "added", "exists", "frozen" or "unknown"."""
+
+    script = "snapshot"
+    player: str
+    model: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Issue(Command):
+    """A match -> "issued" and what it is, "ended", "gone" and who, or "paused" and who."""
+
+    script = "issue"
+    match: str
+    home: str
+    away: str
+    branch: str
+    holder: str
+    lease: int
+
+
+@dataclass(frozen=True)
+class Count(Command):
+    """Games of a match, of the home player, oldest first -> "counted", or "aborted" or "refused" and why."""
+
+    script = "report"
+    match: str
+    outcomes: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Abort(Command):
+    """End a match without a result -> "aborted" or "refused", and why."""
+
+    script = "abort"
+    match: str
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Extend(Command):
+    """Hold an open match for longer -> "1", or "0" where it is not open."""
+
+    script = "extend"
+    match: str
+    lease: int
+
+
+@dataclass(frozen=True)
+class Expire(Command):
+    """Free matches whose lease has passed, at most so many -> how many."""
+
+    script = "expire"
+    most: int
+
+
+@dataclass(frozen=True)
+class OpenPeriod(Command):
+    """The learning period of a player -> "opened" and what it is, "busy" and whose it is, or why there is none."""
+
+    script = "open_period"
+    player: str
+    learner: str
+    lease: int
+
+
+@dataclass(frozen=True)
+class TellProgress(Command):
+    """How far a learning player is -> "on", "paused", or why its learner is to stop."""
+
+    script = "progress"
+    player: str
+    number: int
+    learner: str
+    steps: int
+    lease: int
+
+
+@dataclass(frozen=True)
+class ClosePeriod(Command):
+    """End a period -> "closed", "reset", "exploited" or "again", where the player goes on from, and what was decided.
+
+    `source` is whom it takes over, with that one's model and hyperparameters as they are mutated; "" for nobody.
+    """
+
+    script = "close_period"
+    player: str
+    number: int
+    learner: str
+    steps: int
+    model: str
+    snapshot: int
+    reset: int
+    source: str
+    source_model: str
+    hyperparameters: str
+    reason: str
+    by: str

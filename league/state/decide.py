@@ -1,0 +1,271 @@
+"""The rules of a league: what a command makes happen, as a pure function of what the league is.
+
+    events, answer = decide(state, command, now)
+    for event in events:
+        state.apply(event)
+
+A league in memory is just that (in_memory.py). Redis runs the same rules as scripts, for speed and because several
+workers share it; tests/league/state/test_one_rule.py holds the two to identical events and answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from league.rules.ratings import elo_update
+from league.rules.settings import DROP
+from league.state import commands
+from league.state.fields import to_json
+from league.state.league_state import Event, LeagueState, Match
+from league.state.records import player_fields
+
+
+class Decided(NamedTuple):
+    """What happens, in order, and what the caller is answered, as text."""
+
+    events: list[Event]
+    answer: list[str]
+
+
+def decide(state: LeagueState, command: commands.Command, now: int) -> Decided:
+    """What `command` does to the league at `now`, in ms of Unix time; `state` is left as it is."""
+    rule: Callable[[LeagueState, Any, int], Decided] = RULES[type(command)]
+    return rule(state, command, now)
+
+
+def exact(rating: float) -> str:
+    """A float as text that is read back as the same float."""
+    return f"{rating:.17g}"
+
+
+def _nothing(*answer: str) -> Decided:
+    return Decided([], list(answer))
+
+
+def _event(event: str, **fields: Any) -> Event:
+    return {"event": event, **{name: str(value) for name, value in fields.items()}}
+
+
+# Players.
+
+
+def _add(state: LeagueState, command: commands.Add, now: int) -> Decided:
+    if command.name in state.players:
+        return _nothing("exists")
+    event = _added(state, **vars(command), parent="", elo=state.settings.elo_initial)
+    return Decided([event], ["added", event["slot"]])
+
+
+def _added(state: LeagueState, elo: float, **fields: Any) -> Event:
+    return _event("added", **fields, slot=len(state.players), elo=exact(elo))
+
+
+def _change(state: LeagueState, command: commands.Change, now: int) -> Decided:
+    if command.name not in state.players:
+        return _nothing("unknown")
+    fields, events = player_fields(state.players[command.name]), []
+    for field, value in zip(command.changes[::2], command.changes[1::2], strict=True):
+        if fields[field] != value:
+            fields[field] = value
+            events.append(_event("changed", name=command.name, field=field, value=value, by=command.by))
+    return Decided(events, ["changed"])
+
+
+def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> Decided:
+    if command.player not in state.players:
+        return _nothing("unknown")
+    if state.players[command.player].frozen:
+        return _nothing("frozen")
+    taken = _frozen_copy(state, command.player, command.model, command.by)
+    return Decided(taken, ["added" if taken else "exists"])
+
+
+def _frozen_copy(state: LeagueState, name: str, model: str, by: str) -> list[Event]:
+    """A snapshot begins with its parent's rating; nothing where there is one of that name."""
+    if model in state.players:
+        return []
+    player = state.players[name]
+    copied = {field: player_fields(player)[field] for field in ("kind", "config", "rules", "hyperparameters")}
+    rest = {"name": model, "parent": name, "model": model, "initial": "", "frozen": 1, "by": by}
+    return [_added(state, elo=state.ratings[player.slot], **copied, **rest)]
+
+
+# Matches.
+
+
+def _issue(state: LeagueState, command: commands.Issue, now: int) -> Decided:
+    if command.match in state.matches:  # the request came twice: the same answer
+        return _nothing(*_invitation(state.matches[command.match]))
+    if command.match in state.ended:
+        return _nothing("ended")
+    home, away = state.players.get(command.home), state.players.get(command.away)
+    if home is None or home.removed:
+        return _nothing("gone", command.home)
+    if away is None or away.removed:
+        return _nothing("gone", command.away)
+    if home.paused:
+        return _nothing("paused", command.home)
+    match = Match(
+        *(command.match, command.home, command.away, command.branch, command.holder),
+        *(home.generation, away.generation, home.frozen, away.frozen, now + command.lease),
+    )
+    fields = {name: value for name, value in vars(match).items() if not name.endswith("_frozen")}
+    return Decided([_event("issued", **fields)], _invitation(match))
+
+
+def _invitation(match: Match) -> list[str]:
+    generations = str(match.home_generation), str(match.away_generation)
+    frozen = str(int(match.home_frozen)), str(int(match.away_frozen))
+    return ["issued", match.home, match.away, match.branch, *generations, *frozen, str(match.deadline)]
+
+
+def _count(state: LeagueState, command: commands.Count, now: int) -> Decided:
+    match = state.matches.get(command.match)
+    if match is None:
+        return _refused(state, command.match, command.by)
+    reason = _dropped(state, match)
+    if reason:
+        return _aborted(command.match, reason, command.by)
+    home, away = state.players[match.home].slot, state.players[match.away].slot
+    ratings = state.ratings[home], state.ratings[away]
+    if home != away:
+        ratings = elo_update(*ratings, command.outcomes, state.settings.elo_k)
+    elo = {"home_elo": exact(ratings[0]), "away_elo": exact(ratings[1])}
+    ended = _event("ended", match=match.match, outcomes=command.outcomes, by=command.by, **elo, **{"as": "counted"})
+    return Decided([ended], ["counted"])
+
+
+def _dropped(state: LeagueState, match: Match) -> str:
+    """Why a result is not to count: a player is not what it was when the match was issued. "" where it counts."""
+    home, away = state.players[match.home], state.players[match.away]
+    if home.removed or away.removed:
+        return "removed"
+    generations = match.home_generation, match.away_generation
+    if state.settings.on_reset == DROP and (home.generation, away.generation) != generations:
+        return "reset"
+    if state.settings.on_frozen == DROP and (home.frozen, away.frozen) != (match.home_frozen, match.away_frozen):
+        return "frozen"
+    return ""
+
+
+def _abort(state: LeagueState, command: commands.Abort, now: int) -> Decided:
+    if command.match not in state.matches:
+        return _refused(state, command.match, command.by)
+    return _aborted(command.match, command.reason, command.by)
+
+
+def _aborted(match: str, reason: str, by: str) -> Decided:
+    return Decided([_event("ended", match=match, reason=reason, by=by, **{"as": "aborted"})], ["aborted", reason])
+
+
+def _refused(state: LeagueState, match: str, by: str) -> Decided:
+    """A match that is not open: it ended before, or nobody ever issued it."""
+    ended = state.ended.get(match)
+    reason = "unknown" if ended is None else "duplicate" if ended == "counted" else "late"
+    return Decided([_event("refused", match=match, reason=reason, by=by)], ["refused", reason])
+
+
+def _extend(state: LeagueState, command: commands.Extend, now: int) -> Decided:
+    if command.match not in state.matches:
+        return _nothing("0")
+    return Decided([_event("extended", match=command.match, deadline=now + command.lease)], ["1"])
+
+
+def _expire(state: LeagueState, command: commands.Expire, now: int) -> Decided:
+    due = sorted((match.deadline, match.match) for match in state.matches.values() if match.deadline <= now)
+    freed = [_event("ended", match=match, **{"as": "expired"}) for _, match in due[: command.most]]
+    return Decided(freed, [str(len(freed))])
+
+
+# Learning periods.
+
+
+def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> Decided:
+    player = state.players.get(command.player)
+    if player is None:
+        return _nothing("unknown")
+    for why in ("removed", "frozen", "paused"):
+        if getattr(player, why):
+            return _nothing(why)
+    progress = state.progress[player.name]
+    # Its own again, or that of a learner which went silent: the same period goes on.
+    if progress.is_open and progress.learner != command.learner and progress.deadline > now:
+        return _nothing("busy", progress.learner)
+    number = progress.period + (not progress.is_open)
+    deadline = now + command.lease
+    event = _event("period_opened", player=player.name, number=number, learner=command.learner, deadline=deadline)
+    fields = player_fields(player)
+    models = progress.start, fields["initial"], fields["rules"], fields["hyperparameters"]
+    return Decided([event], ["opened", *map(str, (number, *models, progress.steps, player.generation, deadline))])
+
+
+def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int) -> Decided:
+    player = state.players.get(command.player)
+    if player is None:
+        return _nothing("unknown")
+    for why in ("removed", "frozen"):
+        if getattr(player, why):
+            return _nothing(why)
+    progress = state.progress[player.name]
+    if not progress.is_open or (progress.period, progress.learner) != (command.number, command.learner):
+        return _nothing("lost")
+    steps, deadline = max(progress.steps, command.steps), now + command.lease
+    event = _event("progressed", player=player.name, steps=steps, deadline=deadline)
+    return Decided([event], ["paused" if player.paused else "on"])
+
+
+def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -> Decided:
+    """Snapshot first, then reset: a reset player's last weights are in the league."""
+    name, player = command.player, state.players.get(command.player)
+    if player is None:
+        return _nothing("unknown")
+    progress = state.progress[name]
+    if progress.period == command.number and not progress.is_open:
+        happened = (
+            progress.closed_as,
+            str(int(progress.closed_snapshot)),
+            progress.closed_source,
+            progress.closed_reason,
+        )
+        return _nothing("again", progress.start, *happened)
+    for why in ("removed", "frozen"):  # by hand, meanwhile: it is what it was then
+        if getattr(player, why):
+            return _nothing(why)
+    if (progress.period, progress.learner) != (command.number, command.learner):
+        return _nothing("lost")
+    source = state.players.get(command.source)
+    how, start = "closed", command.model
+    if command.reset:
+        how, start = "reset", ""
+    elif source is not None and not source.removed:
+        how, start = "exploited", command.source_model
+    taken_over = command.source if how == "exploited" else ""
+    said = {"player": name, "reason": command.reason, "by": command.by}
+    closed = {"number": command.number, "steps": max(progress.steps, command.steps), "model": command.model}
+    closed |= {"as": how, "snapshot": command.snapshot, "source": taken_over}
+    events = [_event("period_closed", **said, **closed)]
+    if command.snapshot:
+        events += _frozen_copy(state, name, command.model, command.by)
+    changed = {**said, "generation": player.generation + 1, "start": start}
+    if how == "reset":
+        events.append(_event("reset", **changed))
+    elif how == "exploited":
+        values = {"before": to_json(dict(player.hyperparameters)), "hyperparameters": command.hyperparameters}
+        events.append(_event("exploited", **changed, **values, source=taken_over))
+    return Decided(events, [how, start, how, str(command.snapshot), taken_over, command.reason])
+
+
+RULES: dict[type[commands.Command], Callable[[LeagueState, Any, int], Decided]] = {
+    commands.Add: _add,
+    commands.Change: _change,
+    commands.TakeSnapshot: _snapshot,
+    commands.Issue: _issue,
+    commands.Count: _count,
+    commands.Abort: _abort,
+    commands.Extend: _extend,
+    commands.Expire: _expire,
+    commands.OpenPeriod: _open_period,
+    commands.TellProgress: _tell_progress,
+    commands.ClosePeriod: _close_period,
+}
