@@ -37,7 +37,7 @@ def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T])
 class AlphaStar(Kind):
     """What the three kinds share: when to take a snapshot. Steps are environment steps of the player."""
 
-    snapshot_every: int | None = 0  # the least steps below decide
+    snapshot_every: int | None = 0  # not for these kinds: the least and most steps below decide
     checkpoint_min_steps: int = 2_000_000_000
     checkpoint_max_steps: int = 4_000_000_000
     checkpoint_win_rate: float = 0.7  # the lowest win rate must exceed this to be snapshotted early
@@ -73,6 +73,11 @@ class AlphaStar(Kind):
             for name, value in vars(self).items()
             if name.endswith(("_win_rate", "_probability", "_share")) and not 0.0 <= value <= 1.0
         ]
+        if self.snapshot_every != 0:
+            wrong.append(
+                f"snapshot_every={self.snapshot_every} is not heeded by this kind; set checkpoint_min_steps and "
+                "checkpoint_max_steps instead"
+            )
         if not 0 <= self.checkpoint_min_steps <= self.checkpoint_max_steps:
             wrong.append(
                 f"checkpoint_min_steps={self.checkpoint_min_steps}, checkpoint_max_steps={self.checkpoint_max_steps}: "

@@ -16,7 +16,7 @@ from league.empirical_game.solvers import antisymmetric
 from league.matchmaking.base import KINDS, Branch, Candidates, Decision, Kind, rivals_of, share_problems, weighted
 from league.matchmaking.psro import Psro
 from league.matchmaking.view import Player, View
-from league.rules.ratings import ELO_SCALE
+from league.rules.ratings import expected_scores
 from league.rules.win_rates import Slots
 
 
@@ -27,12 +27,10 @@ def fellows_of(view: View, me: Player) -> Slots:
     return others
 
 
-def expected_scores(view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
+def expected_scores_of(view: View, me: Player, slots: Slots) -> NDArray[np.float64]:
     """Scores that Elo expects of `me` against each of `slots`, (n,)."""
     mine = view.elo(np.array([me.slot], dtype=np.intp))[0]
-    exponent = np.clip((view.elo(slots) - mine) / ELO_SCALE, -300.0, 300.0)
-    scores: NDArray[np.float64] = 1.0 / (1.0 + np.power(10.0, exponent))
-    return scores
+    return expected_scores(float(mine), view.elo(slots))
 
 
 @KINDS.register("pbt_elo")
@@ -53,7 +51,7 @@ class PbtElo(Kind):
         rivals = fellows if len(fellows) else rivals_of(view, me)
 
         def candidates() -> Candidates:
-            squares = np.square((expected_scores(view, me, rivals) - 0.5) / self.sigma) / 2.0
+            squares = np.square((expected_scores_of(view, me, rivals) - 0.5) / self.sigma) / 2.0
             return weighted(rivals, np.exp(squares.min() - squares))
 
         yield Branch("near_elo", 1.0, candidates)
@@ -64,7 +62,7 @@ class PbtElo(Kind):
         if not len(fellows):
             return decision
         drawn = fellows[[int(rng.integers(len(fellows)))]]
-        expected = float(expected_scores(view, me, drawn)[0])
+        expected = float(expected_scores_of(view, me, drawn)[0])
         if expected >= self.exploit_below:
             return decision
         stronger = view.roster.by_slot[int(drawn[0])].name

@@ -58,7 +58,10 @@ class Constant(Rule):
 @RULES.register("perturb")
 @dataclass(frozen=True)
 class Perturb(Rule):
-    """Begins at `value`; each mutation multiplies it by one of `factors`, kept within [low, high]."""
+    """Begins at `value`; each mutation multiplies it by one of `factors`, kept within [low, high].
+
+    A whole number stays one: it goes to the nearest, and by one at least, so that a small one does not stay for good.
+    """
 
     value: float
     factors: Sequence[float] = (0.8, 1.2)
@@ -70,7 +73,14 @@ class Perturb(Rule):
 
     def mutated(self, value: Any, rng: np.random.Generator) -> float:
         factor = self.factors[int(rng.integers(len(self.factors)))]
-        return float(min(max(value * factor, self.low), self.high))
+        if not isinstance(self.value, int):
+            return float(min(max(value * factor, self.low), self.high))
+        moved: int = round(value * factor)
+        if moved == value and factor != 1.0:
+            moved += 1 if (factor > 1.0) == (value >= 0) else -1
+        low = moved if self.low == -math.inf else math.ceil(self.low)
+        high = moved if self.high == math.inf else math.floor(self.high)
+        return min(max(moved, low), high)
 
     def problems(self) -> list[str]:
         wrong = [] if self.factors else ["factors is empty; give at least one"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from openskill.models import PlackettLuce
 
 from league.rules.win_rates import DRAW, MIRRORED, SCORES, WIN
@@ -20,6 +22,11 @@ def expected_score(rating: float, other: float) -> float:
     exponent = max(-300.0, min(300.0, (other - rating) / ELO_SCALE))
     score: float = 1.0 / (1.0 + 10.0**exponent)
     return score
+
+
+def expected_scores(rating: float, others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Expected score of a player rated `rating` against each of `others`, (n,)."""
+    return np.array([expected_score(rating, other) for other in others.tolist()])
 
 
 def elo_update(home: float, away: float, outcomes: Sequence[str], k: float = ELO_K) -> tuple[float, float]:

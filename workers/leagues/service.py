@@ -18,7 +18,7 @@ import redis
 
 from league.matchmaking.view import ModelRef
 from league.models.keeper import Keeper
-from league.models.pool import Pool
+from league.models.pool import LEAGUE, Pool
 from league.models.snapshots import STREAM, Snapshots
 from league.redis.store import Store, check_outcomes
 from league.rules.settings import Settings
@@ -120,20 +120,27 @@ class LeagueService(Worker):
 
     @service
     def close_period(self, player: str, number: int, learner: str, steps: int, version: int) -> dict[str, Any]:
-        """End a learning period with frozen weights; what the player's kind decided."""
+        """End a learning period with weights that are in the pool; what the player's kind decided.
+
+        They are frozen where they become a snapshot, and those of another player where they are taken over.
+        """
         period = _period(player, number, learner)
-        return outcome_to_wire(self.periods.close(period, steps, version, weights_of=self._newest))
+        return outcome_to_wire(self.periods.close(period, steps, version, weights_of=self._newest, keep=self._keep))
 
     @service
     def snapshot(self, player: str, version: int, by: str) -> str:
-        """Add a frozen copy of a learning player; its name."""
+        """Add a frozen copy of a learning player, whose weights are in the pool; its name."""
+        self._keep(ModelRef(player, version))
         return self.store.snapshot(player, version, by).name
 
     def _newest(self, player: str) -> ModelRef | None:
         try:
-            return self.pool.freeze(player)
+            return self.pool.freeze(player, kept_by=LEAGUE)
         except PoolError:
             return None
+
+    def _keep(self, model: ModelRef) -> None:
+        self.pool.freeze(*model, kept_by=LEAGUE)
 
 
 def _period(player: str, number: int, learner: str) -> LearningPeriod:

@@ -151,7 +151,6 @@ class LeagueTrainer(Trainer):
             self._start_from(period.model, period.generation)
         if unlearned and period.steps == 0 and begins_frozen(kind):
             self.publish()
-            self._freeze()
             self.client.snapshot(self.player, self.progress.version)
 
     def _start_from(self, model: ModelRef | None, generation: int) -> None:
@@ -166,7 +165,7 @@ class LeagueTrainer(Trainer):
     def _end_period(self) -> None:
         assert self.period is not None
         number, progress = self.period.number, self.progress
-        self._publish_frozen()
+        self._put()
         try:
             outcome = self.client.close_period(self.period, progress.steps, progress.version)
             logger.info("period %d at %d steps: %s %s", number, progress.steps, outcome.status, outcome.decision)
@@ -180,14 +179,10 @@ class LeagueTrainer(Trainer):
             except PlayerStopped:  # while it waited
                 self.keep()
 
-    def _publish_frozen(self) -> None:
-        """What the league may take a snapshot of has to be in the pool, and to stay."""
+    def _put(self) -> None:
+        """What the league may take a snapshot of has to be in the pool; the league freezes it where it does."""
         data = checkpoints.weights_to_bytes(self.policy, self.stamp())
         self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
-        self._freeze()
-
-    def _freeze(self) -> None:
-        self.session.pool.freeze(self.player, self.progress.version)
 
     def _seed(self, purpose: str) -> int:
         words = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"

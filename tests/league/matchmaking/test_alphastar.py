@@ -10,7 +10,7 @@ from league.matchmaking import KINDS, distribution, kind_of
 from league.matchmaking.alphastar import remove_monotonic_suffix
 from league.rules.pfsp import pfsp
 from league.state.league_state import LeagueState
-from warren.errors import MatchmakingError
+from warren.errors import ConfigurationError, MatchmakingError
 
 CONSTANTS = {"checkpoint_min_steps": 2_000_000_000, "checkpoint_max_steps": 4_000_000_000, "checkpoint_win_rate": 0.7}
 
@@ -268,3 +268,9 @@ def test_a_frozen_main_agent_is_history_and_no_longer_picked_as_a_main_agent(rac
     race.apply({"event": "changed", "name": "main", "field": "frozen", "value": "1", "by": "test"})
     assert play(race, "exploiter") == {"second": 1.0}
     assert "main" in play(race, "left")
+
+
+@pytest.mark.parametrize("kind", ["main_agent", "main_exploiter", "league_exploiter"])
+def test_how_often_to_snapshot_is_refused_where_it_would_not_be_heeded(kind: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"snapshot_every=1000 is not heeded .* set checkpoint_min_steps"):
+        kind_of(kind, {"snapshot_every": 1000})

@@ -13,6 +13,7 @@ from safetensors.numpy import save
 from store_fixtures import assert_replayed, eventually, folded, store_on
 
 from league.matchmaking.view import ModelRef
+from league.models import pool as pool_module
 from league.models.keeper import Keeper
 from league.models.pool import Pool
 from league.models.snapshots import Snapshots
@@ -230,6 +231,24 @@ def test_without_a_keeper_a_reader_is_told_what_is_wrong(pool: Pool, keeper: Kee
     keeper.spill()
     with pytest.raises(PoolError, match="main@1 was spilled to disk and nobody brought it back"):
         Pool(pool.redis, f"{run_name}:", patience=0.05).get("main", 1)
+
+
+def test_a_keeper_that_died_with_a_request_is_asked_again(
+    pool: Pool, keeper: Keeper, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "ASK_EVERY", 0.02)
+    frozen(pool, range(1, 6))
+    keeper.spill()
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(Pool(pool.redis, f"{run_name}:").get("main", 1).data))
+    reader.start()
+    wanted = f"{pool.prefix}wanted"
+    eventually(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
+    pool.redis.delete(wanted)  # taken by a keeper that was killed then
+    eventually(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
+    eventually(lambda: keeper.step() or not reader.is_alive())
+    reader.join()
+    assert found == [weights(1)]
 
 
 def test_unfrozen_models_are_never_spilled(pool: Pool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -339,3 +340,19 @@ def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url:
     assert statuses["counted"] == counters["counted"] == counters["games"] > 300
     assert statuses["refused"] == counters["refused:duplicate"] + counters["refused:late"] > 100
     assert_replayed(store)
+
+
+def test_a_roster_that_was_asked_for_before_another_thread_saw_a_newer_one_reads_nobody_anew(store: Store) -> None:
+    older = store.view().roster.version
+    store.pause("hunter")
+    newer = store.view().roster
+    asked: list[str] = []
+
+    class Counting:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return getattr(store.redis, name)
+
+    store._rosters._redis = Counting()
+    assert store._rosters.at(older) is newer
+    assert asked == ["get"]

@@ -125,3 +125,14 @@ def test_all_wrong_fields_are_reported_at_once() -> None:
         "outside",
     ):
         assert part in report
+
+
+def test_a_perturbed_whole_number_stays_one_and_keeps_moving_within_its_bounds() -> None:
+    rng = np.random.default_rng(0)
+    rules = Hyperparameters({"epochs": {"rule": "perturb", "value": 2, "low": 1, "high": 9.5}})
+    values, seen = rules.initial(rng), set()
+    for _ in range(300):
+        values = rules.exploited(values, rng)
+        assert isinstance(values["epochs"], int) and 1 <= values["epochs"] <= 9
+        seen.add(values["epochs"])
+    assert seen == set(range(1, 10))

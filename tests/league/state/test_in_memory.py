@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from league.rules.ratings import Skill, Skills
 from league.rules.settings import Settings
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import LeagueState
+from league.state.replay import fold
 from warren.errors import ConfigurationError
 
 NOW = {"checkpoint_min_steps": 0, "checkpoint_max_steps": 0}  # a snapshot at the end of every period
@@ -113,3 +115,22 @@ def test_wrong_players_are_refused():
     with pytest.raises(ConfigurationError, match="main_agnt"):
         league_.add_player("main", "main_agnt")
     assert not league_.state.players
+
+
+def test_skills_follow_the_weights_as_elo_does():
+    league_, events = league()
+    for name in ("main", "hunter"):
+        league_.add_player(name, "main_agent" if name == "main" else "main_exploiter", NOW)
+    for _ in range(20):
+        league_.report(league_.request("hunter"), "w")
+    entries = [(f"{number}-0", event) for number, event in enumerate(events, 1)]
+    before = Skills()
+    fold(entries, before)
+    assert before["hunter"].mu > 30.0
+    league_.open_period("hunter")
+    league_.close_period("hunter", 10, 3)  # a snapshot, then a reset
+    after = Skills()
+    state = fold([(f"{number}-0", event) for number, event in enumerate(events, 1)], after)
+    assert after["hunter@3"] == before["hunter"] and after["hunter"] == Skill()
+    hunter, frozen = (state.players[name].slot for name in ("hunter", "hunter@3"))
+    assert state.ratings[hunter] == 1200.0 < state.ratings[frozen]

@@ -75,11 +75,22 @@ def test_a_learning_period_travels_both_ways(league: LeagueService) -> None:
     league.store.pause("main")
     assert league.progress("main", period.number, "learner-main", 600, 60.0) == "paused"
     league.pool.put("main", 7, 700, b"weights")
-    league.pool.freeze("main", 7)
     outcome = outcome_from_wire(league.close_period("main", period.number, "learner-main", 700, 7))
     assert (outcome.status, outcome.start) == ("closed", ModelRef("main", 7))
     with pytest.raises(PlayerWaits):
         league.open_period("main", "learner-main", 60.0)
+
+
+def test_weights_are_frozen_only_where_they_become_a_snapshot(league: LeagueService) -> None:
+    league.store.change("main", config={"checkpoint_min_steps": 1000, "checkpoint_max_steps": 1000})
+    for version, steps in ((1, 500), (2, 1500), (3, 2000)):
+        league.pool.put("main", version, steps, b"weights")
+        period, _ = period_from_wire(league.open_period("main", "learner-main", 60.0))
+        outcome = outcome_from_wire(league.close_period("main", period.number, "learner-main", steps, version))
+        assert outcome.decision.snapshot == (version == 2)
+    assert {info.version: info.frozen for info in league.pool.models()} == {2: True, 3: False} | {1: False}
+    again = outcome_from_wire(league.close_period("main", 3, "learner-main", 2000, 3))
+    assert again.status == "again" and again.decision == outcome.decision
 
 
 @pytest.mark.parametrize("module", ["warren.errors.", ""])
