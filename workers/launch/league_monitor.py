@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
-from league.redis.reader import progress_from
 from league.redis.texts import pairs
+from league.state.records import progress_from
 from tasks.events import EVALUATION, STATUS, Subscription, of_player
 from tasks.topology import Topology
 from warren.errors import BrokerError
