@@ -1,6 +1,6 @@
 """Every private or undocumented part of celery, kombu and py-amqp that is touched, and nothing else.
 
-An upgrade may change any of them without a word; tests/tasks/test_compat.py has a test for each, which then fails with
+An upgrade may change any of them silently; tests/tasks/test_compat.py has a test for each, which then fails with
 its name. Versions that they hold for: celery 5.7, kombu 5.7, amqp 5.4.
 """
 
@@ -32,5 +32,5 @@ def hand_frame(connection: Any, frame: Any) -> None:
 
 
 def drop(connection: Any) -> None:
-    """Close the socket of an `amqp.Connection` without a word to the broker. Safe to call again."""
+    """Close the socket of an `amqp.Connection` without telling the broker. Safe to call again."""
     connection.collect()

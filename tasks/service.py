@@ -1,4 +1,4 @@
-"""The programming model: a class of `Worker`, its methods that are services, its methods that hear events.
+"""The programming model: a class of `Worker`, its methods that are services, its methods that handle events.
 
     class Actor(Worker):
         @service(response=True, batch=64)
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar, overload
 
-from tasks.topology import CAST_LENGTH, ROLE_TASKS
+from tasks.topology import ONE_WAY_LENGTH, ROLE_TASKS
 from warren.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ class Spec:
     wait: float | None = None
     retries: int = RETRIES
     isolate: bool = True
-    bound: int = CAST_LENGTH
+    bound: int = ONE_WAY_LENGTH
 
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
@@ -52,7 +52,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Subscribed:
-    """What a method hears. `latest`: only the newest event; otherwise all, `bound` of which may wait.
+    """What a method subscribes to. `latest`: only the newest event; otherwise all, `bound` of which may wait.
 
     `retained`: first of all the newest that was fired before it subscribed.
     """
@@ -90,7 +90,7 @@ def service(
 ) -> Any:
     """Make a method of a Worker a service.
 
-    `response`: the caller blocks for the result; False: it does not, and nobody ever hears of a failure but the log
+    `response`: the caller blocks for the result; False: it does not, and a failure is seen in the log
     and the dead-letter queue. `batch` over 1: the method receives a list of up to `batch` calls' arguments (the
     argument itself where a call has one, else their tuple) and returns as many results, in order; an exception in the
     place of a result fails that call alone.
@@ -120,7 +120,7 @@ def service(
 
     def mark(function: Any) -> Any:
         alone = response if isolate is None else isolate
-        held = CAST_LENGTH if bound is None else bound
+        held = ONE_WAY_LENGTH if bound is None else bound
         function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held)
         return function
 
@@ -131,10 +131,10 @@ register = service  # the seeds' other name for it
 
 
 def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retained: bool = True) -> Callable[[F], F]:
-    """Make a method of a Worker hear event `event`: it is called with each payload, in the order of firing.
+    """Subscribe a method of a Worker to `event`: it is called with each payload, in the order of firing.
 
-    `latest=True`: a worker that was busy hears only the newest. Otherwise up to `bound` events wait for it, and the
-    oldest go when there are more. A worker that starts later, or again, first hears the newest that was fired before;
+    `latest=True`: a worker that was busy gets only the newest. Otherwise up to `bound` events wait for it, and the
+    oldest go when there are more. A worker that starts later, or again, first gets the newest that was fired before;
     `retained=False`: it does not.
     """
     if bound < 1:
@@ -201,7 +201,7 @@ def services_of(worker: object) -> list[Spec]:
 
 
 def handlers_of(worker: object) -> dict[str, Subscribed]:
-    """Method name -> what it hears."""
+    """Method name -> what it subscribes to."""
     return dict(_marked(worker, "__subscribed__"))
 
 

@@ -30,8 +30,8 @@ UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes i
 PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
-CAST_LENGTH = 10_000  # calls without an answer that may wait, a service, before the broker refuses more
-ROLES = ("actor", "learner")  # who consumes tasks; the first word of a task's name says which
+ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the broker refuses more
+ROLES = ("actor", "learner")  # who consumes tasks; the first part of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
@@ -106,10 +106,10 @@ class Topology:
         """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
         return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
-    def service_queue(self, name: str, response: bool = True, bound: int = CAST_LENGTH) -> Queue:
+    def service_queue(self, name: str, response: bool = True, bound: int = ONE_WAY_LENGTH) -> Queue:
         """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
-        Who waits for an answer hears of every failure and sets a time to live, so those queues need neither a bound
+        Who waits for an answer is told of every failure and sets a time to live, so those queues need neither a bound
         nor a dead-letter exchange. Calls without an answer are bounded: over `bound` the broker refuses more.
         """
         bounds: dict[str, Any] = {} if response else {"max_length": bound, "overflow": "reject-publish"}

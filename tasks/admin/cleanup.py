@@ -41,10 +41,10 @@ class Depths:
         try:
             if self._connection is None:
                 self._connection = self._app.connection_for_read()
-            # Left to itself, kombu would try again for many seconds, and who looks would wait.
+            # Left to itself, kombu would try again for many seconds, and the caller would wait.
             self._connection.ensure_connection(max_retries=1, interval_start=0)
             return {queue.routing_key: waiting(self._connection, queue) for queue in self._queues}
-        except Exception as error:  # a look must never stop what it looks at
+        except Exception as error:  # a display must never stop what it displays
             logger.debug("cannot read queue depths: %s", error)
             self.close()
             return {}

@@ -64,7 +64,7 @@ class Link:
         self._events: deque[Event] = deque()
         self._kept: list[Delivery] = []  # what came while py-amqp waited for something else
         self._answer_by: float | None = None  # when a method that is under way has to be answered
-        self._settled: dict[int, Settled] = {}  # channel in confirm mode -> who hears of its messages
+        self._settled: dict[int, Settled] = {}  # channel in confirm mode -> who is told of its confirms
         self._returned: Callable[[str], None] = lambda _: None
         self._publisher: Link | None = None
         self._held_up: list[bytes] = []  # messages for it, while the broker takes none
@@ -219,7 +219,7 @@ class Link:
         if count is None:
             silent = time.monotonic() - self.heard_at
             if self.heartbeat and silent > 2 * self.heartbeat:
-                raise self._lost(f"no word from the broker for {silent:.0f} s")
+                raise self._lost(f"nothing from the broker for {silent:.0f} s")
             return
         if not count:
             raise self._lost("the broker closed the connection")

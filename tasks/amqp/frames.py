@@ -110,7 +110,7 @@ def ack(channel: int, tag: int, multiple: bool = False) -> bytes:
 
 
 def acks(channel: int, tags: list[int], held: Mapping[int, Any]) -> list[bytes]:
-    """Acknowledge `tags` (sorted here), all of them delivered and none twice, in as few words as possible.
+    """Acknowledge `tags` (sorted here), all of them delivered and none twice, in as few frames as possible.
 
     `held`: the tags that are not to be acknowledged yet, in order.
     """
@@ -118,8 +118,8 @@ def acks(channel: int, tags: list[int], held: Mapping[int, Any]) -> list[bytes]:
     floor = next(iter(held), tags[-1] + 1)
     below = [tag for tag in tags if tag < floor]
     # Every lower tag has been acknowledged or refused: nothing that is held lies below.
-    words = [ack(channel, below[-1], multiple=len(below) > 1)] if below else []
-    return words + [ack(channel, tag) for tag in tags[len(below) :]]
+    frames = [ack(channel, below[-1], multiple=len(below) > 1)] if below else []
+    return frames + [ack(channel, tag) for tag in tags[len(below) :]]
 
 
 def reject(channel: int, tag: int, requeue: bool) -> bytes:

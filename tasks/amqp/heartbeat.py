@@ -14,7 +14,7 @@ from tasks.amqp import frames
 
 logger = get_logger(__name__)
 
-IDLE = 5.0  # s between looks while there is no connection
+IDLE = 5.0  # s between checks while there is no connection
 
 
 class Beating(Protocol):
@@ -41,7 +41,7 @@ class Heartbeats:
         self._thread: threading.Thread | None = None
 
     def tend(self, connection: Beating) -> None:
-        """Send heartbeats on `connection` for as long as it lives."""
+        """Send heartbeats on `connection` until it is closed."""
         if not connection.heartbeat:
             return
         with self._lock:
@@ -63,7 +63,7 @@ class Heartbeats:
             time.sleep(self._beat())
 
     def _beat(self) -> float:
-        """Send what is due; s until the next look."""
+        """Send what is due; s until the next check."""
         with self._lock:
             connections = [one for one in self._connections if one.alive and not one.blocked]
         for connection in connections:

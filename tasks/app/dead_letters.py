@@ -1,4 +1,4 @@
-"""Dead letters with their reason in words: copies in the queue that the broker moves rejected messages to."""
+"""Dead letters with their reason as text: copies in the queue that the broker moves rejected messages to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.topology import Topology
 
 logger = get_logger(__name__)
 
-REASON = "x-warren-reason"  # header of a dead letter, in words
+REASON = "x-warren-reason"  # header of a dead letter, as text
 UNKNOWN_TYPE = "application/data"  # of a body that came without a content type
 CONFIRMED_WITHIN = 10.0  # s that the broker may take to confirm a dead letter, before it goes without its reason
 

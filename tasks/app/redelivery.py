@@ -43,9 +43,9 @@ class Deliveries:
         except redis.RedisError as error:
             if limit == 1:
                 raise BrokerError(
-                    f"cannot look whether messages have been run that must not run twice: {error}"
+                    f"cannot read whether messages have been run that must not run twice: {error}"
                 ) from error
-            logger.warning("cannot look how often messages were delivered: %s", error)
+            logger.warning("cannot read how often messages were delivered: %s", error)
             return [2] * len(ids)
         return [1 + uncounted + int(count or 0) for count in begun]
 
@@ -54,7 +54,7 @@ class Deliveries:
         self._try(lambda pipe, key: (pipe.incr(key), pipe.expire(key, REMEMBERED)), ids, must)
 
     def end(self, ids: Sequence[str]) -> None:
-        """They were run, with whatever outcome, and the worker lives."""
+        """They were run, with whatever outcome, and the worker is alive."""
         self._try(lambda pipe, key: pipe.delete(key), ids)
 
     def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str], must: bool = False) -> None:
@@ -123,7 +123,7 @@ def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
     return DeliveriesExceeded(
         name,
         f"message {message_id} for {name} was delivered {times}, and no worker came back from it; "
-        "it goes to the dead letters: look at the workers' logs before it is sent again",
+        "it goes to the dead letters: see the workers' logs before it is sent again",
     )
 
 

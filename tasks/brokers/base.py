@@ -32,7 +32,7 @@ class Connection(Protocol):
         """
 
     def consume(self, queue: str, tag: str, prefetch: int = 0, no_ack: bool = False) -> None:
-        """Consume `queue`; its deliveries bear `tag`. `prefetch`: messages to hold unacknowledged, 0 for any number."""
+        """Consume `queue`; deliveries carry `tag`. `prefetch`: messages to hold unacknowledged, 0 for any number."""
 
     def cancel(self, tag: str) -> None:
         """Consume no more under `tag`; what was delivered stays held."""
@@ -41,10 +41,10 @@ class Connection(Protocol):
         """How many consume `queue`; 0 where there is no such queue."""
 
     def confirm(self, settled: Settled) -> int:
-        """A channel in confirm mode: within `drain`, `settled` hears of each message sent there, numbered from 1."""
+        """A channel in confirm mode: within `drain`, `settled` is told of each message sent there, numbered from 1."""
 
     def on_returned(self, returned: Returned) -> None:
-        """`returned` hears, within `drain`, of mandatory messages that no queue took."""
+        """`returned` is called, within `drain`, for mandatory messages that no queue took."""
 
     def send(self, data: bytes | memoryview) -> None:
         """Write whole frames."""
@@ -69,14 +69,14 @@ class Connection(Protocol):
         """Close; unacknowledged messages go back to their queues. Safe to call again."""
 
     def discard(self) -> None:
-        """Drop the connection without a word to the broker."""
+        """Drop the connection without telling the broker."""
 
 
 class Broker(ABC):
     """One kind of broker, for one app."""
 
     direct_reply: ClassVar[bool]  # calls and replies pass on connections of our own; else by Celery and result backend
-    refuses: ClassVar[bool]  # a full queue refuses a message; else senders look at its length first
+    refuses: ClassVar[bool]  # a full queue refuses a message; else senders read its length first
     dead_letters: ClassVar[bool]  # what is rejected for good is kept for a person to read
 
     @abstractmethod

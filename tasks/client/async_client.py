@@ -16,7 +16,7 @@ from typing import Any
 from tasks.client.future import Handle
 from tasks.service import Spec
 
-LOOK_EVERY = 0.05  # s between looks at deadlines and lost connections while calls are under way
+POLL_EVERY = 0.05  # s between checks of deadlines and lost connections while calls are in flight
 ONE_WAY_WINDOW = 256  # one-way calls that may be out unconfirmed; more wait here, in order
 
 
@@ -44,7 +44,7 @@ class AsyncClient:
             self._send(future, spec, args, kwargs, time_to_live)
         if not self._ticking:
             self._ticking = True
-            self.loop.call_later(LOOK_EVERY, self._tick)
+            self.loop.call_later(POLL_EVERY, self._tick)
         return future
 
     def _send(
@@ -90,7 +90,7 @@ class AsyncClient:
                 future.set_exception(error)
 
     def _watch(self) -> None:
-        """Have the loop look at the socket of the present connection."""
+        """Have the loop watch the socket of the present connection."""
         link = self._client.link
         if link is self._watched:
             return
@@ -101,13 +101,13 @@ class AsyncClient:
         if link is not None:
             try:
                 self._descriptor = os.dup(link.fileno())
-            except OSError:  # lost already, which the next look finds out
+            except OSError:  # lost already, which the next poll finds out
                 self._watched = None
             else:
                 self.loop.add_reader(self._descriptor, self._readable)
 
     def _readable(self) -> None:
-        self._client.look()
+        self._client.poll()
         self._watch()
 
     def _tend(self) -> None:
@@ -122,11 +122,11 @@ class AsyncClient:
         self._tending = False
         if not tended.cancelled():
             tended.result()  # whatever went wrong there is to be seen
-        self._client.look()  # what arrived meanwhile woke nobody
+        self._client.poll()  # what arrived meanwhile woke nobody
         self._watch()
 
     def _tick(self) -> None:
-        self._client.look()
+        self._client.poll()
         self._client.expire()
         self._watch()
         self._tend()
@@ -134,4 +134,4 @@ class AsyncClient:
             self._send_waiting()
         self._ticking = self._client.under_way > 0 or bool(self._waiting)
         if self._ticking:
-            self.loop.call_later(LOOK_EVERY, self._tick)
+            self.loop.call_later(POLL_EVERY, self._tick)

@@ -34,7 +34,7 @@ class BoundedSender:
         self.app, self.queue, self.bound, self.stopping, self.patience = app, queue, bound, stopping, patience
         self.confirmed = 0
         self.waited = 0.0  # s spent waiting for room
-        self._connection = app.connection_for_write()  # to look at the queue's length
+        self._connection = app.connection_for_write()  # to read the queue's length
         self._bounded_by_broker = brokers.of(app).refuses
         self._away = (OperationalError, *self._connection.connection_errors)
 

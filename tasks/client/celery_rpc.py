@@ -21,7 +21,7 @@ from warren.errors import BrokerError, CallCancelled, CallError, DeadlinePassed,
 
 logger = get_logger(__name__)
 
-POLL_EVERY = (0.001, 0.02)  # s between looks for results, doubled from the first to the second
+POLL_EVERY = (0.001, 0.02)  # s between polls for results, doubled from the first to the second
 
 
 class StockClient:
@@ -89,13 +89,13 @@ class StockClient:
             time.sleep(pause)
             pause = min(2 * pause, POLL_EVERY[1])
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """See Client."""
         self._look_at(list(self._pending.values()))
 
     def look_for(self, seconds: float) -> None:
         """See Client."""
-        self.look()
+        self.poll()
 
     def expire(self) -> None:
         """See Client."""

@@ -1,4 +1,4 @@
-"""One thread a process that looks after one-way calls until the broker has them, while their senders do other things.
+"""One thread a process that keeps one-way calls until the broker has them, while their senders do other things.
 
 What a full queue refused is sent again, a lost connection is replaced, and the calls of a thread that has ended are
 still delivered. It sleeps while nothing is unconfirmed.
@@ -16,7 +16,7 @@ from celery.utils.log import get_logger
 
 logger = get_logger(__name__)
 
-LOOK_EVERY = 0.05  # s between looks at each client that has unconfirmed calls
+POLL_EVERY = 0.05  # s between polls of each client that has unconfirmed calls
 AT_EXIT = 5.0  # s that an ending process gives its unconfirmed calls
 
 
@@ -32,7 +32,7 @@ class Sender(Protocol):
 
 
 class Confirmer:
-    """Looks after clients until nothing of theirs is unconfirmed. Holds them, and so their connections, that long."""
+    """Polls clients until nothing of theirs is unconfirmed. Holds them, and so their connections, that long."""
 
     def __init__(self) -> None:
         self._senders: set[Sender] = set()
@@ -54,7 +54,7 @@ class Confirmer:
         """Wait up to `timeout` s until nothing is unconfirmed; how many calls are."""
         limit = time.monotonic() + timeout
         while (left := sum(sender.unconfirmed for sender in list(self._senders))) and time.monotonic() < limit:
-            time.sleep(LOOK_EVERY / 5)
+            time.sleep(POLL_EVERY / 5)
         return left
 
     def after_fork(self) -> None:
@@ -76,7 +76,7 @@ class Confirmer:
                     if not sender.unconfirmed:  # `watch` is called after each call is counted: none is overlooked
                         self._senders.discard(sender)
             del senders, sender
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
 
 
 confirmer = Confirmer()

@@ -14,7 +14,7 @@ from warren.errors import CallError
 class Waiter(Protocol):
     """What a handle needs of the client that made it."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take in what has arrived, without waiting."""
 
     def wait(self, handle: Handle, timeout: float | None = None) -> None:
@@ -59,7 +59,7 @@ class Handle:
     def done(self) -> bool:
         """Whether there is a result or an error; takes in what has arrived."""
         if not self.ended:
-            self._client.look()
+            self._client.poll()
         return self.ended
 
     def result(self, timeout: float | None = None) -> Any:

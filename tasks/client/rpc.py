@@ -41,7 +41,7 @@ from warren.errors import (
 
 logger = get_logger(__name__)
 
-LOOK_EVERY = 1.0  # s that calls are out before it is looked whether anyone serves them, and between such looks
+POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
 STALE_AFTER = 1.0  # s after which a connection that was not read from is looked at before it is used
 AT_ONCE = 256  # calls in one write, of those that are sent again
@@ -52,7 +52,7 @@ class Client:
     """Calls services over one connection, which it makes when first used and again when it is lost.
 
     `patience`: s that a service may be without a worker, or the broker away or short of memory, before calls fail.
-    `may_block`: without it `submit` and `look` return at once whatever the broker does, and `tend`, which may take
+    `may_block`: without it `submit` and `poll` return at once whatever the broker does, and `tend`, which may take
     longer, has to be called from another thread whenever `needs_tending`.
 
     Locks: `_reading` is held by who reads, connects or speaks with the broker; `_sending`, within it or alone, while
@@ -97,7 +97,7 @@ class Client:
     def _refresh(self) -> None:
         """Before a connection that was idle is used: has the broker closed it meanwhile?"""
         if not self._may_block:
-            self.look()
+            self.poll()
             return
         with self._reading:
             self._pump(time.monotonic())
@@ -198,7 +198,7 @@ class Client:
         with self._reading:
             self._pump(time.monotonic() + seconds)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Take in what has arrived, without waiting; nothing when another thread does that already."""
         if self._reading.acquire(blocking=False):
             try:
@@ -225,7 +225,7 @@ class Client:
         now, link = time.monotonic(), self._connector.link
         if not self._calls:
             return False
-        return link is None or not link.alive or now - self._looked_at > LOOK_EVERY or bool(self._calls.unsent(now))
+        return link is None or not link.alive or now - self._looked_at > POLL_EVERY or bool(self._calls.unsent(now))
 
     @property
     def unconfirmed(self) -> int:
@@ -254,7 +254,7 @@ class Client:
         try:
             left = limit - now
             arrived = self._read(link, None if left > TICK else max(left, 0.0))
-            if now - self._looked_at > LOOK_EVERY:
+            if now - self._looked_at > POLL_EVERY:
                 self._look_after(link, now)
             elif not arrived:
                 self._send_again(now)
@@ -302,7 +302,7 @@ class Client:
         """Send it again, or fail it when it has been sent often enough."""
         if call.retries >= call.spec.retries:
             again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
-            self._fail(call, WorkerLost(call.spec.name, f"{why}, {again}; look at the workers' logs"))
+            self._fail(call, WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs"))
         else:
             call.retries += 1
             call.resend_at = 0.0
@@ -322,7 +322,7 @@ class Client:
         self._send_again(now)
         out: dict[str, list[Handle]] = {}
         for call in self._calls.all():
-            if call.spec.response and now - call.sent_at > LOOK_EVERY and call.resend_at is None:
+            if call.spec.response and now - call.sent_at > POLL_EVERY and call.resend_at is None:
                 out.setdefault(call.spec.name, []).append(call)
         for name, calls in out.items():
             consumers = link.consumers(self._topology.service_queue(name).name)

@@ -43,7 +43,7 @@ PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 # when all services do: what is unknown to them is misspelt, and they are told sooner.
 UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 
-LOOK_FOR = 0.1  # s between looks for a service that is not known yet
+LOOKUP_EVERY = 0.1  # s between look-ups of a service that is not known yet
 UNSET: Any = object()
 
 
@@ -224,7 +224,7 @@ class Solver:
             waited = time.monotonic() - started
             if waited >= limit:
                 raise unserved(self._directory, service, waited)
-            time.sleep(min(LOOK_FOR, max(0.0, limit - waited)))
+            time.sleep(min(LOOKUP_EVERY, max(0.0, limit - waited)))
 
     def _task(self, name: str) -> str:
         """`name` as a task: a service's full name, or any other task by its own."""

@@ -2,7 +2,7 @@
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
 (a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
-(`release`), or else by its time to live, which is short for events (`lasting`): only their newest is of use.
+(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ClaimStore:
         """
         if len(body) <= self.threshold:
             return body
-        ttl_seconds = getattr(_lasting, "seconds", self.ttl_seconds)
+        ttl_seconds = getattr(_ttl, "seconds", self.ttl_seconds)
         if len(body) > LONGEST:
             raise ClaimError(
                 f"a body of {len(body)} bytes is longer than a Redis string may be ({LONGEST}); send it in parts"
@@ -116,7 +116,7 @@ class ClaimStore:
             raise ClaimError(f"Redis refused to {deed}: {error}; check its memory limit and permissions") from error
 
 
-_lasting = threading.local()  # .seconds, within `lasting`
+_ttl = threading.local()  # .seconds, within `time_to_live`
 _store: ClaimStore | None = None  # of this process; every role installs one as it makes its app
 
 
@@ -128,17 +128,17 @@ def install(store: ClaimStore | None) -> ClaimStore | None:
 
 
 @contextmanager
-def lasting(seconds: float) -> Iterator[None]:
+def time_to_live(seconds: float) -> Iterator[None]:
     """What this thread checks in meanwhile stays for `seconds`, whatever the store's own time to live."""
-    before = getattr(_lasting, "seconds", None)
-    _lasting.seconds = seconds
+    before = getattr(_ttl, "seconds", None)
+    _ttl.seconds = seconds
     try:
         yield
     finally:
         if before is None:
-            del _lasting.seconds
+            del _ttl.seconds
         else:
-            _lasting.seconds = before
+            _ttl.seconds = before
 
 
 def release(body: bytes | bytearray | memoryview) -> None:

@@ -40,7 +40,7 @@ FROM, EVENT, PART, PARTS = "from", "event", "part", "parts"
 def sendable(name: str, body: bytes) -> bytes:
     """`body` itself, or a claim check where MOST_PARTS of LONGEST_PART bytes do not hold it. Raises CodecError."""
     if len(body) > MOST_PARTS * LONGEST_PART:
-        with claim_check.lasting(CLAIM_LASTS):
+        with claim_check.time_to_live(CLAIM_LASTS):
             stub = claim_check.check_in(body)
         if not claim_check.is_stub(stub):
             raise CodecError(

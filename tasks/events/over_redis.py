@@ -25,7 +25,7 @@ class Sender:
     def send(self, name: str, body: bytes) -> None:
         """Send a packed payload to all present subscribers of `name`. Raises kombu's OperationalError."""
         exchange = self._topology.event(name)
-        with self._app.producer_pool.acquire(block=True) as producer, claim_check.lasting(CLAIM_LASTS):
+        with self._app.producer_pool.acquire(block=True) as producer, claim_check.time_to_live(CLAIM_LASTS):
             producer.publish(
                 claim_check.check_in(body),
                 exchange=exchange,

@@ -67,7 +67,7 @@ def test_every_queue_is_bounded_by_length_or_by_the_time_to_live_of_its_messages
         assert (dead.max_length, dead.queue_arguments["x-overflow"]) == (table.DEAD_LENGTH, "drop-head")
         assert "x-dead-letter-exchange" not in dead.queue_arguments, "a dead letter would go round in circles"
     cast = by_key["service.policy.log"]
-    assert (cast.max_length, cast.queue_arguments["x-overflow"]) == (table.CAST_LENGTH, "reject-publish")
+    assert (cast.max_length, cast.queue_arguments["x-overflow"]) == (table.ONE_WAY_LENGTH, "reject-publish")
 
 
 def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -> None:

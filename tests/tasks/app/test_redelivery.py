@@ -99,7 +99,7 @@ def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveri
 def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
     assert nowhere.run("n", 3, echo, ["A"], ["a"]) == ["A"]
-    assert "cannot look how often" in caplog.text
+    assert "cannot read how often" in caplog.text
 
 
 @pytest.mark.parametrize(

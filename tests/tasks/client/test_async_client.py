@@ -87,7 +87,7 @@ def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
 
 
 def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
-    monkeypatch.setattr(async_client, "LOOK_EVERY", 1000.0)  # only what is watched wakes the loop
+    monkeypatch.setattr(async_client, "POLL_EVERY", 1000.0)  # only what is watched wakes the loop
 
     async def main() -> list[Any]:
         solver = solver_of(broker)

@@ -218,7 +218,7 @@ def test_a_claim_goes_when_its_message_has_been_dealt_with(store: claim_check.Cl
 
 @pytest.mark.servers
 def test_a_claim_made_while_lasting_goes_sooner(store: claim_check.ClaimStore) -> None:
-    with claim_check.lasting(5.0):
+    with claim_check.time_to_live(5.0):
         store.check_in(b"x" * 3_000_000)
     (key,) = store.client.keys(f"{store.prefix}*")
     assert 0 < store.client.pttl(key) <= 5_000
