@@ -17,13 +17,14 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from integration.league_run import LeagueOfRun, check_books
 from integration.own_run import HOSTLESS, OwnRun, write
 from integration.training_run import TrainingRun
 
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
 from tasks.topology import Topology
-from workers.servers import Servers
+from workers.servers import Servers, record
 from workers.servers.process import free_port
 
 ENDLESS = ("env.goal=null", "total_steps=100000000", "unroll_length=32", "algorithm.minibatch_size=64")
@@ -105,6 +106,49 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
         assert json.loads((run.folder / "segments.json").read_text())["lost"] == 0
     leftovers = [run.folder / "servers" / name for name in ("rabbitmq/data", "redis/appendonlydir")]
     assert not any(path.exists() for path in leftovers), "of a run that is over, nothing is kept"
+
+
+@pytest.mark.slow
+def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path) -> None:
+    with LeagueOfRun(tmp_path, "broker=private") as run:
+        url = (
+            run.until(lambda: (run.folder / "servers" / "servers.json").exists()) and record.read(run.folder).redis_url
+        )
+        store = run.store(url)
+        run.until(lambda: "main@0" in store.view().roster)
+        for _ in range(2):
+            before = check_books(store)
+            server = next(one for one in run.children(lambda line: "redis-server" in line[0]))
+            server.kill()
+            run.until(lambda server=server: not server.is_running())
+
+            def counted(more: int = before["counted"] + 5) -> bool:
+                try:
+                    return store.counters()["counted"] >= more
+                except redis.RedisError:
+                    return False
+
+            run.until(counted)
+            after = check_books(store)
+            assert after["games"] > before["games"]
+        stop(run)
+    assert run.output.count("starting private Redis again, with what it held") == 2
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_paused_is_named_and_so_is_how_long_nothing_was_learned(
+    tmp_path: Path, servers: Servers
+) -> None:
+    with TrainingRun(tmp_path, *ENDLESS, "actors=2", "round_timeout=300", **urls(servers)) as run:
+        run.after_updates(3)
+        actor = run.role("actor-1")
+        actor.suspend()
+        try:
+            run.until(lambda: re.search(r"no step for \d+ s, waiting for .*actor-1 is stopped \(SIGSTOP\)", run.output))
+        finally:
+            actor.resume()
+        run.after_updates(3)
+        stop(run)
 
 
 @pytest.mark.slow

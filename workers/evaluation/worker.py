@@ -81,14 +81,14 @@ class EvaluatorRole:
                 worked = self.step()
                 busy = time.monotonic() - started
                 stopping.wait(busy * (1.0 / share - 1.0) if worked and share > 0.0 else IDLE)
-            except (redis.RedisError, WarrenError) as error:  # a model of another network, say, that somebody added
+            except (redis.RedisError, OSError, WarrenError) as error:  # a model of another network, say
                 logger.warning("cannot evaluate for a moment: %s", error)
                 stopping.wait(AGAIN_AFTER)
         if self.scores is not None:
             try:
                 self.score()
                 self.draw()
-            except (redis.RedisError, WarrenError) as error:
+            except (redis.RedisError, OSError, WarrenError) as error:
                 logger.warning("no last score: %s", error)
 
     def step(self) -> bool:

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
+from workers.launch import training_monitor
+from workers.launch.figures import statuses
 from workers.launch.league_monitor import LearningClock
 from workers.launch.stalls import Stalls, explain
+
+
+def test_how_long_an_update_takes_is_told_by_the_versions_that_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(training_monitor.time, "monotonic", clock)
+    times, figures = training_monitor.UpdateTimes(), statuses()
+    for version, seconds in ((0, 30.0), (1, 4.0), (1, 1.0), (3, 8.0), (4, 2.0)):
+        clock.now += seconds
+        figures["version"] = version
+        times.look(figures)
+    assert times.longest == pytest.approx(0.9 * (8.0 + 1.0) / 2)
 
 
 class Clock:
