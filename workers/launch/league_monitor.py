@@ -140,9 +140,9 @@ class LeagueMonitor:
         if name not in roster:
             return "not there yet"
         player = roster[name]
-        for word in ("removed", "frozen", "paused"):
-            if getattr(player, word, False):
-                return word
+        for state in ("removed", "frozen", "paused"):
+            if getattr(player, state, False):
+                return state
         process = next((one for one in self.context.supervisor.children if one.name == f"learner-{name}"), None)
         if process is not None and (process.done or process.given_up):
             return "no learner"

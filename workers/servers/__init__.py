@@ -5,7 +5,7 @@
 
 resolve.py holds the order of the choices; machine.py what is looked for and where; checks.py the logins and their
 errors; private_rabbitmq.py and private_redis.py start servers of one's own; process.py and guard.py see to it that none
-outlives the run; debian.py installs; record.py leaves word in the run folder.
+outlives the run; debian.py installs; record.py writes into the run folder where they are.
 """
 
 from workers.servers.checks import check, check_broker, check_redis, kind_of, redact

@@ -18,7 +18,7 @@ _PASSWORD = re.compile(r"[A-Za-z0-9_-]{16,}")  # so that it stands in a URL and 
 
 
 @dataclass(frozen=True)
-class Door:
+class OpenAddress:
     """An address to listen at besides loopback, and the password of who comes in there."""
 
     address: str
@@ -37,8 +37,8 @@ class Door:
         return f"other machines: WARREN_BROKER_URL={broker} WARREN_REDIS_URL={redis}/0"
 
 
-def door(address: str, mode: str, environment: Mapping[str, str]) -> Door:
-    """The door at `address`. Raises ConfigurationError with all that is missing for it."""
+def open_address(address: str, mode: str, environment: Mapping[str, str]) -> OpenAddress:
+    """An address to be open at. Raises ConfigurationError with all that is missing for it."""
     problems = []
     try:
         if ipaddress.ip_address(address).version != 4:
@@ -55,4 +55,4 @@ def door(address: str, mode: str, environment: Mapping[str, str]) -> Door:
         )
     if problems:
         raise ConfigurationError(problems)
-    return Door(address, password)
+    return OpenAddress(address, password)

@@ -18,7 +18,7 @@ from typing import Any
 
 from warren.errors import BrokerError
 from workers.servers.checks import check_broker
-from workers.servers.exposure import USER, Door
+from workers.servers.exposure import USER, OpenAddress
 from workers.servers.machine import RabbitMQBinaries
 from workers.servers.process import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
 
@@ -112,23 +112,25 @@ class PrivateRabbitMQ:
 
     @classmethod
     def start(
-        cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, door: Door | None = None
+        cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, open_at: OpenAddress | None = None
     ) -> PrivateRabbitMQ:
-        """Start a new, empty node and return once it completes an AMQP login. `door`: where others may come in.
+        """Start a new, empty node and return once it completes an AMQP login. `open_at`: where others may come in.
 
         Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the last lines of the log,
         when the node does not start.
         """
         return start_on_free_port(
-            lambda at: cls._start(binaries, private_folder(folder.resolve()), at, door), port, "RabbitMQ"
+            lambda at: cls._start(binaries, private_folder(folder.resolve()), at, open_at), port, "RabbitMQ"
         )
 
     @classmethod
-    def _start(cls, binaries: RabbitMQBinaries, folder: Path, port: int, door: Door | None) -> PrivateRabbitMQ:
+    def _start(
+        cls, binaries: RabbitMQBinaries, folder: Path, port: int, open_at: OpenAddress | None
+    ) -> PrivateRabbitMQ:
         user, password = f"warren-{secrets.token_hex(4)}", secrets.token_hex(24)
         addresses: tuple[str, ...] = (LOOPBACK,)
-        if door is not None:
-            user, password, addresses = USER, door.password, door.addresses
+        if open_at is not None:
+            user, password, addresses = USER, open_at.password, open_at.addresses
         listeners = "\n".join(f"listeners.tcp.{index} = {address}:{port}" for index, address in enumerate(addresses, 1))
         url = f"amqp://{user}:{password}@{LOOPBACK}:{port}/{VHOST}"
         name = f"warren-{secrets.token_hex(6)}@{LOOPBACK}"

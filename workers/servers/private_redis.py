@@ -8,7 +8,7 @@ from pathlib import Path
 
 from warren.errors import BrokerError
 from workers.servers.checks import check_redis
-from workers.servers.exposure import Door
+from workers.servers.exposure import OpenAddress
 from workers.servers.process import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
 
 READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
@@ -40,13 +40,13 @@ class PrivateRedis:
         *,
         port: int | None = None,
         durable: bool = False,
-        door: Door | None = None,
+        open_at: OpenAddress | None = None,
     ) -> PrivateRedis:
         """Start `binary` and return once it answers a PING.
 
         Every write goes to an append-only file, so that a server that was killed comes back with what it held (see
         `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well; without it
-        this one begins empty. `door`: where others may come in.
+        this one begins empty. `open_at`: where others may come in.
 
         Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the server's last lines, when
         it does not start.
@@ -54,8 +54,8 @@ class PrivateRedis:
         private_folder(folder)
         if not durable:
             forget(folder)
-        password = secrets.token_hex(24) if door is None else door.password
-        addresses = (LOOPBACK,) if door is None else door.addresses
+        password = secrets.token_hex(24) if open_at is None else open_at.password
+        addresses = (LOOPBACK,) if open_at is None else open_at.addresses
 
         def attempt(at: int) -> PrivateRedis:
             write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))

@@ -12,7 +12,7 @@ from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
-from workers.servers.exposure import BROKER_PORT, REDIS_PORT, Door, door
+from workers.servers.exposure import BROKER_PORT, REDIS_PORT, OpenAddress, open_address
 from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
@@ -189,7 +189,7 @@ def acquire(
     settings that make no sense and BrokerError, naming what was tried and why it failed.
     """
     broker_url, redis_url = given_urls(mode, broker_url, redis_url, environment)
-    opened = None if listen is None else door(listen, mode, environment)
+    opened = None if listen is None else open_address(listen, mode, environment)
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
@@ -209,7 +209,7 @@ class _Settings:
     durable: bool
     broker_port: int | None
     redis_port: int | None
-    door: Door | None
+    open_at: OpenAddress | None
     machine: Machine
     run: str | None
     lock: FolderLock | None
@@ -254,9 +254,9 @@ class _Chooser:
             self.running.stop()
             raise
         self.set.say(servers.description)
-        if self.set.door is not None:
+        if self.set.open_at is not None:
             self.set.say(
-                self.set.door.invitation(
+                self.set.open_at.invitation(
                     servers.kind, self.set.broker_port or BROKER_PORT, self.set.redis_port or REDIS_PORT
                 )
             )
@@ -314,7 +314,7 @@ class _Chooser:
             raise Unavailable("rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH or in the usual places")
         self.set.say("starting a private RabbitMQ")
         place, port = self.home / "rabbitmq", self.set.broker_port
-        self.node = PrivateRabbitMQ.start(binaries, place, port=port, door=self.set.door)
+        self.node = PrivateRabbitMQ.start(binaries, place, port=port, open_at=self.set.open_at)
         self.running.children += self.node.children
         self.running.on_stop.insert(0, self.node.discard)
         return _Found(self.node.url, f"private {self.node.version} at {LOOPBACK}:{self.node.port}")
@@ -358,7 +358,7 @@ class _Chooser:
 
     def _start_redis(self, binary: Path) -> PrivateRedis:
         server = PrivateRedis.start(
-            binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable, door=self.set.door
+            binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable, open_at=self.set.open_at
         )
         self.running.children.append(server.child)
         if not self.set.durable:

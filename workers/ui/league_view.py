@@ -18,7 +18,7 @@ LEARNING = "learning"  # the state of a player with which all is well
 
 @dataclass
 class LeagueFigures:
-    """The newest that was heard of a league; handlers of events write, the view reads."""
+    """The newest figures of a league; handlers of events write, the view reads."""
 
     players: dict[str, dict[str, Any]] = field(default_factory=dict)  # a learner's status each
     score: dict[str, Any] = field(default_factory=dict)  # the evaluator's, see workers/evaluation/scores.py
