@@ -118,8 +118,8 @@ class Membership:
             other = Presence.read(held)
             who = other.where if other else "another launcher"
             raise Superseded(
-                f"{who} has taken this one's place as {presence.host} of run {self._run}, since this one was silent for "
-                f"{LEASE:g} s; the run is left to that one"
+                f"{who} has taken this one's place as {presence.host} of run {self._run}, since this one was silent "
+                f"for {LEASE:g} s; the run is left to that one"
             )
 
     def leave(self, leader: bool, host: str) -> None:
