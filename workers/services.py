@@ -3,7 +3,7 @@
 python -m workers.services --run NAME              # a table
 python -m workers.services --run NAME --watch      # again every 2 s, or --watch SECONDS, until Ctrl-C
 python -m workers.services --run NAME --json       # for programs: {"served": [...], "unserved": [...]}
-python -m workers.services --run NAME --json --watch   # the same, a line a look
+python -m workers.services --run NAME --json --watch   # the same, a line each time
 
 The servers' URLs and the run come from options or from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN.
 """

@@ -1,4 +1,4 @@
-"""The model pool by hand: look, add, replace, freeze, describe, remove, save and restore, while a league runs or not.
+"""The model pool by hand: list, add, replace, freeze, describe, remove, save and restore, while a league runs or not.
 
 python -m league.models --redis URL --run NAME list
 ... show main@1200          export main@1200 FILE        lineage main@1200

@@ -28,7 +28,7 @@ from league.cli.tables import table
 ROWS = 40  # of a table, unless more are asked for
 JSON_WIDTH = 100  # players in the payoff of --json, unless more are asked for
 CELL = 3  # characters of a win rate in %
-BUSY = 9.0  # times as long as a look takes, --watch waits until the next at least
+BUSY = 9.0  # times as long as reading the league takes, --watch waits at least
 FIXED_ROWS = 16  # of a screen: headings, counters and the pool
 STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim strike"}
 
@@ -179,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m league.show", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
     made.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
-    made.add_argument("--every", type=float, default=2.0, metavar="S", help="s between two looks of --watch")
+    made.add_argument("--every", type=float, default=2.0, metavar="S", help="s between two tables of --watch")
     made.add_argument("--rows", type=int, help=f"rows of a table at most; default: {ROWS}, or what fits with --watch")
     made.add_argument("--width", type=int, help="players in the payoff at most; default: what fits")
     made.add_argument("--json", action="store_true", help="print JSON: everything, with numbers as they are")
@@ -192,12 +192,12 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
     store, pool = existing(given)
     width = given.width if given.width is not None else JSON_WIDTH if given.json else console.width // (CELL + 1)
 
-    def look() -> Row:
+    def read() -> Row:
         return overview(store, pool, width)
 
     if given.watch:
-        return watch(given, console, look)
-    found = look()
+        return watch(given, console, read)
+    found = read()
     if given.json:
         print(json.dumps({"run": given.run, **found}))
     else:
@@ -205,14 +205,14 @@ def run(given: argparse.Namespace, console: Console | None = None) -> int:
     return 1 if found["counters"]["missing"] else 0
 
 
-def watch(given: argparse.Namespace, console: Console, look: Callable[[], Row]) -> int:
-    """Look again and again until Ctrl-C, which is how it is meant to end."""
+def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) -> int:
+    """Show it again and again until Ctrl-C, which is how it is meant to end."""
     try:
         if given.json or not console.is_terminal:
-            for found in looks(look, given.every):
+            for found in readings(read, given.every):
                 _print(given, console, found)
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            for found in looks(look, given.every):
+            for found in readings(read, given.every):
                 rows = given.rows or max(4, (console.height - FIXED_ROWS) // 4)
                 live.update(page(found, given.run, console.width, rows), refresh=True)
     except KeyboardInterrupt:
@@ -220,11 +220,11 @@ def watch(given: argparse.Namespace, console: Console, look: Callable[[], Row]) 
     return 0
 
 
-def looks(look: Callable[[], Row], every: float) -> Iterator[Row]:
-    """What `look` finds, every so many s, or less often: a large league keeps Redis busy, which others need."""
+def readings(read: Callable[[], Row], every: float) -> Iterator[Row]:
+    """What `read` finds, every so many s, or less often: a large league keeps Redis busy, which others need."""
     while True:
         began = time.monotonic()
-        yield look()
+        yield read()
         time.sleep(max(every, BUSY * (time.monotonic() - began)))
 
 

@@ -184,11 +184,11 @@ def test_watching_goes_on_while_a_server_is_away():
     looks: list[Any] = [Found([], []), OperationalError("refused"), Found([], ["actor.add"]), KeyboardInterrupt()]
     shown: list[Any] = []
 
-    def look() -> Found:
+    def query() -> Found:
         found = looks.pop(0)
         if isinstance(found, BaseException):
             raise found
         return found
 
-    assert watch(look, shown.append, shown.append, every=0.0) == 0
-    assert shown == [Found([], []), "cannot look: refused", Found([], ["actor.add"])]
+    assert watch(query, shown.append, shown.append, every=0.0) == 0
+    assert shown == [Found([], []), "cannot query: refused", Found([], ["actor.add"])]

@@ -52,7 +52,7 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look, print, and return the exit status."""
+    """Check, print, and return the exit status."""
     urls_from_environment(options)
     folder = None if options.run is None else folder_of(options.run)
     if folder is None and options.run is not None and not options.broker_url:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
             findings += examine(at, config, options.management_url)
     except WarrenError as error:
         findings.append(Finding("servers", Level.error, str(error), "correct the URL, or take broker=auto"))
-    findings += machine.judge(machine.look(folder or run_folder(config)), machine.processes_of(config))
+    findings += machine.judge(machine.inspect(folder or run_folder(config)), machine.processes_of(config))
     if options.json:
         print(as_json(findings))
     else:

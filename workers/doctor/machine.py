@@ -36,7 +36,7 @@ class MachineFacts:
     memory: int  # available
 
 
-def look(folder: Path) -> MachineFacts:
+def inspect(folder: Path) -> MachineFacts:
     """What the run folder `folder`, which need not exist yet, and this machine have."""
     existing = folder.resolve()
     while not existing.exists():

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 def quick(
     found: Servers, run: str, folder: Path, say: Callable[[str], object], *, processes: int = 1, league: bool = False
 ) -> None:
-    """Look at the servers `found` and at this machine; `say` a line for each warning.
+    """Check the servers `found` and this machine; `say` a line for each warning.
 
     `processes`: how many the launcher is going to start here. `league`: whether the run has one. Raises BrokerError
     with everything that would keep the run from working.
@@ -31,13 +31,13 @@ def quick(
     findings = [
         *of_broker(found.broker_url, Topology(run), calls=league)[0],
         *of_redis(found.redis_url, run, league=league, private=bool(found.children), tells=True),
-        *machine.judge(machine.look(folder), processes),
+        *machine.judge(machine.inspect(folder), processes),
     ]
     for one in findings:
         if one.level is Level.warning:
             say(str(one))
     if errors := [str(one) for one in findings if one.level is Level.error]:
-        raise BrokerError("\n".join([*errors, "so the run would not work; python -m workers.doctor looks closer"]))
+        raise BrokerError("\n".join([*errors, "so the run would not work; python -m workers.doctor says more"]))
 
 
 def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Finding], BrokerFacts | None]:
@@ -54,7 +54,7 @@ def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Findin
 def of_redis(url: str, run: str, *, league: bool, private: bool, tells: bool = False) -> Iterator[Finding]:
     """The findings about a Redis. `tells`: let others know of this machine's clock."""
     try:
-        facts = redis_server.look(url, run)
+        facts = redis_server.inspect(url, run)
         if tells and facts.refused is None:
             with redis.Redis.from_url(for_redis_py(url)) as client:
                 clocks.tell(client, run, facts.skew)

@@ -30,7 +30,7 @@ class RedisFacts:
     refused: str | None = None  # why a write was refused
 
 
-def look(url: str, run: str) -> RedisFacts:
+def inspect(url: str, run: str) -> RedisFacts:
     """Ask the Redis at `url`, and write a key of `run`. Raises redis.RedisError when it goes away."""
     client = redis.Redis.from_url(
         for_redis_py(url), socket_connect_timeout=CHECK_TIMEOUT, socket_timeout=CHECK_TIMEOUT,

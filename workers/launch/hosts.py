@@ -16,7 +16,7 @@ from workers.launch.figures import exit_status
 from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded
 from workers.launch.spec import GRACE, RunSpec
 
-LOOK_EVERY = 0.1  # s
+POLL_EVERY = 0.1  # s
 REMIND_EVERY = 30.0  # s between reminders of what is waited for
 FAREWELL = GRACE + 4.0  # s that the leader waits for followers to stop what they started
 
@@ -145,7 +145,7 @@ class Leading(Place):
             while self._seen and time.monotonic() < limit:
                 self._seen = {host: one for host, one in self.membership.hosts().items() if not one.failed}
                 self.membership.renew(True, self.presence(open=True, ready=True, status=status))
-                time.sleep(LOOK_EVERY)
+                time.sleep(POLL_EVERY)
             client = redis.Redis.from_url(self.redis_url)
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
             self.membership.leave(True, self.host)
@@ -176,7 +176,7 @@ class Following(Place):
             self.wait_for(f"waiting for run {self.spec.run}, which {where} has to start (Ctrl-C: stop waiting)")
             if asked():
                 raise KeyboardInterrupt
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
         self.wait_for("")
         self.membership.take(False, self.presence())
         self.say(f"joined run {self.spec.run}, led by {leader.where}")
@@ -199,7 +199,7 @@ class Following(Place):
         if leader is None:
             self._silent_since = self._silent_since or time.monotonic()
             if time.monotonic() - self._silent_since > LEASE:
-                raise WarrenError(f"the leader of run {self.spec.run} is gone without a word; start the run again")
+                raise WarrenError(f"the leader of run {self.spec.run} is gone without saying why; start the run again")
         else:
             self._silent_since = None
             if leader.status is not None:

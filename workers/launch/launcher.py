@@ -1,4 +1,4 @@
-"""The launcher of every run: locks the folder, finds servers, starts processes, looks after all, ends and removes it.
+"""The launcher of every run: locks the folder, finds servers, starts processes, supervises all, ends and removes it.
 
     with RunFolder.take(spec.folder) as folder:
         outcome = Launcher(spec, folder, view, make_monitor).run()
@@ -31,9 +31,9 @@ from workers.launch.spec import RunSpec
 from workers.launch.stalls import Answering, Stalls, explain
 from workers.launch.supervisor import Managed, Supervisor
 
-LOOK_EVERY = 0.1  # s between looks at children, figures and keys pressed
-BEAT_EVERY = 1.0  # s between looks at the other launchers, and renewals of the lease
-HEALTH_EVERY = 1.0  # s between looks at what is wrong
+POLL_EVERY = 0.1  # s between polls of children, figures and keys pressed
+BEAT_EVERY = 1.0  # s between polls of the other launchers, and renewals of the lease
+HEALTH_EVERY = 1.0  # s between health checks
 READY_WITHIN = 180.0  # s from the start of a service process until it serves
 LONGEST_GRACE = 180.0  # s that a learner gets for its last update at most
 
@@ -197,15 +197,15 @@ class Launcher:
             if self.supervisor.poll():
                 return Outcome("done", 0)
             if self._scaling is not None:
-                self._scaling.look()
+                self._scaling.poll()
             if (status := self._beat()) is not None:
                 return Outcome("done" if status == 0 else "stopped" if status == KILLED else "failed", status)
-            if (state := self.monitor.look()) is not None:
+            if (state := self.monitor.poll()) is not None:
                 self.monitor.announce(state)
                 return Outcome(state, 0)
             self._look_at_health()
             self.monitor.show(self._health)
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
 
     def _beat(self) -> int | None:
         if time.monotonic() < self._beat_at or self.watch.redis_away:
@@ -222,7 +222,7 @@ class Launcher:
             return
         self._health_at = time.monotonic() + HEALTH_EVERY
         steps = self.monitor.steps()
-        standing = self._stalls.look(steps)
+        standing = self._stalls.poll(steps)
         excused = self.monitor.excused()
         troubles = [*self.watch.away(), *self.supervisor.troubles()]
         self._answering.want(any(player not in excused for player in standing))

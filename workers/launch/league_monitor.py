@@ -31,7 +31,7 @@ from workers.runtime.league_paths import league_of, store_of
 from workers.runtime.session import Session
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
-LEAGUE_EVERY = 2.0  # s between looks at the league
+LEAGUE_EVERY = 2.0  # s between polls of the league
 
 
 class LeagueMonitor:
@@ -63,15 +63,15 @@ class LeagueMonitor:
         if self.config.flower_port is not None:
             self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         if time.monotonic() >= self._look_at and not self.context.watch.redis_away:
             self._look_at = time.monotonic() + LEAGUE_EVERY
             self._look_at_league()
         for player, figures in self.figures.players.items():
             if isinstance(figures, Figures):
-                self._updates[player].look(figures)
+                self._updates[player].poll(figures)
         told = {name: figures["steps"] for name, figures in self.figures.players.items() if "steps" in figures}
-        self._clock.look(told)
+        self._clock.poll(told)
         return self._ended()
 
     def steps(self) -> Mapping[str, int]:
@@ -168,7 +168,7 @@ class LearningClock:
         self._started: float | None = None
         self._first: dict[str, int] = {}
 
-    def look(self, steps: Mapping[str, int]) -> None:
+    def poll(self, steps: Mapping[str, int]) -> None:
         """The newest counts; the clock starts when one grows. The first count of a resumed learner is no step yet."""
         if self._started is None and any(count > self._first.setdefault(name, count) for name, count in steps.items()):
             self._started = self._clock()

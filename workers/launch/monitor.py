@@ -50,7 +50,7 @@ class Monitor(Protocol):
     def begin(self) -> None:
         """Declare what has to be there before any process starts, and subscribe."""
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         """Called often. How the run has ended ("solved", "finished"); None while it goes on."""
 
     def steps(self) -> Mapping[str, int]:

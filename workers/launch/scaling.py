@@ -91,7 +91,7 @@ class Scaling:
                 self._groups[managed.spec.setting].members.append(managed.name)
         self._listener.start()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Carry out what has been asked for and is still waited for."""
         while not self._requests.empty():
             body, answer = self._requests.get()

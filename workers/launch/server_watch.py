@@ -13,9 +13,9 @@ from redis.retry import Retry
 
 from tasks.admin.cleanup import Depths
 
-LOOK_EVERY = 1.0  # s
+POLL_EVERY = 1.0  # s
 LATE = 4.0  # s without an answer after which a server counts as away
-ENDS_WITHIN = 5.0  # s that a look under way may take
+ENDS_WITHIN = 5.0  # s that a check in flight may take
 AFTERMATH = 20.0  # s after an outage in which a process may still die of it: they wait about 12 s for Redis
 
 
@@ -30,12 +30,12 @@ class Watched:
         self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         self._answered_at = time.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more; does not wait for a server that is away."""
+        """Stop checking; does not wait for a server that is away."""
         self._stopping.set()
 
     def ended(self, within: float) -> bool:
@@ -63,11 +63,11 @@ class Watched:
                 answered = False
             now = time.monotonic()
             if answered:
-                if self._refused or now - self._answered_at > LATE + LOOK_EVERY:
+                if self._refused or now - self._answered_at > LATE + POLL_EVERY:
                     self._outage_ended = now
                 self._answered_at = now
             self._refused = not answered
-            self._stopping.wait(LOOK_EVERY)
+            self._stopping.wait(POLL_EVERY)
 
 
 class ServerWatch:
@@ -83,12 +83,12 @@ class ServerWatch:
         self._servers = [Watched("Redis", self._redis_answers), Watched("the broker", self._broker_answers)]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start checking."""
         for server in self._servers:
             server.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         for server in self._servers:
             server.stop()
 

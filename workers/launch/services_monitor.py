@@ -27,7 +27,7 @@ class ShareMonitor:
     def begin(self) -> None:
         pass
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         return None  # the launchers know: all that began in phase 1 is done, or the leader has ended the run
 
     def steps(self) -> Mapping[str, int]:
@@ -88,7 +88,7 @@ class ServicesMonitor(ShareMonitor):
         if context.spec.leads:
             events, roles = context.spec.card["events"], context.spec.card["roles"]
             assert isinstance(events, list) and isinstance(roles, list)
-            # Before anything can be fired: an actor that starts after the learner hears its first weights all the same.
+            # Before anything can be fired: an actor that starts after the learner gets its first weights all the same.
             Retained(context.app, context.topology).hear(events)
             if context.broker_kind == "rabbitmq":
                 with context.app.connection_for_write() as connection, connection.channel() as channel:

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine(file: RunFile) -> tuple[list[str], list[str], list[str]]:
-    """What the code at the file's paths says of itself: events that are heard, roles that serve; and what is wrong."""
+    """What the code at the file's paths says of itself: events that it handles, roles that serve; and what is wrong."""
     problems, events, roles = [], set(), set()
     services = [entry for entry in file.entries if not entry.finite]
     described = describe({entry.name: (entry.place, entry.kwargs) for entry in services}) if services else {}

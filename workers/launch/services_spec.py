@@ -17,10 +17,10 @@ PATIENCE = 60  # s that a call waits while its services have no worker: long eno
 
 
 def services(file: RunFile, host: str | None, roles: list[str], events: list[str]) -> RunSpec:
-    """`roles`: first parts of the services' names; `events`: what they hear. The folder's name holds the time."""
+    """`roles`: first parts of the services' names; `events`: what they subscribe to. The folder is named by time."""
     leads = file.join is None and host == file.leader
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", file.path.stem).strip("-") or "run"
-    # Hosts have to find each other, so their run bears the file's name; others must not meet on shared servers.
+    # Hosts have to find each other, so their run has the file's name; others must not meet on shared servers.
     run = file.join or file.run or (stem if file.hosts else f"{stem[:60]}-{uuid.uuid4().hex[:6]}")
     trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     folder = Path(file.folder) / stem / trial

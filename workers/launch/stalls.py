@@ -18,7 +18,7 @@ class Stalls:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._seen = clock, dict[str, tuple[int, float]]()
 
-    def look(self, steps: Mapping[str, int]) -> dict[str, float]:
+    def poll(self, steps: Mapping[str, int]) -> dict[str, float]:
         """Player -> s since its last step, of those that have not made one for STALL_AFTER."""
         now = self._clock()
         for player, count in steps.items():

@@ -75,7 +75,7 @@ class Supervisor:
         self.children: list[Managed] = []
 
     def start(self, spec: ProcessSpec, rank: int) -> Managed:
-        """Start one process of `spec`, and look after it."""
+        """Start one process of `spec`, and supervise it."""
         log = self._folder / "logs" / f"{spec.name(rank)}.log"
         log.parent.mkdir(exist_ok=True)
         managed = Managed(spec, rank, log, spec.grace)
@@ -84,7 +84,7 @@ class Supervisor:
         return managed
 
     def poll(self) -> bool:
-        """Look after every child: restart who died. True when one whose end is the run's has done its work.
+        """Poll every child: restart who died. True when one whose end is the run's has done its work.
 
         Raises WarrenError when a critical child has died more often than allowed; its message holds the last lines.
         """
@@ -97,7 +97,7 @@ class Supervisor:
         return False
 
     def _ended(self, managed: Managed) -> bool:
-        """Look after a child that has ended; whether the run is over with it."""
+        """Handle a child that has ended; whether the run is over with it."""
         assert managed.child is not None
         if managed.retry_at:
             if time.monotonic() >= managed.retry_at and not self._away():

@@ -45,8 +45,8 @@ class TrainingMonitor:
         if self.config.flower_port is not None:
             self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
 
-    def look(self) -> str | None:
-        self._updates.look(self.figures)
+    def poll(self) -> str | None:
+        self._updates.poll(self.figures)
         return None  # the learner knows, and its end is the run's
 
     def steps(self) -> Mapping[str, int]:
@@ -105,7 +105,7 @@ class UpdateTimes:
     def __init__(self) -> None:
         self._version, self._at, self.longest = -1, 0.0, 0.0
 
-    def look(self, figures: Figures) -> None:
+    def poll(self, figures: Figures) -> None:
         """Take note of a new version."""
         version, now = figures.get("version", -1), time.monotonic()
         if version != self._version:

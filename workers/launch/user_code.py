@@ -1,6 +1,6 @@
 """A user's own code: where a path leads, what class or function it names, and what is wrong with it.
 
-The launcher never imports it. `describe` looks at services in a process of its own (this file as a module): what an
+The launcher never imports it. `describe` inspects services in a process of its own (this file as a module): what an
 import does, be it torch's threads or an endless loop, stays out of the process that has to stop cleanly.
 """
 
@@ -165,7 +165,7 @@ class Described(NamedTuple):
 
 
 def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
-    """Name -> what the class at each place offers and hears, looked at in a process of its own."""
+    """Name -> what the class at each place offers and subscribes to, inspected in a process of its own."""
     question = json.dumps({name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()})
     try:
         done = subprocess.run(

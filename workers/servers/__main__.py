@@ -1,4 +1,4 @@
-"""`python -m workers.servers`: look at a run's servers, speak to its private RabbitMQ, install what is missing."""
+"""`python -m workers.servers`: how a run's servers are, control of its private RabbitMQ, installing what is missing."""
 
 from __future__ import annotations
 

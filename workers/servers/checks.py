@@ -144,7 +144,7 @@ def _has_password(url: str) -> bool:
 
 
 def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> str:
-    """Why a connection failed, in words, with what to do; looks through the errors that wrap one another."""
+    """Why a connection failed, with what to do; goes through the errors that wrap one another."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:

@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 TAIL_LINES = 12  # of a dead server's output, in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
-POLL = 0.05  # seconds between two looks at whether a server is ready
+POLL = 0.05  # seconds between two checks whether a server is ready
 
 
 class Child:
@@ -134,7 +134,7 @@ class Child:
 
 
 def explain_status(status: int | None) -> str:
-    """An exit status in words: of one that a signal made (128 + n), the signal's name."""
+    """An exit status as text: of one that a signal made (128 + n), the signal's name."""
     if status is None or status <= 128:
         return str(status)
     try:

@@ -79,7 +79,7 @@ class CallCounts:
                 served = discover(self._app)
                 now = time.monotonic()
                 self.newest, self._asked_at = self._sum(served, now - self._asked_at), now
-            except Exception as error:  # a look must never stop what it looks at; the next may succeed
+            except Exception as error:  # a display must never stop what it displays; the next may succeed
                 logger.debug("cannot count the calls: %s", error)
                 self._connection = None
 

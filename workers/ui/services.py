@@ -25,8 +25,8 @@ from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.servers import check_broker, check_redis
 
-WATCH_EVERY = 2.0  # s between looks; each takes as long as workers have to answer
-AWAY = (*GONE, redis.RedisError)  # what a look raises while a server is away
+WATCH_EVERY = 2.0  # s between queries; each takes as long as workers have to answer
+AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
     *("calls", "failed", "dropped", "refused", "mean batch"),
@@ -37,13 +37,13 @@ NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
 class Found(NamedTuple):
-    """What one look found."""
+    """What one query found."""
 
     served: list[Served]
     unserved: list[str]
 
 
-Look = Callable[[], Found]
+Query = Callable[[], Found]
 
 
 def table(found: Found, run: str, width: int) -> Table:
@@ -67,50 +67,50 @@ def as_json(found: Found, run: str, **more: Any) -> str:
     return json.dumps({"run": run, "served": list(map(as_dict, found.served)), "unserved": found.unserved}, **more)
 
 
-def watch(look: Look, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
-    """`show` what each look found until Ctrl-C, which is no failure; `tell` of a server that is away, and look on."""
+def watch(query: Query, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
+    """`show` what each query found until Ctrl-C, which is no failure; `tell` of a server that is away, and go on."""
     try:
         while True:
             began = time.monotonic()
             try:
-                show(look())
+                show(query())
             except AWAY as error:
-                tell(f"cannot look: {str(error) or type(error).__name__}")
+                tell(f"cannot query: {str(error) or type(error).__name__}")
             time.sleep(max(0.0, every - (time.monotonic() - began)))
     except KeyboardInterrupt:
         return 0
 
 
-def watch_table(look: Look, run: str, every: float) -> int:
+def watch_table(query: Query, run: str, every: float) -> int:
     """A table that is drawn over in a terminal, and one below the other anywhere else."""
     console = Console()
     if not console.is_terminal:
-        return watch(look, lambda found: console.print(table(found, run, console.width)), console.print, every)
+        return watch(query, lambda found: console.print(table(found, run, console.width)), console.print, every)
     with Live(Text("looking"), console=console, auto_refresh=False) as live:
 
         def show(drawn: Any) -> None:
             live.update(drawn, refresh=True)
 
         return watch(
-            look, lambda found: show(table(found, run, console.width)), lambda words: show(Text(words, "red")), every
+            query, lambda found: show(table(found, run, console.width)), lambda words: show(Text(words, "red")), every
         )
 
 
-def watch_json(look: Look, run: str, every: float) -> int:
-    """A line a look."""
+def watch_json(query: Query, run: str, every: float) -> int:
+    """A line a query."""
 
     def tell(words: str) -> None:
         print(json.dumps({"run": run, "error": words}), flush=True)
 
     try:
-        return watch(look, lambda found: print(as_json(found, run), flush=True), tell, every)
+        return watch(query, lambda found: print(as_json(found, run), flush=True), tell, every)
     except BrokenPipeError:  # who read has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look once, or again and again; exit status 0, or 1 when one look finds that nothing is served."""
+    """Query once, or again and again; exit status 0, or 1 when the one query finds that nothing is served."""
     urls_from_environment(options)
     missing = [
         f"--{name}: not given, and {variable} is not set"
@@ -128,13 +128,13 @@ def run(options: argparse.Namespace) -> int:
     topology = Topology(options.run)
     app = create_app(topology, options.broker_url, options.redis_url)
 
-    def look() -> Found:
+    def query() -> Found:
         served = discover(app, options.timeout)
         return Found(served, unserved(app, topology, served))
 
     if options.watch is not None:
-        return (watch_json if options.json else watch_table)(look, options.run, options.watch)
-    found = look()
+        return (watch_json if options.json else watch_table)(query, options.run, options.watch)
+    found = query()
     if options.json:
         print(as_json(found, options.run, indent=2))
     else:
@@ -153,8 +153,8 @@ def main(description: str | None = None) -> int:
     parser.add_argument("--redis-url")
     parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")
     parser.add_argument(
-        "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="look again and again"
+        "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="query again and again"
     )
-    parser.add_argument("--json", action="store_true", help="for programs; with --watch a line a look")
+    parser.add_argument("--json", action="store_true", help="for programs; with --watch a line each time")
     options = parser.parse_args()
     return guarded(lambda: run(options))

@@ -229,13 +229,13 @@ def test_watching_a_large_league_leaves_redis_to_others_nine_tenths_of_the_time(
     monkeypatch.setattr(show.time, "sleep", slept.append)
     durations = iter((0.1, 1.0, 0.2))
 
-    def look() -> dict[str, object]:
+    def read() -> dict[str, object]:
         clock[0] += next(durations)
         return {}
 
-    looks = show.looks(look, every=2.0)
+    found = show.readings(read, every=2.0)
     for _ in range(3):
-        next(looks)
+        next(found)
     assert slept == pytest.approx([2.0, 9.0])
 
 

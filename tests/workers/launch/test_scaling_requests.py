@@ -45,7 +45,7 @@ class Stage:
     def ask(self, **body: Any) -> dict[str, Any]:
         answer: Future[dict[str, Any]] = Future()
         self.scaling._requests.put(({"until": time.time() + 60, **body}, answer))
-        self.scaling.look()
+        self.scaling.poll()
         return answer.result(0)
 
 
@@ -75,7 +75,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
     given_up: Future[dict[str, Any]] = Future()
     stage.scaling._requests.put(({"wanted": {"actors": "+1"}, "until": time.time() + 60}, given_up))
     given_up.cancel()
-    stage.scaling.look()
+    stage.scaling.poll()
     assert stage.scaling.counts == {"actors": 3}
 
 

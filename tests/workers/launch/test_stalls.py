@@ -34,14 +34,14 @@ class Clock:
 def test_a_player_stands_still_ten_seconds_after_its_last_step() -> None:
     clock = Clock()
     stalls = Stalls(clock)
-    assert stalls.look({"main": 5, "late": 0}) == {}
+    assert stalls.poll({"main": 5, "late": 0}) == {}
     clock.now += 9.0
-    assert stalls.look({"main": 6, "late": 0}) == {}
+    assert stalls.poll({"main": 6, "late": 0}) == {}
     clock.now += 5.0
-    assert stalls.look({"main": 6, "late": 0}) == {"late": 14.0}
+    assert stalls.poll({"main": 6, "late": 0}) == {"late": 14.0}
     clock.now += 5.0
-    assert stalls.look({"main": 6, "late": 0}) == {"main": 10.0, "late": 19.0}
-    assert stalls.look({"main": 7}) == {}
+    assert stalls.poll({"main": 6, "late": 0}) == {"main": 10.0, "late": 19.0}
+    assert stalls.poll({"main": 7}) == {}
 
 
 def test_what_is_known_to_be_wrong_is_what_is_waited_for() -> None:
@@ -66,13 +66,13 @@ def test_the_time_of_a_run_counts_from_the_first_step_that_is_learned() -> None:
     watch = LearningClock(clock)
     for _ in range(3):
         clock.now += 20.0
-        watch.look({})
+        watch.poll({})
         assert watch.seconds == 0.0
-    watch.look({"main": 660_000})  # what a resumed learner begins with
+    watch.poll({"main": 660_000})  # what a resumed learner begins with
     clock.now += 5.0
-    watch.look({"main": 660_000, "late": 0})
+    watch.poll({"main": 660_000, "late": 0})
     assert watch.seconds == 0.0
-    watch.look({"main": 660_000, "late": 128})
+    watch.poll({"main": 660_000, "late": 128})
     clock.now += 7.0
-    watch.look({"main": 661_000, "late": 256})
+    watch.poll({"main": 661_000, "late": 256})
     assert watch.seconds == 7.0
