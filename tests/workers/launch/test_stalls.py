@@ -19,7 +19,7 @@ def test_how_long_an_update_takes_is_told_by_the_versions_that_follow_each_other
     for version, seconds in ((0, 30.0), (1, 4.0), (1, 1.0), (3, 8.0), (4, 2.0)):
         clock.now += seconds
         figures["version"] = version
-        times.look(figures)
+        times.poll(figures)
     assert times.longest == pytest.approx(0.9 * (8.0 + 1.0) / 2)
 
 
