@@ -1,4 +1,4 @@
-"""The league measured: `python -m benchmarks.league speed`, or `strength`. The last line is JSON."""
+"""The league measured: `python -m benchmarks.league speed`, `growth` or `strength`. The last line is JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import league_speed, league_strength, league_tasks
+import redis
+
+from benchmarks import league_growth, league_speed, league_strength, league_tasks
 from benchmarks.report import finish
 from workers import servers
 
@@ -20,6 +22,16 @@ def speed(given: argparse.Namespace) -> dict[str, Any]:
     ):
         figures = league_speed.measure(found.redis_url, given.players, given.seconds) if not given.tasks else {}
         return figures | league_tasks.measure(found.broker_url, found.redis_url, given.players, given.seconds)
+
+
+def growth(given: argparse.Namespace) -> dict[str, Any]:
+    """Play at full rate on private servers."""
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
+        servers.acquire("private", folder=Path(folder) / "servers") as found,
+    ):
+        client = redis.Redis.from_url(found.redis_url)
+        return league_growth.measure(client, Path(folder) / "league", given.seconds, given.every, given.history)
 
 
 def strength(given: argparse.Namespace) -> dict[str, Any]:
@@ -43,6 +55,11 @@ def main() -> None:
     part.add_argument("--seconds", type=float, default=2.0, help="of each side of each round")
     part.add_argument("--tasks", action="store_true", help="only what goes through tasks")
     part.set_defaults(measure=speed)
+    part = parts.add_parser("growth", help="Redis, the folder and a restore over time, at full match rate")
+    part.add_argument("--seconds", type=float, default=120.0)
+    part.add_argument("--every", type=float, default=60.0, help="s between snapshots of the league")
+    part.add_argument("--history", type=int, default=5_000_000, help="events of the past that the folder keeps")
+    part.set_defaults(measure=growth)
     part = parts.add_parser("strength", help="exploitability, beside plain self-play and OpenSpiel's learners")
     part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))
     part.add_argument("--seeds", type=int, default=3)

@@ -1,0 +1,118 @@
+"""How a league grows at full match rate: memory of Redis, bytes of its folder, and how long a restore takes then.
+
+Players play, take snapshots and are reset as in a run; a keeper saves and trims as a run's does. The figures of each
+tenth of the time are in `series`; growth is that of the second half over the first half's end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import redis
+
+from league.models.keeper import Keeper
+from league.models.pool import LEAGUE, Pool
+from league.models.snapshots import Snapshots
+from league.redis.store import Store
+from league.state.periods import Periods
+
+BATCH = 64  # matches asked for, and reported, at once
+PERIOD = 2000  # matches of a player between the ends of its learning periods
+SNAPSHOT_EVERY = 50  # learning periods of a player between its snapshots
+MODEL_BYTES = 40_000
+PLAYERS = {"main": "main_agent", "hunter": "main_exploiter", "left": "league_exploiter"}
+PARTS = 10
+
+
+def measure(
+    client: redis.Redis, folder: Path, seconds: float, every: float = 60.0, history: int = 5_000_000
+) -> dict[str, Any]:
+    """All figures; `every` and `history` as the settings of a league, `snapshot_every` and `history`."""
+    store, pool = Store(client, "growth:league:", seed=0, view_age=0.1), Pool(client, "growth:", cache_bytes=0)
+    store.create()
+    for name, kind in PLAYERS.items():
+        steps = SNAPSHOT_EVERY * PERIOD
+        store.add_player(name, kind, {"checkpoint_min_steps": steps, "checkpoint_max_steps": steps})
+    pool.put("main", 0, 0, weights(0))
+    pool.freeze("main", 0, LEAGUE)
+    store.snapshot("main", 0)
+
+    stopping = threading.Event()
+    keeper = Keeper(Store(client, store.prefix), pool, folder, every=every, history=history)
+    thread = threading.Thread(target=keeper.run, args=(stopping,))
+    thread.start()
+    series, matches, started = [], 0, time.monotonic()
+    games = playing(store, pool)
+    for part in range(1, PARTS + 1):
+        while time.monotonic() - started < seconds * part / PARTS:
+            matches += next(games)
+        series.append(
+            {
+                "seconds": round(time.monotonic() - started, 1),
+                "matches": matches,
+                "redis_mb": round(client.info("memory")["used_memory"] / 1e6, 2),
+                "folder_mb": round(size_of(folder) / 1e6, 2),
+                "stream": store.stream_length(),
+                "players": len(store.last_roster),
+            }
+        )
+    stopping.set()
+    thread.join()
+    live, events = store.load(), store.last_event()
+    client.flushall()
+    began = time.perf_counter()
+    Snapshots(folder, Store(client, store.prefix), pool).restore()
+    restoring = time.perf_counter() - began
+    restored = Store(client, store.prefix).load()
+    half = series[PARTS // 2 - 1]
+    return {
+        "seconds": seconds,
+        "matches_per_s": round(matches / seconds),
+        "redis_growth_of_second_half": round(series[-1]["redis_mb"] / half["redis_mb"] - 1.0, 4),
+        "folder_growth_of_second_half": round(series[-1]["folder_mb"] / half["folder_mb"] - 1.0, 4),
+        "restore_s": round(restoring, 2),
+        "restored_equal": live.differences(restored) == [] and events == store.last_event(),
+        "series": series,
+    }
+
+
+def playing(store: Store, pool: Pool) -> Iterator[int]:
+    """Play, and close learning periods; yields how many matches were ended since the last time."""
+    rng, periods = np.random.default_rng(0), Periods(store)
+    version, since = 0, dict.fromkeys(PLAYERS, 0)
+    while True:
+        homes = [str(name) for name in rng.choice(list(PLAYERS), BATCH)]
+        issued = store.request_many(homes, "bench", 60.0)
+        store.report_many([(match.match, "wdl"[int(rng.integers(3))]) for match in issued])
+        for name in homes:
+            since[name] += 1
+        for name, count in since.items():
+            if count >= PERIOD:
+                since[name], version = 0, version + 1
+                period = periods.open(name, f"learner-{name}", 60.0)
+                pool.put(name, version, period.steps + count, weights(version))
+                periods.close(
+                    period, period.steps + count, version, keep=lambda model: pool.freeze(*model, kept_by=LEAGUE)
+                )
+        yield len(issued)
+
+
+def weights(seed: int) -> bytes:
+    """Bytes that do not compress."""
+    return np.random.default_rng(seed).bytes(MODEL_BYTES)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below; those that are replaced meanwhile are left out."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except OSError:
+            continue
+    return total
