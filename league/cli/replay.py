@@ -27,7 +27,7 @@ from league.models.snapshots import STREAM
 from league.redis.store import Store
 from league.rules.ratings import Skills
 from league.state.league_state import LeagueState
-from league.state.replay import Comparison, Entries, before, fold, read_file, through, until_id
+from league.state.replay import Comparison, Entries, before, fold, read_file, read_folder, through, until_id
 from warren.errors import LeagueError
 
 
@@ -88,6 +88,10 @@ def run(given: argparse.Namespace) -> int:
     differences = live.differences(fold(before(store.events(), live.last_event)))
     print("equal to the live league" if not differences else "\n".join(["differs from the live league:", *differences]))
     return 1 if differences else 0
+
+
+def _saved(path: Path) -> Entries:
+    return read_folder(path) if path.is_dir() else read_file(path)
 
 
 def _top(comparison: Comparison) -> dict[str, Any]:

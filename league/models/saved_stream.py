@@ -28,7 +28,7 @@ from warren.errors import LeagueError
 logger = logging.getLogger(__name__)
 
 SEGMENT = 100_000  # events of a segment, at least; and at least as many bytes as its checkpoint has
-KEPT = 5_000_000  # events in segments: at 12,000 events a second those of 7 minutes, some 200 MB
+KEPT = 2_000_000  # events in segments, some 80 MB: at 12,000 events a second those of three minutes
 LOST = "lost"
 
 

@@ -63,7 +63,7 @@ class LeagueConfig:
     lease: float = 60.0  # s; a match or a learning period of which nothing is heard for so long is free again
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
-    history: int | None = 5_000_000  # events of the past that the run folder keeps, compressed; null: all
+    history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
     references: tuple[str, ...] = (
         "uniform",
     )  # fixed opponents of the main agent: "uniform", or frozen players by name
