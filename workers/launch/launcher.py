@@ -8,7 +8,9 @@ What is particular to training, a league or a file of services is in its monitor
 
 from __future__ import annotations
 
+import json
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -134,9 +136,9 @@ class Launcher:
         except redis.RedisError as error:
             self.say(f"error: Redis is away: {error}")
             outcome = Outcome("failed", 1, str(error))
-        except Exception as error:
+        except Exception as error:  # a fault of this launcher: the run still ends in order, and can be resumed
+            self.say(f"error: {traceback.format_exc()}")
             outcome = Outcome("failed", 1, f"{type(error).__name__}: {error}")
-            raise
         finally:
             self._end(outcome)
         return outcome
@@ -248,7 +250,7 @@ class Launcher:
         assert self.monitor is not None
         self.monitor.keep_counts(counts)
         try:
-            self.folder.write(COUNTS, _json(counts))
+            self.folder.write(COUNTS, json.dumps(dict(counts)) + "\n")
         except OSError as error:
             self.say(f"warning: a resumed run will not have the new counts: {error}")
 
@@ -344,9 +346,3 @@ class Launcher:
 
 def _is_learner(managed: Managed) -> bool:
     return managed.spec.role.partition("-")[0] == "learner"
-
-
-def _json(counts: Any) -> str:
-    import json
-
-    return json.dumps(dict(counts)) + "\n"

@@ -64,7 +64,7 @@ class LeagueView(View):
             # A learner that has ended told its last speed long ago.
             speed = f"{found.get('steps_per_second', 0.0):,.0f}" if state in ("", LEARNING) else ""
             players.add_row(
-                name,
+                Text(name),
                 Text(state, "" if state == LEARNING else "yellow"),
                 f"{figures.steps_of(name):,}",
                 speed,
@@ -73,7 +73,7 @@ class LeagueView(View):
             )
         rest = Table.grid(padding=(0, 2))
         for name, value in cells_of(figures, waiting, processes, self.goal):
-            rest.add_row(f"[dim]{name}", value)
+            rest.add_row(Text(name, "dim"), Text(value))  # no markup: names in it came by a wire
         outer = Table.grid()
         outer.add_row(players)
         outer.add_row(rest)

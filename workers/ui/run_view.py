@@ -165,7 +165,7 @@ def _tables(title: str, standings: Sequence[Standing], calls: Sequence[Calls], n
     what = Table("service", "workers", "calls", "calls/s", "waiting", "failed", "dropped", "mean batch")
     for row in calls:
         what.add_row(
-            row.service, str(row.workers), f"{row.calls:,}", f"{row.per_second:,.0f}", str(row.waiting),
+            Text(row.service), str(row.workers), f"{row.calls:,}", f"{row.per_second:,.0f}", str(row.waiting),
             f"{row.failed:,}", f"{row.dropped:,}", f"{row.mean_batch:.1f}",
         )  # fmt: skip
     return Group(who, what, Text(note))

@@ -56,7 +56,7 @@ class View(Terminal):
             grid.add_column(justify="left", min_width=14)
         cells = [(name, value) for name, value in cells_of(figures, depths, processes)]
         for left, right in zip(cells[::2], [*cells[1::2], ("", "")], strict=False):
-            grid.add_row(f"[dim]{left[0]}", left[1], f"[dim]{right[0]}", right[1])
+            grid.add_row(Text(left[0], "dim"), Text(left[1]), Text(right[0], "dim"), Text(right[1]))
         done, of = self._far(figures)
         bar = Table.grid(padding=(0, 2))
         bar.add_row("[dim]to the goal", ProgressBar(total=of, completed=done, width=40), f"{done:,.0f} of {of:,.0f}")

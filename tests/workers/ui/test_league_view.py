@@ -36,6 +36,16 @@ def test_each_player_has_a_state_and_only_who_learns_has_a_speed() -> None:
     assert "3 of 3 alive, 1 done" in text
 
 
+def test_a_name_that_looks_like_markup_is_shown_as_it_is() -> None:
+    view, shown = LeagueView("t", None, 1000, io.StringIO()), figures()
+    shown.players["[/]"] = {}
+    shown.score = {"frozen": 1, "games": 2, "mixture": None, "references": {"[/bold]": 0.5}}
+    console = Console(file=io.StringIO(), width=120)
+    console.print(view._league_panel(shown, {"[/x]": 1}, "", ["[/]"]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "against [/bold] +0.500" in text and "[/x] 1" in text
+
+
 def test_the_line_names_the_goal_and_who_does_not_learn() -> None:
     line = league_line(figures(), "3 of 3 alive", 0.02)
     assert "steps 663,000" in line and "goal exploitability 0.02" in line

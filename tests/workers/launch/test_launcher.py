@@ -1,0 +1,100 @@
+"""The launcher itself: whatever goes wrong in it, the run ends in order and its outcome is written."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from workers.launch.folder import RunFolder
+from workers.launch.launcher import Launcher, Outcome
+from workers.launch.services_monitor import ShareMonitor
+from workers.launch.spec import Done, ProcessSpec, RunSpec, ServersSpec
+from workers.servers import Servers
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """A launcher takes over the signals of its process."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+class Screen:
+    """A view that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def show(self, *_: Any) -> None:
+        pass
+
+
+class Faulty(ShareMonitor):
+    """Fails while it looks, as a launcher does that has a fault."""
+
+    def look(self) -> str | None:
+        raise TypeError("'<' not supported between instances of 'str' and 'int'")
+
+
+class Finished(ShareMonitor):
+    """Ends at once, but fails where it accounts for what was done."""
+
+    def look(self) -> str | None:
+        return "finished"
+
+    def account(self) -> None:
+        raise redis.ConnectionError("Redis is away")
+
+
+def launch(
+    folder: Path, servers: Servers, run: str, monitor: type[ShareMonitor], *processes: ProcessSpec
+) -> tuple[Outcome, Screen]:
+    given = ServersSpec("external", servers.broker_url, servers.redis_url)
+    spec = RunSpec("services", run, "title", folder, {"run.yaml": "x: 1"}, processes, given)
+    screen: Any = Screen()
+    with RunFolder.take(folder) as taken:
+        make = partial(monitor, screen)
+        return Launcher(spec, taken, screen, make).run(), screen
+
+
+def test_a_fault_of_the_launcher_still_ends_the_run_in_order(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    sleeper = ProcessSpec("sleeper", range(2), ("-c", "import time; time.sleep(600)"))
+    outcome, screen = launch(tmp_path, embedded, run_name, Faulty, sleeper)
+    assert (outcome.state, outcome.status) == ("failed", 1)
+    assert "'<' not supported" in "\n".join(screen.said)
+    assert json.loads((tmp_path / "outcome.json").read_text())["state"] == "failed"
+    assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_a_failing_account_keeps_nothing_from_being_removed(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    outcome, screen = launch(tmp_path, embedded, run_name, Finished)
+    assert (outcome.state, outcome.status) == ("finished", 0)
+    assert any("the account: Redis is away" in text for text in screen.said)
+    assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_words(
+    tmp_path: Path, embedded: Servers, run_name: str
+) -> None:
+    failing = ProcessSpec("actor", range(1), ("-c", "raise ValueError('no such move')"), done=Done.run)
+    outcome, _ = launch(tmp_path, embedded, run_name, ShareMonitor, failing)
+    assert outcome.state == "failed"
+    assert "failed twice in the same way" in outcome.why and "ValueError: no such move" in outcome.why
+
+
+def test_a_process_whose_end_is_the_runs_ends_it(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    once = ProcessSpec("learner", range(1), ("-c", "pass"), done=Done.run, single=True)
+    outcome, _ = launch(tmp_path, embedded, run_name, ShareMonitor, once)
+    assert (outcome.state, outcome.status) == ("done", 0)
