@@ -18,7 +18,7 @@ _PACKAGES = ("tasks", "workers", "league", "agents", "envs", "warren")
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # What a server that is away, or slow, makes of a process says nothing about the next try.
 _PASSING = re.compile(
-    r"(Connection|Timeout|TimedOut|Broker|Operational|Redis|Wire|BusyLoading|Locked|Nobody|Deadline|Lost)"
+    r"(Connection|Timeout|TimedOut|Broker|Operational|Redis|Wire|BusyLoading|Locked|League|Nobody|Deadline|Lost)"
 )
 
 

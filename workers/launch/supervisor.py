@@ -181,12 +181,12 @@ class Supervisor:
         """A death: say it, and when the next try is; or that there is none."""
         assert managed.child is not None
         lived = time.monotonic() - managed.started_at
-        before, managed.failure = managed.failure, failure_in(managed.child.output())
-        what = managed.child.death()
-        cause = managed.failure
-        by_signal = (managed.child.status or 0) > 128
+        # One that a signal killed, or that ended well, did not fail of what it printed last.
+        failed = 0 < (managed.child.status or 0) < 128
+        before, managed.failure = managed.failure, failure_in(managed.child.output()) if failed else None
+        what, cause = managed.child.death(), managed.failure
         if (
-            not by_signal
+            failed
             and (cause is None or not cause.where)
             and (elsewhere := failure_of(child.log for child in self.children if child is not managed))
         ):

@@ -198,6 +198,13 @@ def test_what_fails_twice_in_the_same_way_at_once_is_not_tried_a_third_time(stag
     assert it.lives("actor-0") == 2
 
 
+def test_who_is_killed_twice_did_not_fail_of_what_it_had_printed(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=2)
+    it.add("actor-0", "print('error: a match was refused', flush=True); os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(WarrenError, match=r"(?s)137: killed \(SIGKILL.*died 3 times"):
+        it.poll_until(lambda: False)
+
+
 def test_what_a_server_that_is_away_may_have_caused_is_tried_again(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=2)
     it.add("actor-0", "raise ConnectionError('Redis is away')")
