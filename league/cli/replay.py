@@ -19,8 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from league.cli import overview
 from league.cli.commands import add_source, connected, guarded, value_of
-from league.cli.overview import is_provisional, record_of, standing_of
 from league.cli.tables import table
 from league.matchmaking import kind_of
 from league.models.snapshots import STREAM
@@ -30,27 +30,14 @@ from league.state.league_state import LeagueState
 from league.state.replay import Comparison, Entries, before, fold, read_file, read_folder, through, until_id
 from warren.errors import LeagueError
 
+COLUMNS = ("player", "kind", "elo", "skill", "games", "win_rate", "steps", "state", "provisional")
+
 
 def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
-    """One row a player, the strongest by Elo first."""
-    rows = []
-    for player in state.roster.present:
-        games, rate = record_of(state, player.slot)
-        skill = skills[player.name]
-        rows.append(
-            {
-                "player": player.name,
-                "kind": player.kind,
-                "elo": round(state.ratings[player.slot], 1),
-                "skill": round(skill.ordinal, 2),
-                "games": round(games, 1),
-                "win_rate": None if rate is None else round(rate, 3),
-                "steps": state.progress[player.name].steps,
-                "state": standing_of(player),
-                "provisional": is_provisional(state, player.slot),
-            }
-        )
-    return sorted(rows, key=lambda row: -float(row["elo"]))
+    """Those of league.show with each player's skill, without the ones that were removed."""
+    rows = [row for row in overview.standings(state) if row["state"] != "removed"]
+    skilled = [{**row, "skill": round(skills[row["player"]].ordinal, 2)} for row in rows]
+    return [{name: row[name] for name in COLUMNS} for row in skilled]
 
 
 def main(argv: list[str] | None = None) -> int:

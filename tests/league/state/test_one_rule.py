@@ -24,7 +24,7 @@ from league.state.ended_matches import EndedMatches
 from league.state.fields import to_json
 from league.state.league_state import LeagueState
 
-EXAMPLES = int(os.environ.get("WARREN_EXAMPLES", "300"))  # sequences; 2,000 take two minutes
+EXAMPLES = int(os.environ.get("WARREN_EXAMPLES", "200"))  # sequences; 2,000 take some minutes
 LENGTH = 30  # commands of each
 KEPT_ENDED = 3
 BEGAN = 1_700_000_000_000  # ms
