@@ -34,7 +34,7 @@ IN_FLIGHT = 16
 def stock_celery(broker_url: str, run: str) -> Celery:
     """Celery as fast as its settings allow: results as messages (rpc://), nothing persistent, Warren's serializer.
 
-    With results in Redis a call waits about twice as often: subscribe, two looks, store, publish, unsubscribe.
+    With results in Redis a call waits about twice as often: subscribe, two reads, store, publish, unsubscribe.
     """
     codec.register()
     app = Celery(f"stock.{run}", broker=broker_url, backend="rpc://", set_as_current=False)

@@ -30,7 +30,7 @@ import numpy as np
 from envs import exploitability
 
 GAME = "leduc_poker"
-NFSP_CHUNK = 200  # episodes between looks at the clock
+NFSP_CHUNK = 200  # episodes between readings of the clock
 
 
 class TimeIsUp(BaseException):
@@ -257,7 +257,7 @@ def start(peer: str, seconds: float, seed: int, out: Path, every: float = 5.0) -
 
 
 def final(out: Path) -> float:
-    """The exploitability that the last line of a curve bears."""
+    """The exploitability in the last line of a curve."""
     return float(json.loads(out.read_text().splitlines()[-1])["exploitability"])
 
 

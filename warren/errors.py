@@ -1,4 +1,4 @@
-"""The one error tree: every error that a user can meet. Its message names the culprit, the value and the remedy."""
+"""The one error tree: every error that a user can meet. A message names what is at fault, the value and the remedy."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from league.state.league_state import LeagueState
 
 MEMORY_BOUND = 4 << 30  # bytes of frozen weights in Redis
 EVERY = 60.0  # s between snapshots of the whole league
-WAIT = 1.0  # s at most until `run` looks whether it should stop
+WAIT = 1.0  # s at most until `run` checks whether it should stop
 NEEDED_SOON = 600.0  # s after its freezing for which a model counts as needed: a period's end names it just afterwards
 
 

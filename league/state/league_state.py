@@ -1,4 +1,4 @@
-"""A whole league in memory, folded from its events: what a replay builds, and what tests and analyses look at.
+"""A whole league in memory, folded from its events: what a replay builds, and what tests and analyses read.
 
     state = LeagueState()
     for event in events:
