@@ -119,7 +119,10 @@ class PPO:
         self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
 
     def update(self, segments: Sequence[Segment]) -> dict[str, float]:
-        """`epochs` passes over the segments in shuffled minibatches; metrics are means over the minibatches."""
+        """`epochs` passes over the segments in shuffled minibatches; metrics are means over the minibatches.
+
+        Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
+        """
         batch = Batch(self.policy, self.config, segments)
         learning_rate = self._set_learning_rate()
         history: list[Tensor] = []
@@ -169,16 +172,17 @@ class PPO:
             with torch.no_grad():
                 kl = approximate_kl(log_ratio, ratio)
                 clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
+            terms = (policy_term, value_term, entropy_term, kl, clip_fraction)
             if config.target_kl is not None and kl.item() > 1.5 * config.target_kl:
+                if not history:  # too far already, as data of older weights may be: nothing is learned from it
+                    history.append(torch.stack([*(term.detach() for term in terms), torch.zeros_like(kl)]))
                 return False
 
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
             self.optimizer.step()
-            history.append(
-                torch.stack([t.detach() for t in (policy_term, value_term, entropy_term, kl, clip_fraction, grad_norm)])
-            )
+            history.append(torch.stack([term.detach() for term in (*terms, grad_norm)]))
         return True
 
     def _permutation(self, size: int) -> Tensor:

@@ -145,6 +145,20 @@ def test_an_update_ends_when_the_policy_has_moved_too_far():
     assert 0 < moved[1e-4] < 0.3 * moved[None]
 
 
+def test_an_update_whose_data_is_too_far_off_already_changes_nothing_and_says_how_far():
+    policy = make_policy()
+    segment = random_segment(policy)
+    segment.log_prob += np.random.default_rng(0).normal(size=segment.log_prob.shape).astype(np.float32)
+    algorithm = PPO(policy, PPOConfig(epochs=3, minibatch_size=16, target_kl=1e-3), seed=1)
+    before = weights(policy)
+    metrics = algorithm.update([segment])
+    assert (weights(policy) == before).all()
+    assert metrics["approx_kl"] > 1.5e-3
+    assert metrics["grad_norm"] == 0
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert algorithm.steps == segment.num_steps
+
+
 def test_the_learning_rate_falls_linearly_to_its_fraction_and_stays_there():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(learning_rate=1.0, anneal_steps=256, anneal_to=0.25, epochs=1), seed=1)
