@@ -35,7 +35,7 @@ class Opponent:
 class MatchSampler:
     """One process's games of one learning policy; games carry over from one `collect` to the next.
 
-    Set `weight_version` whenever the policy's weights change: lanes bear the version that began them. In each slot the
+    Set `weight_version` whenever the policy's weights change: lanes carry the version that began them. In each slot the
     learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
     played equally often.
     """
@@ -48,10 +48,14 @@ class MatchSampler:
         unroll_length: int = 16,
         tables: int = 1,
         reward_scale: float = 1.0,
+        max_age: int | None = None,
     ) -> None:
-        """`reward_scale` multiplies the rewards in segments, not the results."""
+        """`reward_scale` multiplies the rewards in segments, not the results.
+
+        Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
+        """
         self.games, self.policy = games, policy
-        self.weight_version = 0
+        self._weight_version = 0
         self.decisions = 0  # of the learning policy, since the start
         self.num_tables = tables
         slots = np.arange(games.num_envs)
@@ -66,11 +70,25 @@ class MatchSampler:
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
         shape = games.single_observation_space.shape or ()
-        self._lanes = Lanes(2 * games.num_envs, unroll_length, shape, games.num_actions)
+        self._lanes = Lanes(2 * games.num_envs, unroll_length, shape, games.num_actions, max_age)
         self._results: dict[int, list[np.ndarray]] = {}
         self._episodes: list[np.ndarray] = []
         self._turn = games.reset()
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
+
+    @property
+    def weight_version(self) -> int:
+        """Of the weights that play now."""
+        return self._weight_version
+
+    @weight_version.setter
+    def weight_version(self, version: int) -> None:
+        self._weight_version = version
+        self._lanes.renew(version)
+
+    def pop_expired(self) -> int:
+        """Decisions that were too old to learn from and were dropped since the last call."""
+        return self._lanes.pop_expired()
 
     def seat(self, table: int, opponent: Opponent) -> None:
         """Let `table` play `opponent`: its games under way are played to their end first."""

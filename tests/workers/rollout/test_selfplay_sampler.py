@@ -74,15 +74,32 @@ def test_lanes_tell_what_the_learning_seats_lived_through(env_id, mirror):
     if not mirror:
         sampler.seat(0, Opponent("rival", policy_for(watched, 2)))
     segments = [Segment.from_dict(sampler.collect(3).to_dict()) for _ in range(8)]
-    columns = [(segment, n) for segment in segments for n in range(3)]
-    told = [watched.decisions(slot, seat, mirror) for slot in range(4) for seat in range(2)]
-    lanes = [tuple_of(story[i : i + 6]) for story in told for i in range(0, len(story) - 5, 6)]
-    for segment, n in columns:
+    stories = [watched.decisions(slot, seat, mirror) for slot in range(4) for seat in range(2)]
+    games = [tuple_of(game) for story in stories for game in games_in(story)]
+    starts = {game[:end] for game in games for end in range(1, len(game) + 1)}
+    runs = {game[start:end] for game in games for start in range(len(game)) for end in range(start + 1, len(game) + 1)}
+    lanes = set()
+    for segment, n in [(segment, n) for segment in segments for n in range(3)]:
         steps = zip(
             segment.observation[:, n], segment.action[:, n], segment.reward[:, n], segment.terminated[:, n], strict=True
         )
-        assert tuple_of(steps) in lanes
-    assert len(set(lanes)) > 12
+        first, *others = map(tuple_of, games_in(steps))
+        assert first in runs, "it may go on with a game that another lane began"
+        assert set(others) <= starts, "one whole game after another, and the beginning of a last one"
+        lanes.add((first, *others))
+    assert len(lanes) > 12
+
+
+def games_in(steps):
+    """The steps of a lane or of a seat, game by game; the last may be unfinished."""
+    game = []
+    for step in steps:
+        game.append(step)
+        if step[3]:
+            yield game
+            game = []
+    if game:
+        yield game
 
 
 def tuple_of(steps):

@@ -105,3 +105,76 @@ def test_cleared_lanes_are_empty():
     lanes.end(np.array([0]))
     segment = lanes.take(1, NO_EPISODES)
     assert segment.observation.item() == 3 and segment.reward.item() == pytest.approx(0)
+
+
+def play(decisions_a_game, slots=64, length=8, staleness=8, segments=60, max_age=None):
+    """Ages, in versions, of segments of one policy that takes the seats of each slot in turn, a version a segment."""
+    lanes = Lanes(2 * slots, length, observation_shape=(1,), num_actions=2, max_age=max_age)
+    home, left, version, ages = np.arange(slots) % 2, np.full(slots, decisions_a_game), 0, []
+    left -= np.arange(slots) % decisions_a_game  # games do not end all at once
+    while len(ages) < segments:
+        decide(lanes, 2 * np.arange(slots) + home, 1, version)
+        left -= 1
+        if (over := np.flatnonzero(left <= 0)).size:
+            lanes.end(np.concatenate([2 * over, 2 * over + 1]))
+            home[over], left[over] = 1 - home[over], decisions_a_game
+        while lanes.ready >= slots:
+            ages.append(version - lanes.take(slots, NO_EPISODES).weight_version)
+            version += 1
+    return np.array(ages)
+
+
+@pytest.mark.parametrize("decisions_a_game", [5, 100, 200, 1000])
+def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decisions_a_game):
+    ages = play(decisions_a_game)
+    assert (ages > 8).mean() == 0, "segments that a learner would drop"
+
+
+def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_begins():
+    lanes = Lanes(seats=4, length=3, observation_shape=(1,), num_actions=2)
+    decide(lanes, [0], 1)
+    lanes.end(np.array([0]))
+    decide(lanes, [3], 2)
+    decide(lanes, [3], 3)
+    lanes.end(np.array([3]))
+    segment = lanes.take(1, NO_EPISODES)
+    assert segment.observation[:, 0, 0].tolist() == [1, 2, 3]
+    assert segment.terminated[:, 0].tolist() == [True, False, True]
+
+
+def test_of_lanes_left_unfinished_the_one_that_waits_longest_is_filled_first():
+    lanes = Lanes(seats=4, length=2, observation_shape=(1,), num_actions=2)
+    for seat in (2, 0):
+        decide(lanes, [seat], 10 + seat)
+        decide(lanes, [1 + seat], 20 + seat)
+        lanes.end(np.array([seat]))
+    lanes.end(np.array([1, 3]))
+    lanes.take(lanes.ready, NO_EPISODES)
+    assert lanes.ready == 0
+
+
+def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
+    lanes = Lanes(seats=3, length=2, observation_shape=(1,), num_actions=2, max_age=2)
+    decide(lanes, [0, 1], 1, version=0)  # seat 0 goes on, seat 1 ends
+    lanes.end(np.array([1]))
+    lanes.renew(3)
+    assert lanes.pop_expired() == 2 and lanes.pop_expired() == 0
+    earn(lanes, 9, 9, 9)  # for a decision that was dropped: nobody's
+    decide(lanes, [0, 2], 5, version=3)
+    decide(lanes, [0, 2], 6, version=3)
+    lanes.end(np.arange(3))
+    segment = lanes.take(2, NO_EPISODES)
+    assert segment.weight_version == 3 and not segment.reward.any()
+    assert segment.observation[..., 0].tolist() == [[5, 5], [6, 6]]
+
+
+def test_complete_lanes_that_nobody_took_in_time_are_dropped_as_well():
+    lanes = Lanes(seats=2, length=1, observation_shape=(1,), num_actions=2, max_age=1)
+    decide(lanes, [0, 1], 1, version=0)
+    lanes.end(np.arange(2))
+    decide(lanes, [0], 2, version=1)
+    lanes.end(np.arange(2))
+    assert lanes.ready == 3
+    lanes.renew(2)
+    assert lanes.ready == 1 and lanes.pop_expired() == 2
+    assert lanes.take(1, NO_EPISODES).observation.item() == 2
