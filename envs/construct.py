@@ -28,7 +28,7 @@ def blame(doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a module that ends in sys.exit() must not end a worker silently
         remedy = f"; {_install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
-        raise ConfigurationError(f"{doing} failed{_where(error)}: {type(error).__name__}: {error}{remedy}") from error
+        raise ConfigurationError(f"{doing} failed{where(error)}: {type(error).__name__}: {error}{remedy}") from error
 
 
 def require(module: str, package: str, env_id: str) -> ModuleType:
@@ -54,7 +54,7 @@ def _install(module: str) -> str:
     return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"
 
 
-def _where(error: BaseException) -> str:
+def where(error: BaseException) -> str:
     """The innermost line that raised, of the user's own code if any of it ran; a SyntaxError names its own line."""
     if isinstance(error, SyntaxError):
         return ""

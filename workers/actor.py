@@ -1,8 +1,9 @@
-"""`python -m workers.actor`: plays, and sends what it lived through to the learner.
+"""`python -m workers.actor`: plays, and sends its experience to the learner.
 
 Gathered: it answers rollout tasks, one a round. Streaming: it plays on with the newest weights it has and sends a
 segment whenever one is full. Started by the launcher, or by hand on any machine that reaches the servers:
-`python -m workers.actor run=NAME actor_id=7 broker.url=amqp://... broker.redis_url=redis://...`
+`python -m workers.actor run=NAME actor_id=7`, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment (on the
+command line everybody on the machine could read their passwords).
 """
 
 from __future__ import annotations

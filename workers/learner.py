@@ -1,7 +1,8 @@
 """`python -m workers.learner`: trains one player on the segments that arrive, publishes each new version.
 
 Started by the launcher, or by hand on any machine that reaches the servers:
-`python -m workers.learner run=NAME broker.url=amqp://... broker.redis_url=redis://...`
+`python -m workers.learner run=NAME trial=TRIAL`, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment (on
+the command line everybody on the machine could read their passwords).
 """
 
 from __future__ import annotations

@@ -147,6 +147,10 @@ class PPO:
         if changes:
             self.config = parse(PPOConfig, "ppo", {**asdict(self.config), **changes})
 
+    def begin_at(self, steps: int) -> None:
+        """Schedules are where they are after `steps` environment steps."""
+        self.steps = steps
+
     def _epoch(self, batch: Batch, history: list[Tensor]) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config = self.config

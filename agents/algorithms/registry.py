@@ -30,6 +30,10 @@ class Algorithm(Protocol):
         """Settings from now on, the others staying. Raises ConfigurationError for unknown names and wrong values."""
         ...
 
+    def begin_at(self, steps: int) -> None:
+        """Schedules (learning rate, entropy) stand where they do after `steps` environment steps."""
+        ...
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """(tensors, scalars) that, with the policy's weights, continue training exactly; JSON can hold the scalars."""
         ...

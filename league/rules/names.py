@@ -4,4 +4,5 @@ from __future__ import annotations
 
 import re
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")  # part of keys, of file names and of `player@version`
+# Part of keys, of file and folder names and of `player@version`; hence not "." and "..".
+NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,100}")

@@ -44,11 +44,13 @@ def create_app(
     task_events: bool = False,
     prefetch: int = 1,
     claim_threshold: int = CLAIM_THRESHOLD,
+    redeliver_after: float = REDELIVER_AFTER,
 ) -> Celery:
     """A Celery app for `topology.run`.
 
     `prefetch`: messages a worker may hold unacknowledged. `task_events`: send the events that Flower shows.
-    Payloads over `claim_threshold` bytes go through Redis (see claim_check.py).
+    Payloads over `claim_threshold` bytes go through Redis (see claim_check.py). `redeliver_after`: s that a worker may
+    hold a message before a Redis broker takes it for dead; longer than any task runs.
     """
     codec.register()
     claim_check.install(
@@ -89,7 +91,7 @@ def create_app(
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_heartbeat=HEARTBEAT,
-        broker_transport_options=_transport_options(broker_url, topology),
+        broker_transport_options=_transport_options(broker_url, topology, redeliver_after),
         task_publish_retry_policy={"max_retries": 5, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0},
         # Quiet by default: events cost more than twice the throughput.
         worker_consumer="tasks.app.celery_consumer:Consumer",
@@ -105,12 +107,12 @@ def create_app(
     return app
 
 
-def _transport_options(broker_url: str, topology: Topology) -> dict[str, Any]:
+def _transport_options(broker_url: str, topology: Topology, redeliver_after: float) -> dict[str, Any]:
     if broker_url.startswith("redis"):
         # Throttle 1: kombu looks for what a dead worker held every 10 s, and not every 100.
         return {
             "global_keyprefix": topology.key_prefix,
-            "visibility_timeout": REDELIVER_AFTER,
+            "visibility_timeout": redeliver_after,
             "unacked_restore_throttle": 1,
         }
     return {"confirm_publish": True}  # a publish returns when the broker has the message

@@ -26,8 +26,9 @@ AWAY_WAIT = 1.0  # s between tries while the broker is away
 class BoundedSender:
     """Sends tasks to one bounded queue and returns once the broker has confirmed each.
 
-    RabbitMQ refuses a publish over the queue's max-length (reject-publish); a Redis broker knows no bounds, so there
-    the length is looked at first. `stopping` ends a wait early: `send` then returns False and the task was not sent.
+    RabbitMQ refuses a publish over the queue's max-length (reject-publish). A Redis broker knows no bounds, so there
+    the length is looked at first; so it is where `bound` is less than the queue's own. `stopping` ends a wait early:
+    then `send` returns False and the task was not sent.
     """
 
     def __init__(self, app: Any, queue: Any, bound: int, stopping: threading.Event, patience: float = 120.0) -> None:
@@ -35,7 +36,7 @@ class BoundedSender:
         self.confirmed = 0
         self.waited = 0.0  # s spent waiting for room
         self._connection = app.connection_for_write()  # to read the queue's length
-        self._bounded_by_broker = brokers.of(app).refuses
+        self._bounded_by_broker = brokers.of(app).refuses and bound >= (queue.max_length or bound)
         self._away = (OperationalError, *self._connection.connection_errors)
 
     def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:

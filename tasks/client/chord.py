@@ -12,7 +12,8 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
     """Send every signature of `calls` and, when all have answered, call `then` with the list of results, in order.
 
     The results meet in Redis (the chord's counter and sorted set) and travel to `then` in one message. When a call
-    fails, `then` does not run and `on_error` receives the id of the failed chord. Returns the AsyncResult of `then`.
+    fails, `then` does not run and `on_error` receives the id of the failed chord. Returns the AsyncResult of `then`,
+    which `answered` takes.
     """
     body = then.clone()
     if on_error is not None:
@@ -23,3 +24,9 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
     for call in result.parent.results:
         app.backend.on_result_fulfilled(call)
     return result
+
+
+def answered(app: Any, gathered: Any) -> int:
+    """How many calls of a chord have answered so far. Raises redis.RedisError."""
+    backend = app.backend
+    return int(backend.client.zcard(backend.get_key_for_group(gathered.parent.id, ".j")))

@@ -19,6 +19,7 @@ from envs.check import check
 from envs.sources import of_a_league
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
+from league.rules.names import NAME
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import hosts
@@ -192,6 +193,8 @@ def _league(config: Config, role: str) -> Iterator[str]:
         yield from (f"league: {problem}" for problem in error.problems)
     except TypeError as error:  # of a value of another type than the setting's
         yield f"league: {error}"
+    if not NAME.fullmatch(config.player):
+        yield f"player: {config.player!r} cannot name a player; use 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'"
     if config.sampling is not Sampling.gathered:
         yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first

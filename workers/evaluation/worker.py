@@ -12,6 +12,7 @@ import logging
 import signal
 import threading
 import time
+import zlib
 from dataclasses import asdict
 
 import redis
@@ -35,6 +36,7 @@ from workers.evaluation.cells import Evaluator
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.runtime.connect import connect
+from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.session import Session, log_to_stderr, source_name
@@ -58,7 +60,7 @@ class EvaluatorRole:
         self._frozen = FrozenPolicies(session.pool, self._build)
         self._roster = Roster()
         # Two evaluators that played the same games would count them twice.
-        seed = int.from_bytes(source_name(config.evaluator_id)[-6:].encode(), "big") % (1 << 31)
+        seed = seed_of(source_name(config.evaluator_id))
         games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
         self.evaluator = Evaluator(
             games, self.returns, self._policy_at, seed, league.evaluation_rounds,
@@ -172,8 +174,13 @@ class EvaluatorRole:
         return self.store.progress_of(player.name).steps
 
 
+def seed_of(source: str) -> int:
+    """A seed of its own for each evaluator process, 0 to 2**31 - 1."""
+    return zlib.crc32(source.encode()) % (1 << 31)
+
+
 def run(config: Config) -> int:
-    """Evaluate until told to stop."""
+    """Evaluate until told to stop, or until the run is over."""
     verify(config, role="evaluator")
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
@@ -182,5 +189,10 @@ def run(config: Config) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     run_folder(config).mkdir(parents=True, exist_ok=True)
-    EvaluatorRole(config, session, league_of(config)).run(stopping)
+    evaluator = EvaluatorRole(config, session, league_of(config))
+    subscription = closing(session, f"evaluator-{config.evaluator_id}", stopping.set)
+    try:
+        evaluator.run(stopping)
+    finally:
+        subscription.stop()
     return 0

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 import redis
 
 from tasks.admin.cleanup import remove_run
-from tasks.events import EventDispatcher, Subscription
+from tasks.events import STATUS, EventDispatcher, Subscription
 from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers.launch.figures import exit_status
 from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded
 from workers.launch.spec import GRACE, RunSpec
+from workers.runtime.run_status import CLOSED, Ending
 
 POLL_EVERY = 0.1  # s
 REMIND_EVERY = 30.0  # s between reminders of what is waited for
@@ -147,8 +148,10 @@ class Leading(Place):
                 self.membership.renew(True, self.presence(open=True, ready=True, status=status))
                 time.sleep(POLL_EVERY)
             client = redis.Redis.from_url(self.redis_url)
+            EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})  # for roles started by hand
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
             self.membership.leave(True, self.host)
+            Ending(client, topology.key_prefix).close()
         except (BrokerError, redis.RedisError) as error:
             self.say(f"warning: the servers are away, so something of this run may be left there: {error}")
 

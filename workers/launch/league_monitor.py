@@ -27,6 +27,7 @@ from workers.launch.monitor import Context, Health
 from workers.launch.training_monitor import CountCheck, UpdateTimes
 from workers.launch.training_spec import learner_of
 from workers.runtime.actor_count import actors_key
+from workers.runtime.ended import open_run
 from workers.runtime.league_paths import league_of, store_of
 from workers.runtime.session import Session
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
@@ -56,7 +57,7 @@ class LeagueMonitor:
         return replace(self.session.topology, players=tuple(players))
 
     def begin(self) -> None:
-        self.session.declare()
+        open_run(self.session)
         self._subscribe(EVALUATION, self._score.receive)
         for player in self.league.players:
             self._follow(player)

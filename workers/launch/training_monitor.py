@@ -18,6 +18,7 @@ from workers.launch.figures import Figures, statuses
 from workers.launch.folder import OUTCOME
 from workers.launch.monitor import Context, Health
 from workers.runtime.actor_count import actors_key
+from workers.runtime.ended import open_run
 from workers.runtime.session import Session
 from workers.ui.training_view import View
 
@@ -38,7 +39,7 @@ class TrainingMonitor:
         return self.session.topology
 
     def begin(self) -> None:
-        self.session.declare()
+        open_run(self.session)
         self._subscription = Subscription(
             self.session.app, self.topology, {STATUS: self.figures.receive}, subscriber="launcher"
         ).start()
@@ -82,11 +83,12 @@ class TrainingMonitor:
         account = self.session.ledger.account()
         left = self.context.watch.depths_now().get(self.topology.learner_queue().routing_key, 0)
         lost = max(0, account.missing - left)
+        unused = account.unused + account.missing - lost
         found = {**asdict(account), "waiting": left, "lost": lost}
         self.context.folder.write("segments.json", json.dumps(found) + "\n")
         self.context.say(
             f"segments: {account.confirmed:,} confirmed, {account.learned:,} learned, {account.stale:,} too old, "
-            f"{account.repeated:,} delivered again, {left:,} unused, {lost:,} lost"
+            f"{account.repeated:,} delivered again, {unused:,} unused, {lost:,} lost"
         )
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:

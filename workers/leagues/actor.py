@@ -10,61 +10,32 @@ import logging
 import threading
 import time
 import zlib
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from celery.exceptions import Reject
 
 import envs
-from agents.checkpoints import load_weights
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
-from tasks.events import STATUS, WEIGHTS, Subscription, of_player
+from tasks.events import STATUS, Subscription
 from warren.errors import MatchmakingError, PlayerWaits, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
+from workers.leagues.known_players import KnownPlayers, Learning
+from workers.rollout.answers import answer
+from workers.rollout.match_record import MatchRecord
 from workers.rollout.match_result import MatchResult
 from workers.rollout.match_scheduler import Matches
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.connect import connect
 from workers.runtime.league_paths import league_of, policy_builder
-from workers.runtime.policy_cache import FrozenPolicies
+from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name, stop_worker
-from workers.runtime.weight_sync import NewestWeights
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass
-class Learning:
-    """A learning player as this actor knows it: its newest weights, and its games once it has played at home."""
-
-    name: str
-    weights: NewestWeights
-    subscription: Subscription
-    policy: Policy
-    generation: int = 0
-    version: int = -1
-    played_at: float = 0.0  # monotonic time of its last rollout, s
-    sampler: MatchSampler | None = None
-    matches: Matches | None = None
-
-    def refresh(self) -> bool:
-        """Load the newest weights that are here; whether the player has become another one."""
-        newest = self.weights.stamped(newer_than=self.version)
-        if newest is None:
-            return False
-        stamp, tensors = newest
-        load_weights(self.policy, tensors, f"{self.name}@{stamp['version']}")
-        begun_anew = self.version >= 0 and stamp.get("generation", 0) != self.generation
-        self.version, self.generation = stamp["version"], stamp.get("generation", 0)
-        if self.sampler is not None:
-            self.sampler.weight_version = self.version
-        return begun_anew
 
 
 class LeagueActorRole:
@@ -79,48 +50,46 @@ class LeagueActorRole:
         tables = 2 * league.tables
         self.lanes = -(-league.lanes // config.actors)
         self.games = max(tables, league.games // config.actors // tables * tables)
-        self._build = policy_builder(league)
-        self._learning: dict[str, Learning] = {}
-        self._frozen = FrozenPolicies(session.pool, self._build)
-        self._extend_at = 0.0
+        self.players = KnownPlayers(
+            session, f"actor-{config.actor_id}", policy_builder(league), self.stopping, config.round_timeout
+        )
+        self.ending = Ending(session.redis, session.topology.key_prefix)
+        self.record = MatchRecord.from_environment(self.source)
+        self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
         session.app.task(self.rollout, name="actor.rollout")
 
     def rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
         """The rollout task: lanes of `player`'s decisions, made with its weights of `version` or newer."""
-        try:
-            return self._rollout(round_id, version, player)
-        except WarrenError as error:
-            if self.stopping.is_set():  # it gave up waiting for somebody, and has nothing to answer: others have time
-                raise Reject(str(error), requeue=True) from None
-            raise
+        return answer(round_id, self.stopping, lambda: self._rollout(version, player))
 
-    def _rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
-        home = self._known(player)
+    def _rollout(self, version: int, player: str) -> dict[str, Any]:
+        home = self.players[player]
         if not home.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights {player}@{version} did not arrive; this actor has {home.weights.version}")
-        for learning in self._learning.values():
-            if learning.refresh() and learning.matches is not None:
-                learning.matches.restart()
-        home.played_at = time.monotonic()
-        self._extend_leases()
+        if home.weights.version > version:  # another round of that version was learned from
+            return {"superseded": home.weights.version}
+        for learning in self.players.all():
+            learning.refresh()
+        self._keep_matches(home)
         self.first_step_at = self.first_step_at or time.time()
         try:
             segment = self._matches(home).collect(self.lanes)
         except (MatchmakingError, PlayerWaits) as error:  # paused, or the first of a league: nothing has failed
-            return {"round": round_id, "waits": str(error)}
+            return {"waits": str(error)}
+        assert home.sampler is not None
         return {
-            "round": round_id,
             "number": None,
             "source": self.source,
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
+            "expired": home.sampler.pop_expired(),
             "segment": segment.to_dict(),
         }
 
     def leave(self) -> None:
         """Report what was played, and give back the matches of which nothing was."""
-        for learning in self._learning.values():
+        for learning in self.players.all():
             try:
                 if learning.matches is not None:
                     learning.matches.leave()
@@ -134,24 +103,21 @@ class LeagueActorRole:
 
     def on_status(self, figures: dict[str, Any]) -> None:
         """The run is over when its launcher says so."""
-        if figures["state"] in ("solved", "finished"):
-            self.stopping.set()
-            stop_worker()
+        if figures["state"] in OVER:
+            self.stop()
 
-    # Players.
+    def on_connected(self) -> None:
+        """What was said while this process was away, or not there yet."""
+        if state := self.ending.state():
+            logger.info("the run is %s already", state)
+            self.stop()
 
-    def _known(self, name: str) -> Learning:
-        if name not in self._learning:
-            weights = NewestWeights(self.session.pool, name)
-            subscription = Subscription(
-                self.session.app,
-                self.session.topology,
-                {of_player(WEIGHTS, name): weights.receive},
-                subscriber=f"actor-{self.config.actor_id}",
-                on_connected=weights.fetch,
-            ).start()
-            self._learning[name] = Learning(name, weights, subscription, self._build(0))
-        return self._learning[name]
+    def stop(self) -> None:
+        """End this process, from any thread."""
+        self.stopping.set()
+        stop_worker()
+
+    # Matches.
 
     def _matches(self, home: Learning) -> Matches:
         if home.matches is None:
@@ -165,52 +131,57 @@ class LeagueActorRole:
                 self.league.unroll_length,
                 self.league.tables,
                 self.league.reward_scale,
+                max_age=self.config.max_staleness,
             )
             home.sampler.weight_version = home.version
             models: dict[str, ModelRef | None] = {}
 
-            def request() -> Match | None:
-                try:
-                    invitation = self.client.request(home.name, self.league.lease)
-                except PlayerWaits:
-                    if home.matches is None:
-                        raise
-                    return None
-                models[invitation.match.match] = invitation.model
-                return invitation.match
-
-            def report(match: Match, result: MatchResult) -> None:
-                if len(result.returns):
-                    self.client.report(match, result.outcomes(self.league.series))
-                else:
+            def request() -> Match:
+                match, model = self.client.request(home.name, self.league.lease)
+                if not self.players.fits(match):
                     self.client.abort(match)
+                    raise PlayerWaits(f"{match.home} or {match.away} begins anew; its weights have not arrived yet")
+                models[match.match] = model
+                return match
 
             def opponent(match: Match) -> Policy | None:
-                model = models.pop(match.match)
-                return None if match.away == home.name else self._opponent(match.away, model)
+                policy = self.players.opponent(match, models.pop(match.match))
+                return self.record.watched(match, policy)
 
-            home.matches = Matches(home.sampler, self.league.match_games, request, report, opponent)
+            home.matches = Matches(
+                home.sampler,
+                self.league.match_games,
+                request,
+                self._report,
+                opponent,
+                between=lambda: self._keep_matches(home),
+            )
         return home.matches
 
-    def _opponent(self, name: str, model: ModelRef | None) -> Policy:
-        if model is None:
-            learning = self._known(name)
-            if learning.version < 0:  # later ones are loaded between rollouts
-                if not learning.weights.wait_for(0, self.stopping, self.config.round_timeout):
-                    raise WarrenError(f"{name!r} is to be played and has published no weights; is its learner up?")
-                learning.refresh()
-            return learning.policy
-        return self._frozen[model]
+    def _report(self, match: Match, result: MatchResult) -> None:
+        if not len(result.returns):
+            self.client.abort(match)
+            return
+        status = self.client.report(match, result.outcomes(self.league.series))
+        self.record.ended(match, status)
+        if status == "refused":
+            self.uncounted += len(result.returns)
+            logger.warning(
+                "the league refused the result of match %s, whose lease had run out; %d games were played for nothing "
+                "so far: raise league.lease, now %g s, if this goes on", match.match, self.uncounted, self.league.lease,
+            )  # fmt: skip
 
-    def _extend_leases(self) -> None:
-        if time.monotonic() >= self._extend_at:
+    def _keep_matches(self, home: Learning) -> None:
+        """Hold on to the matches under way, before a rollout of `home` and while it lasts."""
+        now = home.played_at = time.monotonic()
+        for known in self.players.all():
             # Of players that are paused, frozen or without a learner nothing is played: their matches run out.
-            since = time.monotonic() - self.league.lease
-            playing = [known for known in self._learning.values() if known.matches and known.played_at > since]
-            held = [match for known in playing if known.matches for match in known.matches.held]
-            if held:
-                self.client.extend(held, self.league.lease)
-            self._extend_at = time.monotonic() + self.league.lease / 4.0
+            if known.matches is None or now < known.extend_at or known.played_at < now - self.league.lease:
+                continue
+            known.extend_at = now + self.league.lease / 4.0
+            if held := known.matches.held:
+                still = self.client.extend(held, self.league.lease)
+                known.matches.lose(match for match, is_open in zip(held, still, strict=True) if not is_open)
 
     def _seed(self, purpose: str) -> int:
         # The source has never been before, so no two actors play the same games, nor a restarted one its old ones.
@@ -226,7 +197,9 @@ def run_league(config: Config) -> int:
     session.declare()
     actor = LeagueActorRole(config, session, league_of(config))
     name = f"actor-{config.actor_id}"
-    subscription = Subscription(session.app, session.topology, {STATUS: actor.on_status}, subscriber=name).start()
+    subscription = Subscription(
+        session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
+    ).start()
     try:
         return session.work(name, session.topology.actor_queue(), lambda: None, actor.on_stopping)
     finally:

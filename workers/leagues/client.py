@@ -57,9 +57,10 @@ class LeagueClient:
         """Give a match back that no game of was played to its end."""
         self._ask("league.abort", match.match, self.holder)
 
-    def extend(self, matches: Sequence[str], lease: float) -> None:
-        """Hold open matches for `lease` s from now."""
-        self._ask("league.extend", list(matches), lease)
+    def extend(self, matches: Sequence[str], lease: float) -> list[bool]:
+        """Hold open matches for `lease` s from now; which of them are still open."""
+        still: list[bool] = self._ask("league.extend", list(matches), lease)
+        return still
 
     def open_period(self, player: str, lease: float) -> tuple[LearningPeriod, str]:
         """(the learning period of `player` to work on, the player's kind)."""

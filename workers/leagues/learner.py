@@ -16,7 +16,9 @@ from workers.leagues.client import LeagueClient
 from workers.leagues.trainer import STOPPED, LeagueTrainer
 from workers.learning.worker import LearnerRole
 from workers.runtime.connect import connect
+from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
+from workers.runtime.lease import Lease
 from workers.runtime.session import Session, log_to_stderr, stop_worker
 
 logger = logging.getLogger(__name__)
@@ -34,12 +36,13 @@ class LeagueLearnerRole(LearnerRole):
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task: an update, or another round soon when the player could not be played."""
-        (shipments,) = calls
-        waits = next((shipment["waits"] for shipment in shipments if "waits" in shipment), None)
-        if waits is None:
+        (payloads,) = calls
+        waits = next((payload["waits"] for payload in payloads if "waits" in payload), None)
+        if waits is None or any("failed" in payload for payload in payloads):
             return super().learn(calls)
         assert self.rounds is not None
-        if self.rounds.returned(shipments[0]["round"]):
+        if self.rounds.returned(payloads[0]["round"]):
+            self.rounds.succeeded()
             logger.info("player %s: waiting: %s", self.trainer.player, waits)
             again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
             again.daemon = True
@@ -71,17 +74,25 @@ class LeagueLearnerRole(LearnerRole):
 
 
 def run_league(config: Config) -> int:
-    """Train one player for as long as the league wants it to learn; exit status 0, or 1 when it could not go on."""
+    """Train one player for as long as the league wants it to learn; exit status 0, or 1 when it could not go on.
+
+    Raises ConfigurationError for what is the user's to mend: an environment that keeps failing, a second learner.
+    """
     verify(config, role="learner")
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
     session = Session(config, *connect(config), prefetch=2)
     session.declare()
     stopping = threading.Event()
-    # The name stays the same over restarts, so that a learner that was killed takes its own period up again at once.
+    lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {config.player}")
+    lease.take(stopping, "a player has one learner")
+    found(session)
+    # Behind the lease there is one at a time. The name stays the same over restarts, so that a learner that was killed
+    # takes its own period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)
     trainer = LeagueTrainer(session, league_of(config), client, stopping, on_finished=stop_worker)
     learner = LeagueLearnerRole(config, session, trainer)
+    lease.hold(learner.ended, learner.give_up)
 
     def on_stopping() -> None:
         stopping.set()
@@ -97,8 +108,6 @@ def run_league(config: Config) -> int:
     finally:
         learner.ended.set()
         trainer.close()
+        lease.release()
         logger.info("player %s: %s", config.player, learner.figures())
-    if learner.failure is not None:
-        logger.error("training cannot go on: %s", learner.failure)
-        return 1
-    return status
+    return learner.status(status)

@@ -168,6 +168,8 @@ class LocalLeague:
             )  # fmt: skip
             load_weights(trainee.policy, source.state_dict())
             trainee.algorithm = self._new_algorithm(name, trainee.policy)
+            if decision.exploit:  # as in the distributed league: the schedules are the player's, Adam's moments are not
+                trainee.algorithm.begin_at(trainee.steps)
             trainee.matches.restart()
         self.league.open_period(name)
         trainee.period_end = trainee.steps + self.config.period_steps

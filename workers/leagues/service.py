@@ -32,8 +32,10 @@ from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
 from workers.runtime.connect import connect
+from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, store_of
-from workers.runtime.session import Session, event_rate, log_to_stderr
+from workers.runtime.lease import Lease
+from workers.runtime.session import Session, event_rate, log_to_stderr, stop_worker
 
 logger = logging.getLogger(__name__)
 
@@ -207,7 +209,10 @@ def run(config: Config) -> int:
     store, league = store_of(session, VIEW_AGE), league_of(config)
     stopping = threading.Event()
     keeper = None
+    lease = Lease(session.redis, session.topology.key_prefix, "the league's keeper")
     if config.league_id == 0:
+        lease.take(stopping, "give this worker league_id=1, or more")
+        lease.hold(stopping, lost_to)
         begin(store, session.pool, league, saved_league(config))
         own = Keeper(
             store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
@@ -217,9 +222,19 @@ def run(config: Config) -> int:
         wait_for_league(store)
     service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
     serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
+    subscription = closing(session, name, stop_worker)
     try:
         return serving.run(on_ready=keeper.start if keeper is not None else None)
     finally:
         stopping.set()
+        subscription.stop()
         if keeper is not None and keeper.ident is not None:
             keeper.join()
+        if config.league_id == 0:
+            lease.release()
+
+
+def lost_to(who: str) -> None:
+    """The keeper's lease is another's: two would write the same files."""
+    logger.error("%s; this worker stops", who)
+    stop_worker()

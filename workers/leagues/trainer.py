@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import redis
 from celery.utils.log import get_logger
 
 from agents import Algorithm, build_algorithm, checkpoints
@@ -15,7 +14,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits, PoolError
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
 from workers.learning.trainer import Trainer
@@ -32,7 +31,7 @@ class LeagueTrainer(Trainer):
     """A Trainer whose player is told by the league what to start from, with which hyperparameters, and what follows.
 
     `generation` counts the resets of the player: weights bear it, so that a learner which comes back from a crash, and
-    an actor that hears of new weights, know whether they are another player's life.
+    an actor that hears of new weights, know whether they were begun anew.
     """
 
     def __init__(
@@ -68,11 +67,15 @@ class LeagueTrainer(Trainer):
         return {**super().stamp(), "generation": self.generation}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """Which generation the weights are of; another one than so far has an optimizer and a schedule of its own."""
+        """Which generation the weights are of; another one than so far has an optimizer of its own."""
         generation = int(stamp.get("generation", 0))
         if generation != self.generation:
             self.generation = generation
             self.policy, self.algorithm = self.build()
+
+    def is_another(self, stamp: Mapping[str, Any]) -> bool:
+        """Whether the weights are of another generation."""
+        return int(stamp.get("generation", 0)) != self.generation
 
     def describe(self) -> dict[str, Any]:
         """The league's network and game."""
@@ -101,13 +104,9 @@ class LeagueTrainer(Trainer):
     def close(self) -> None:
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
         if self.progress.updates:
-            self.checkpoint()
-            data = checkpoints.weights_to_bytes(self.policy, self.stamp())
-            try:
-                self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
-            except (redis.RedisError, PoolError) as error:  # the checkpoint has them
-                logger.warning("the newest weights of %s are in no pool: %s", self.player, error)
-        self.log.close()
+            self._attempt("write the last checkpoint", self.checkpoint)
+            self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
+        self._attempt("close the metrics", self.log.close)
         self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
 
     # Learning periods.
@@ -159,7 +158,10 @@ class LeagueTrainer(Trainer):
         if model is not None:
             tensors, _ = checkpoints.weights_from_bytes(self.session.pool.get(*model).data)
             checkpoints.load_weights(self.policy, tensors, str(model))
+            # Its entropy and its rate go on falling from where the player is; Adam's moments were of other weights.
+            self.algorithm.begin_at(self.progress.steps)
         self.progress.version += 1
+        self._checkpoint_at = 0.0  # at the next update: what a crash would lose is of another generation
         logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
 
     def _end_period(self) -> None:
@@ -181,8 +183,11 @@ class LeagueTrainer(Trainer):
 
     def _put(self) -> None:
         """What the league may take a snapshot of has to be in the pool; the league freezes it where it does."""
-        data = checkpoints.weights_to_bytes(self.policy, self.stamp())
-        self.session.pool.put(self.player, self.progress.version, self.progress.steps, data)
+        self.session.pool.put(self.player, *self._newest())
+
+    def _newest(self) -> tuple[int, int, bytes]:
+        self._stamped()
+        return self._published
 
     def _seed(self, purpose: str) -> int:
         words = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"

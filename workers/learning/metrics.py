@@ -113,14 +113,20 @@ class Progress:
 
 
 class MetricsLog:
-    """Writes figures to `metrics.jsonl` (one object a line) and TensorBoard scalars in the run folder."""
+    """Writes figures to `metrics.jsonl` (one object a line) and TensorBoard scalars in the run folder.
 
-    def __init__(self, folder: Path) -> None:
+    `last_version`: of the weights that training goes on from. Points after it are of updates that were lost with a
+    process that was killed: they are dropped, or the curve would step back.
+    """
+
+    def __init__(self, folder: Path, last_version: int | None = None) -> None:
         from torch.utils.tensorboard import SummaryWriter  # a second of imports, needed by the learner alone
 
-        drop_half_line(folder / "metrics.jsonl")
-        self._lines = (folder / "metrics.jsonl").open("a", buffering=1)
-        self._board = SummaryWriter(str(folder / "tensorboard"), max_queue=100, flush_secs=5)
+        path = folder / "metrics.jsonl"
+        drop_half_line(path)
+        steps = None if last_version is None else drop_after(path, last_version)
+        self._lines = path.open("a", buffering=1)
+        self._board = SummaryWriter(str(folder / "tensorboard"), max_queue=100, flush_secs=5, purge_step=steps)
 
     def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         """One point of every curve, at `figures["steps"]`."""
@@ -144,6 +150,21 @@ def drop_half_line(path: Path) -> None:
         if not data.endswith(b"\n"):
             with path.open("r+b") as file:
                 file.truncate(data.rfind(b"\n") + 1)
+
+
+def drop_after(path: Path, version: int) -> int | None:
+    """Cut off the points of later versions than `version`; the steps of the first of those, None without any."""
+    kept, first = 0, None
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        point = json.loads(line)
+        if point["version"] > version:
+            first = int(point["steps"])
+            break
+        kept += len(line)
+    if first is not None:
+        with path.open("r+b") as file:
+            file.truncate(kept)
+    return first
 
 
 def read_metrics(folder: Path) -> Sequence[dict[str, Any]]:

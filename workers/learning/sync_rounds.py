@@ -8,20 +8,33 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+import redis
 from celery.utils.log import get_logger
 
-from tasks.client.chord import gather
+from tasks.client.chord import answered, gather
 
 logger = get_logger(__name__)
 
 FAILURES = 3  # rounds that may fail in a row before the run is given up
+SAME_FAILURES = 2  # the same, where they fail with the same error
+SILENT = 10  # dispatches of one version without an answer before the run is given up
+LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
+STRAGGLER = 10.0  # s at least that an actor which does not answer holds a round up before others are asked as well
+USUAL = 5.0  # times as long as rounds usually take: later ones wait for an actor that does not answer
+SAY_EVERY = 5.0  # s between words about what is waited for
 
 
 class Rounds:
-    """Keeps one round under way. A round that neither returned nor failed within `timeout` s is dispatched anew.
+    """Keeps one round under way: asks again where no answer comes, and lets go on with those who answer.
+
+    A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take, is dispatched
+    once more, to whichever actors are free; then after twice as long, and so on. Whichever comes back whole first is
+    used, so an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` costs one
+    that nobody needed.
 
     `actors` tells how many rollouts a round has. `player` learns from the rounds, at `queue`; None for the one player
-    of a run without a league. While `held`, what is dispatched waits for `release`.
+    of a run without a league. `on_given_up` is told why it cannot go on, and whether the user has to mend it;
+    `on_waiting` what is waited for. While `held`, what is dispatched waits for `release`.
     """
 
     def __init__(
@@ -29,23 +42,30 @@ class Rounds:
         app: Any,
         actors: Callable[[], int],
         timeout: float,
-        on_given_up: Callable[[str], None],
+        on_given_up: Callable[[str, bool], None],
         player: str | None = None,
         queue: Any = None,
+        on_waiting: Callable[[str], None] = logger.warning,
     ) -> None:
-        self._app, self._actors, self._timeout, self._on_given_up = app, actors, timeout, on_given_up
+        self._app, self._actors, self._timeout = app, actors, timeout
+        self._on_given_up, self._on_waiting = on_given_up, on_waiting
         self._player = () if player is None else (player,)
         # Not the queue itself, which a message cannot carry: its body travels with the calls of the header.
         self._address = {} if queue is None else {"exchange": queue.exchange.name, "routing_key": queue.routing_key}
         self.held = False
-        self.current: str | None = None
-        self.lost = 0
+        self.current: str | None = None  # the round dispatched last
+        self.lost = 0  # rounds that were dispatched once more
+        self._open: dict[str, float] = {}  # rounds of this version that may come back, and when they were dispatched
+        self._chord: Any = None  # of the current round
+        self._asked = 0  # rollouts of it
+        self._usual: float | None = None  # s that a round takes
         self._version = 0
-        self._failures = 0
-        self._dispatched_at = 0.0
+        self._dispatches = 0  # of this version
+        self._failures: list[str] = []  # of rounds in a row
+        self._dispatched_at = self._said_at = 0.0
         self._waiting = self._withheld = False
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._watch = threading.Thread(target=self._watchdog, name="rounds", daemon=True)
 
     def start(self, version: int) -> None:
@@ -58,27 +78,38 @@ class Rounds:
         self._stopping.set()
 
     def dispatch(self, version: int) -> None:
-        """Ask every actor for a rollout with weights of `version`; the learn task gets them all in one call."""
-        if self._stopping.is_set():
-            return
+        """Ask every actor for a rollout with weights of `version`; the learn task gets them all in one call.
+
+        No round that was dispatched before is used from then on.
+        """
         with self._lock:
-            if self.held:
+            self._open.clear()
+            self._dispatches = 0
+            if self.held and not self._stopping.is_set():
                 self._version, self._waiting, self._withheld = version, False, True
                 return
-            self._version, self._dispatched_at, self._waiting = version, time.monotonic(), True
-            self.current = f"{version}-{uuid.uuid4().hex[:8]}"
-            rollout = self._app.signature(
-                "actor.rollout",
-                args=(self.current, version, *self._player),
-                options={"expires": self._timeout, "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
-            )
-            learn = self._app.signature(
-                "learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address}
-            )
-            failed = self._app.signature(
-                "learner.round_failed", args=(self.current,), immutable=True, options=dict(self._address)
-            )
-            gather(self._app, [rollout.clone() for _ in range(self._actors())], then=learn, on_error=failed)
+            self._dispatch(version)
+
+    def _dispatch(self, version: int) -> None:
+        if self._stopping.is_set():
+            return
+        # Set first: should the broker be away, the watchdog tries again.
+        self._version, self._waiting = version, True
+        self._dispatched_at = self._said_at = time.monotonic()
+        self._dispatches += 1
+        self.current = f"{version}-{uuid.uuid4().hex[:8]}"
+        self._open[self.current] = self._dispatched_at
+        self._asked, self._chord = self._actors(), None
+        rollout = self._app.signature(
+            "actor.rollout",
+            args=(self.current, version, *self._player),
+            options={"expires": self._patience(), "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
+        )
+        learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})
+        failed = self._app.signature(
+            "learner.round_failed", args=(self.current,), immutable=True, options=dict(self._address)
+        )
+        self._chord = gather(self._app, [rollout.clone() for _ in range(self._asked)], then=learn, on_error=failed)
 
     def hold(self) -> None:
         """Dispatch nothing until `release`; the round under way may come back."""
@@ -92,31 +123,82 @@ class Rounds:
             self.dispatch(self._version)
 
     def returned(self, round_id: str) -> bool:
-        """A round came back whole; False when it is not the current one (it had been given up) and must not be used."""
-        if round_id != self.current:
-            return False
-        self._waiting, self._failures = False, 0
+        """A round came back whole; False when another of its version was used already, and it must not be used."""
+        with self._lock:
+            if round_id not in self._open:
+                return False
+            took = time.monotonic() - self._open[round_id]
+            self._open.clear()
+            self._waiting = False
+        if took > self._timeout:
+            logger.warning(
+                "round %s took %.0f s, longer than round_timeout=%g, after which it was dispatched once more for "
+                "nothing; raise round_timeout above the time that a rollout takes", round_id, took, self._timeout,
+            )  # fmt: skip
+        self._usual = took if self._usual is None else 0.8 * self._usual + 0.2 * took
         return True
 
-    def failed(self, round_id: str) -> None:
-        """A rollout of `round_id` raised: try again, a few times."""
-        if round_id != self.current:
-            return
-        self._failures += 1
-        logger.error("round %s failed (%d in a row); the actor's log has the error", round_id, self._failures)
-        if self._failures >= FAILURES:
-            self._on_given_up(f"{FAILURES} rounds in a row failed in the actors")
+    def succeeded(self) -> None:
+        """What came back could be used: failures before it are forgiven."""
+        self._failures.clear()
+
+    def failed(self, round_id: str, why: str = "", by_user: bool = False) -> None:
+        """A rollout of `round_id` failed with `why`: try again, a few times; `by_user`: in code of the user's own."""
+        with self._lock:
+            current = round_id == self.current and round_id in self._open
+            self._open.pop(round_id, None)
+            if not current:
+                return
+            self._waiting = False
+        self._failures.append(why)
+        count, same = len(self._failures), self._failures.count(why)
+        reason = why or "an actor's log has the error"
+        logger.error("round %s failed (%d in a row): %s", round_id, count, reason)
+        if by_user and same >= SAME_FAILURES:
+            self._on_given_up(why, True)
+        elif count >= FAILURES:
+            self._on_given_up(f"{FAILURES} rounds in a row failed in the actors, the last with: {reason}", False)
         else:
             self.dispatch(self._version)
 
+    def _patience(self) -> float:
+        """s that the newest dispatch may take before the next."""
+        first = self._timeout if self._usual is None else min(self._timeout, max(STRAGGLER, USUAL * self._usual))
+        return float(min(first * 2.0 ** (self._dispatches - 1), LONGEST * self._timeout))
+
     def _watchdog(self) -> None:
         while not self._stopping.wait(1.0):
-            if self._waiting and time.monotonic() - self._dispatched_at > self._timeout:
-                self.lost += 1
-                logger.warning(
-                    "round %s did not come back within %.0f s; dispatching anew", self.current, self._timeout
+            try:
+                with self._lock:
+                    self._look()
+            except Exception as error:  # the broker may be away: the next look tries again
+                logger.warning("could not dispatch: %s", error)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if not self._waiting:
+            return
+        if now - self._dispatched_at > self._patience():
+            since = now - min(self._open.values(), default=self._dispatched_at)
+            if self._dispatches >= SILENT:
+                self._waiting = False
+                self._on_given_up(
+                    f"no round of version {self._version} came back within {since:.0f} s, though it was dispatched "
+                    f"{self._dispatches} times: are actors up, and is round_timeout={self._timeout:g} enough for a "
+                    "rollout?",
+                    False,
                 )
-                try:
-                    self.dispatch(self._version)
-                except Exception as error:  # the broker may be away: the next look tries again
-                    logger.warning("could not dispatch: %s", error)
+                return
+            self.lost += 1
+            logger.warning("round %s: %s; dispatching once more", self.current, self._missing(since))
+            self._dispatch(self._version)
+        elif now - self._said_at > SAY_EVERY:
+            self._said_at = now
+            self._on_waiting(self._missing(now - min(self._open.values(), default=self._dispatched_at)))
+
+    def _missing(self, since: float) -> str:
+        try:
+            missing = self._asked - answered(self._app, self._chord) if self._chord is not None else self._asked
+        except (redis.RedisError, OSError):
+            missing = self._asked
+        return f"{missing} of {self._asked} actors have not answered for {since:.0f} s"

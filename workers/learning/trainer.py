@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import redis
 from celery.utils.log import get_logger
 
 import envs
 from agents import Algorithm, build_algorithm, build_policy, checkpoints
 from agents.policies import Policy
 from agents.segments import Segment
+from league.matchmaking.view import ModelRef
+from league.models.pool import checksum_of
 from tasks.events import STATUS, WEIGHTS
-from warren.errors import BrokerError, WireError
+from warren.errors import BrokerError, WarrenError, WireError
 from workers.learning import curve
 from workers.learning.metrics import MetricsLog, Progress
 from workers.runtime.run_status import verdict
@@ -24,16 +27,20 @@ from workers.runtime.session import PLAYER, Session
 
 logger = get_logger(__name__)
 
-Shipped = tuple[dict[str, Any], Segment]  # a shipment as an actor sent it, and the segment in it
+Arrived = tuple[dict[str, Any], Segment]  # a payload as an actor sent it, and the segment in it
 
+Number = tuple[str, int]  # a segment: the process that made it, and which of its segments it is
+
+LATE = 10.0  # times checkpoint_every: a checkpoint older than the pool's weights by so much is not gone on from
 STATUS_EVERY = 0.25  # s between status events
 
 
 class Trainer:
     """The learner's half that knows nothing of queues: `learn` is the body of the learn task.
 
-    `folder` is the run folder. Goes on from its newest checkpoint where there is one, and from newer weights in the
-    pool (published after that checkpoint by a learner that died) where there are any.
+    `folder` is the run folder. Goes on from its newest checkpoint: weights, optimizer and schedules of one moment. What
+    a learner that was killed published after it is not taken over, but its version numbers are not used again. Where
+    there is no checkpoint of late, the weights in the pool are, with an optimizer of their own.
     """
 
     player = PLAYER
@@ -45,11 +52,14 @@ class Trainer:
         self.outcome: dict[str, Any] | None = None
         self.policy, self.algorithm = self.build()
         self.progress = Progress()
-        self.log = MetricsLog(folder)
+        self.troubles = 0  # updates in a row after which something could not be done
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
-        self._published: tuple[int, int, bytes] | None = None  # version, step, safetensors bytes
-        self._go_on()
+        self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
+        self._published: tuple[int, int, bytes] = (-1, 0, b"")  # version, step, safetensors bytes
+        self.trouble = ""  # the last thing that could not be done
+        self._unsettled: tuple[list[Number], list[Number], list[Number]] = ([], [], [])  # learned, too old, unused
+        self.log = MetricsLog(folder, last_version=self._go_on())
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy with fresh weights, and what trains it."""
@@ -75,33 +85,79 @@ class Trainer:
         """How the run ended, None while there is more to do."""
         return verdict(self.config, self.progress.steps, self.progress.mean_return)
 
-    def _go_on(self) -> None:
+    def _go_on(self) -> int:
+        """Take up what there is; the version whose weights these are."""
         newest = checkpoints.latest(self.folder / "checkpoints")
         if newest is not None:
             checkpoint = checkpoints.load(newest)
             self.read_stamp(checkpoint.meta)
             checkpoints.restore(self.policy, self.algorithm, checkpoint)
             self.progress = Progress.from_meta(checkpoint.meta["progress"])
+            self._saved_at = newest.stat().st_mtime
             logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
-        self.catch_up()
+        version = self.progress.version
+        return self.progress.version if self.catch_up() else version
 
-    def catch_up(self) -> None:
-        """Take over weights of the pool that are newer than these: another learner's, or those of a saved league."""
+    def catch_up(self) -> bool:
+        """Look into the pool for newer weights, a killed learner's or a saved league's; whether they were taken.
+
+        Weights, the optimizer's state and the schedules are of one moment: these weights come with an optimizer that
+        begins, so they are taken only where there is nothing better: no checkpoint, or one that is long past, or one
+        from before the player began anew.
+        """
         model = self.session.pool.newest(self.player, newer_than=self.progress.version)
-        if model is not None:
-            tensors, stamp = checkpoints.weights_from_bytes(model.data)
+        if model is None:
+            return False
+        tensors, stamp = checkpoints.weights_from_bytes(model.data)
+        late = model.created - self._saved_at > LATE * self.config.checkpoint_every
+        if late or self.is_another(stamp):
             self.read_stamp(stamp)
+            self.policy, self.algorithm = self.build()
             checkpoints.load_weights(self.policy, tensors)
+            self.algorithm.begin_at(model.step)
             self.progress.version, self.progress.steps = model.version, model.step
-            logger.info("the pool has newer weights: version %d at %d steps", model.version, model.step)
+            logger.info("going on from the pool: version %d at %d steps", model.version, model.step)
+            return True
+        logger.info(
+            "the pool has version %d at %d steps, made after the checkpoint by a learner that is gone; going on from "
+            "the checkpoint, %d steps, as version %d",
+            model.version, model.step, self.progress.steps, model.version + 1,
+        )  # fmt: skip
+        self.progress.version = model.version + 1
+        return False
+
+    def is_another(self, stamp: Mapping[str, Any]) -> bool:
+        """Whether weights with this stamp are not these going on, but others that they were replaced by."""
+        return False
 
     def publish(self) -> None:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost looks there."""
-        stamp = self.stamp()
-        data = checkpoints.weights_to_bytes(self.policy, stamp)
+        data = self._stamped()
+        if not self.session.pool.put(self.player, *self._published) and not self._is_in_pool(data):
+            newest = self.session.pool.version(self.player) or 0
+            logger.warning(
+                "the pool has %s@%d already, which is not of this learner; going on as version %d",
+                self.player, newest, newest + 1,
+            )  # fmt: skip
+            self.progress.version = max(self.progress.version, newest) + 1
+            data = self._stamped()
+            self.session.pool.put(self.player, *self._published)
+        self._fire(self.weights_event, {**self.stamp(), "data": data})
+
+    def skip_past(self, version: int) -> None:
+        """Publish these weights under a version above `version`, which actors have heard of before."""
+        self.progress.version = max(self.progress.version, version + 1)
+        self.publish()
+
+    def _stamped(self) -> bytes:
+        data = checkpoints.weights_to_bytes(self.policy, self.stamp())
         self._published = (self.progress.version, self.progress.steps, data)
-        self.session.pool.put(self.player, *self._published)
-        self._fire(self.weights_event, {**stamp, "data": data})
+        return data
+
+    def _is_in_pool(self, data: bytes) -> bool:
+        """Whether the pool holds this very version: published before a restart, or by a try whose answer got lost."""
+        info = self.session.pool.info(ModelRef(self.player, self.progress.version))
+        return info is not None and info.checksum == checksum_of(data)
 
     def restore_published(self) -> None:
         """Publish the newest weights once more if the pool has lost them (a Redis that restarted empty).
@@ -109,9 +165,9 @@ class Trainer:
         From any thread: what is sent are the bytes of the last `publish`, not the policy that is being trained.
         Raises redis.RedisError.
         """
-        if self._published is None:
-            return
         version, step, data = self._published
+        if version < 0:
+            return
         known = self.session.pool.version(self.player)
         if known is None or known < version:
             logger.warning("the pool has lost the weights; publishing version %d again", version)
@@ -119,32 +175,41 @@ class Trainer:
             self._fire(self.weights_event, {"player": self.player, "version": version, "step": step, "data": data})
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """One update on the shipments of `calls` (see sampling.py); each call gives one shipment or a list of them.
+        """One update on the payloads of `calls`; each call gives one payload or a list of them.
 
-        Returns None for each call, or the error of a call whose shipment is damaged: that one fails alone.
+        Returns None for each call, or the error of a call whose payload is damaged: that one fails alone. Raises what
+        the algorithm raises, having used nothing. What cannot be done after an update (a server is away, the disk is
+        full) is logged and tried again later: data that was trained on is never given up as not used.
         """
         outcomes: list[Any] = [None] * len(calls)
-        fresh: list[Shipped] = []
-        stale: list[Shipped] = []
+        fresh: list[Arrived] = []
+        stale: list[Arrived] = []
         for index, call in enumerate(calls):
             try:
-                for shipment in call if isinstance(call, list) else [call]:
-                    segment = Segment.from_dict(shipment["segment"])
+                for payload in call if isinstance(call, list) else [call]:
+                    segment = Segment.from_dict(payload["segment"])
                     behind = self.progress.version - segment.weight_version
-                    (fresh if behind <= self.config.max_staleness else stale).append((shipment, segment))
+                    (fresh if behind <= self.config.max_staleness else stale).append((payload, segment))
+                    self.progress.stale_steps += int(payload.get("expired", 0))
             except (WireError, KeyError, TypeError) as error:
-                logger.error("a damaged shipment was refused: %s", error)
+                logger.error("a damaged payload was refused: %s", error)
                 outcomes[index] = error
-        if fresh and self.outcome is None:
-            self._update(fresh)
         self.progress.stale_steps += sum(segment.num_steps for _, segment in stale)
-        self.session.ledger.settle(_numbers(fresh), _numbers(stale))
+        use = bool(fresh) and self.outcome is None
+        if use:
+            self._update(fresh)
+        learned, unused = (_numbers(fresh), []) if use else ([], _numbers(fresh))
+        # Before anybody can hear of the new weights: a learner that is killed in between leaves segments that count as
+        # learned and weights that are lost, and not weights of segments that will be learned from again.
+        self._attempt("write down what was learned from", lambda: self._settle(learned, _numbers(stale), unused))
+        if use:
+            self._after_update()
         return outcomes
 
-    def _update(self, fresh: Sequence[Shipped]) -> None:
+    def _update(self, fresh: Sequence[Arrived]) -> None:
         progress, now = self.progress, time.time()
-        progress.start(min(shipment["first_step_at"] for shipment, _ in fresh))
-        progress.data_age = sum(now - shipment["collected_at"] for shipment, _ in fresh) / len(fresh)
+        progress.start(min(payload["first_step_at"] for payload, _ in fresh))
+        progress.data_age = sum(now - payload["collected_at"] for payload, _ in fresh) / len(fresh)
         progress.staleness = sum(progress.version - s.weight_version for _, s in fresh) / len(fresh)
         self.before_update()
         progress.losses = self.algorithm.update([segment for _, segment in fresh])
@@ -152,14 +217,39 @@ class Trainer:
         progress.add(np.concatenate([s.episodes for s in segments]), sum(s.num_steps for s in segments))
         progress.updates += 1
         progress.version += 1
-        self.after_update()
-        self.publish()
-        self.log.write(progress.figures(), progress.losses)
+
+    def _after_update(self) -> None:
+        done = [
+            self._attempt("do what follows an update", self.after_update),
+            self._attempt("publish the weights", self.publish),
+            self._attempt("write the metrics", lambda: self.log.write(self.progress.figures(), self.progress.losses)),
+        ]
         if state := self.verdict():
             self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
-            self.checkpoint()
+            self._checkpoint_at = time.monotonic() + self.config.checkpoint_every  # also for one that fails
+            done.append(self._attempt("write a checkpoint", self.checkpoint))
         self.fire_status()
+        self.troubles = 0 if all(done) else self.troubles + 1
+
+    def _attempt(self, what: str, action: Callable[[], object]) -> bool:
+        """Do something that must not undo an update; whether it could be done."""
+        try:
+            action()
+            return True
+        except (redis.RedisError, OSError, WarrenError) as error:
+            self.trouble = f"could not {what}: {type(error).__name__}: {error}"
+            logger.error("%s; trying again later", self.trouble)
+        except Exception as error:
+            self.trouble = f"could not {what}: {type(error).__name__}: {error}"
+            logger.exception("%s; trying again later", self.trouble)
+        return False
+
+    def _settle(self, *added: list[Number]) -> None:
+        for waiting, more in zip(self._unsettled, added, strict=True):
+            waiting += more
+        self.session.ledger.settle(*self._unsettled)
+        self._unsettled = ([], [], [])
 
     def finish(self, state: str) -> None:
         """The run is over: nothing more is learned."""
@@ -187,12 +277,12 @@ class Trainer:
         """What a checkpoint says of what it was trained on."""
         return {"network": self.config.network, "environment": self.config.env.id}
 
-    def fire_status(self, state: str = "training", always: bool = False) -> None:
-        """Tell whoever watches how far it is, a few times a second at most."""
+    def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
+        """Tell whoever watches how far it is, a few times a second at most, and what is waited for."""
         now = time.monotonic()
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
-            figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses}
+            figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses, "waiting": waiting}
             self._fire(self.status_event, figures)
 
     def _fire(self, name: str, payload: Any) -> None:
@@ -204,13 +294,28 @@ class Trainer:
 
     def close(self) -> None:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
-        self.checkpoint()
-        self.log.close()
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
-        (self.folder / "outcome.json").write_text(json.dumps(outcome, indent=1) + "\n")
-        curve.draw(self.folder, f"{self.config.env.id}, {self.config.sampling.value}", self.config.env.goal)
+        title = f"{self.config.env.id}, {self.config.sampling.value}"
+        self._attempt("write down what was learned from", self._settle_rest)
+        self._attempt("write the last checkpoint", self.checkpoint)
+        self._attempt("close the metrics", self.log.close)
+        self._attempt("write the outcome", lambda: write_whole(self.folder / "outcome.json", outcome))
+        self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
 
+    def _settle_rest(self) -> None:
+        self._settle([], [], [])
 
-def _numbers(shipments: Sequence[Shipped]) -> list[tuple[str, int]]:
-    return [(s["source"], s["number"]) for s, _ in shipments if s["number"] is not None]
+
+def write_whole(path: Path, content: Any) -> None:
+    """JSON beside the file, then renamed: a full disk leaves what was there."""
+    beside = path.with_name(f".{path.name}.tmp")
+    try:
+        beside.write_text(json.dumps(content, indent=1) + "\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _numbers(payloads: Sequence[Arrived]) -> list[Number]:
+    return [(p["source"], p["number"]) for p, _ in payloads if p["number"] is not None]

@@ -13,18 +13,22 @@ import redis
 import torch
 
 from tasks.worker.batching import BatchTask
+from warren.errors import ConfigurationError
 from workers.config.schema import Config, Sampling, to_yaml
 from workers.config.validation import run_folder, verify
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime.actor_count import actors_now
 from workers.runtime.connect import connect
+from workers.runtime.joining import found
+from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
-from workers.runtime.session import Session, log_to_stderr, stop_worker
+from workers.runtime.session import PLAYER, Session, log_to_stderr, stop_worker
 
 logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
+TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
 KEEP_EVERY = 3.0  # s between looks whether the pool still has the weights
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
@@ -32,9 +36,16 @@ REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 class LearnerRole:
     """Wires the trainer to its queue: what the learn task does before and after an update."""
 
-    def __init__(self, config: Config, session: Session, trainer: Trainer, player: str | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        session: Session,
+        trainer: Trainer,
+        player: str | None = None,
+    ) -> None:
         self.config, self.session, self.trainer = config, session, trainer
         self.failure: str | None = None
+        self.by_user = False  # whether the failure is in code or settings of the user's own
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.ended = threading.Event()
@@ -42,24 +53,44 @@ class LearnerRole:
         if config.sampling is Sampling.gathered:
             queue = None if player is None else session.topology.learner_queue(player)
             actors = partial(actors_now, session)
-            self.rounds = Rounds(session.app, actors, config.round_timeout, self.give_up, player, queue)
+            self.rounds = Rounds(
+                session.app, actors, config.round_timeout, self.give_up, player, queue, self.say_waiting
+            )
         batch = 1 if self.rounds else config.segments_per_update
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """The learn task. Gathered: one call with every actor's shipment. Streaming: one shipment a call."""
+        """The learn task. Gathered: one call with every actor's payload. Streaming: one payload a call."""
         if self.rounds is None:
             return self._update(calls)
-        (shipments,) = calls
-        if not self.rounds.returned(shipments[0]["round"]):
-            logger.warning("a round that had been given up came back after all; dropped")
+        (payloads,) = calls
+        round_id = payloads[0]["round"]
+        failed = next((payload for payload in payloads if "failed" in payload), None)
+        if failed is not None:
+            self.rounds.failed(round_id, failed["failed"], failed["by_user"])
+            return [None]
+        if not self.rounds.returned(round_id):
+            logger.warning("round %s came back after another of its version had been used; dropped", round_id)
+            return [None]
+        self.rounds.succeeded()
+        newer = max(payload.get("superseded", -1) for payload in payloads)
+        if newer >= 0:  # a pool that was restored, and a learner that went on from an older checkpoint
+            self.trainer.skip_past(newer)
+            self.rounds.dispatch(self.trainer.progress.version)
             return [None]
         try:
             return self._update(calls)
         finally:  # an update that failed ends its round as well: without a next one nothing would ever happen again
             if self.trainer.outcome is None and self.failure is None:
-                self.rounds.dispatch(self.trainer.progress.version)
+                self._dispatch()
+
+    def _dispatch(self) -> None:
+        assert self.rounds is not None
+        try:
+            self.rounds.dispatch(self.trainer.progress.version)
+        except Exception as error:  # the broker is away, say: the update is made, and the rounds' watch tries again
+            logger.warning("could not dispatch the next round, trying again soon: %s", error)
 
     def _update(self, calls: Sequence[Any]) -> list[Any]:
         """An update; one failure may be the data's, several in a row are this learner's."""
@@ -71,8 +102,15 @@ class LearnerRole:
                 self.give_up(f"{FAILURES} updates in a row failed, the last with {type(error).__name__}: {error}")
             raise
         self._failures = 0
+        if self.trainer.troubles >= TROUBLES:
+            self.give_up(f"after each of the last {TROUBLES} updates it {self.trainer.trouble}")
         self.report()
         return outcomes
+
+    def say_waiting(self, what: str) -> None:
+        """Nothing comes in: say so in the log and to whoever watches."""
+        logger.info("waiting: %s", what)
+        self.trainer.fire_status(always=True, waiting=what)
 
     def report(self) -> None:
         """Log how far it is, every few seconds: without a launcher, the log is all that is seen of a learner."""
@@ -90,14 +128,25 @@ class LearnerRole:
         )
 
     def round_failed(self, round_id: str) -> None:
-        """The errback of a round's chord."""
+        """The errback of a round's chord: a rollout was lost or expired. One that fails says so itself."""
         assert self.rounds is not None
         self.rounds.failed(round_id)
 
-    def give_up(self, reason: str) -> None:
-        """End this process with an error."""
-        self.failure = reason
+    def give_up(self, reason: str, by_user: bool = False) -> None:
+        """End this process with an error; `by_user`: one that the user has to mend."""
+        self.failure, self.by_user = reason, by_user
+        if self.rounds is not None:
+            self.rounds.stop()
         stop_worker()
+
+    def status(self, status: int) -> int:
+        """The exit status. Raises ConfigurationError for what is the user's to mend."""
+        if self.failure is None:
+            return status
+        if self.by_user:
+            raise ConfigurationError(self.failure)
+        logger.error("training cannot go on: %s", self.failure)
+        return 1
 
     def on_ready(self) -> None:
         """Weights first, so that actors that are waiting can start; then the first round."""
@@ -130,6 +179,8 @@ class LearnerRole:
 def run(config: Config) -> int:
     """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on.
 
+    Raises ConfigurationError for what is the user's to mend: an environment that keeps failing, a second learner.
+
     Started anew in the folder of a run that is over, it says so, tells whoever waits for it, and exits with 0.
     """
     verify(config, role="learner")
@@ -143,8 +194,13 @@ def run(config: Config) -> int:
     prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
     session = Session(config, broker_url, redis_url, prefetch=prefetch)
     session.declare()
+    lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {PLAYER}")
+    lease.take(threading.Event(), "a player has one learner")
+    found(session)
     trainer = Trainer(session, folder, on_finished=stop_worker)
-    learner, ending = LearnerRole(config, session, trainer), Ending(session.redis, session.topology.key_prefix)
+    learner = LearnerRole(config, session, trainer)
+    ending = Ending(session.redis, session.topology.key_prefix)
+    lease.hold(learner.ended, learner.give_up)
     status = 0
     try:
         if state := verdict(config, trainer.progress.steps, trainer.progress.mean_return):
@@ -160,9 +216,7 @@ def run(config: Config) -> int:
         if trainer.outcome is not None:
             ending.record(trainer.progress.steps, trainer.progress.mean_return)
         trainer.close()
+        lease.release()
         state = "stopped" if trainer.outcome is None else trainer.outcome["state"]
         logger.info("%s: %s; run folder %s", state, learner.figures(), folder)
-    if learner.failure is not None:
-        logger.error("training cannot go on: %s", learner.failure)
-        return 1
-    return status
+    return learner.status(status)

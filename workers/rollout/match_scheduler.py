@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from warren.errors import PlayerWaits
 from workers.rollout.match_result import MatchResult
 from workers.rollout.selfplay_sampler import MatchSampler, Opponent
 
-Request = Callable[[], Match | None]  # asks the league for the next match; None: go on with the one there is
+Request = Callable[[], Match]  # asks the league for the next match; PlayerWaits: there is none for now
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
 Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
+Between = Callable[[], None]  # called between moves
 
 
 class Matches:
@@ -26,20 +28,27 @@ class Matches:
     """
 
     def __init__(
-        self, sampler: MatchSampler, match_games: int, request: Request, report: Report, opponents: Opponents
+        self,
+        sampler: MatchSampler,
+        match_games: int,
+        request: Request,
+        report: Report,
+        opponents: Opponents,
+        between: Between = lambda: None,
     ) -> None:
         self.sampler = sampler
         self._match_games = match_games
-        self._request, self._report, self._opponents = request, report, opponents
+        self._request, self._report, self._opponents, self._between = request, report, opponents, between
         self._open: dict[str, tuple[Match, list[np.ndarray]]] = {}
         self._tables: list[str] = []  # the match of each, by id
+        self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
-        self._seat_all()
 
     def collect(self, num_lanes: int) -> Segment:
         """The sampler's next segment; matches that ended meanwhile are reported, and followed by others.
 
-        Raises what `request`, `report` and `opponents` raise; the next call goes on from there.
+        Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there. PlayerWaits
+        only while a table has no match yet: later it plays on in the one that it has.
         """
         if self._anew:
             self.leave()
@@ -48,6 +57,7 @@ class Matches:
             self._anew = False
         self._seat_all()
         while self.sampler.ready < num_lanes:
+            self._between()
             if self.sampler.advance():
                 self._follow()
         return self.sampler.take(num_lanes)
@@ -62,7 +72,11 @@ class Matches:
     @property
     def held(self) -> list[str]:
         """Ids of the matches that were issued and have not been reported."""
-        return list(self._open)
+        return [match for match in self._open if match not in self._lost]
+
+    def lose(self, matches: Iterable[str]) -> None:
+        """Their leases have run out: no result of theirs counts any more, so their tables get others."""
+        self._lost |= self._open.keys() & set(matches)
 
     def leave(self) -> None:
         """Report what was played so far of every match."""
@@ -72,10 +86,7 @@ class Matches:
 
     def _seat_all(self) -> None:
         for table in range(len(self._tables), self.sampler.num_tables):
-            match = self._request()
-            if match is None:
-                raise PlayerWaits("a table without a match was given none: its player is paused")
-            self._tables.append(self._seat(table, match))
+            self._tables.append(self._seat(table, self._request()))
 
     def _take_results(self) -> None:
         for result in self.sampler.pop_results():
@@ -84,10 +95,9 @@ class Matches:
     def _follow(self) -> None:
         self._take_results()
         for table, match in enumerate(self._tables):
-            if sum(map(len, self._open[match][1])) >= self._match_games:
-                following = self._request()
-                if following is not None:
-                    self._tables[table] = self._seat(table, following)
+            if match in self._lost or sum(map(len, self._open[match][1])) >= self._match_games:
+                with contextlib.suppress(PlayerWaits):
+                    self._tables[table] = self._seat(table, self._request())
         for match in self._open.keys() - self.sampler.in_play():
             self._close(match)
 
@@ -98,5 +108,7 @@ class Matches:
 
     def _close(self, match: str) -> None:
         issued, returns = self._open[match]
-        self._report(issued, MatchResult(match, np.concatenate([*returns, np.zeros(0, np.float32)])))
+        if match not in self._lost:
+            self._report(issued, MatchResult(match, np.concatenate([*returns, np.zeros(0, np.float32)])))
+        self._lost.discard(match)
         del self._open[match]  # not before: a report that failed is made again

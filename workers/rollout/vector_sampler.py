@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import torch
 
 from agents.policies import Policy
 from agents.segments import Segment
 from envs import VectorEnv
+from envs.construct import blame
+from warren.errors import ConfigurationError
 
 
 class Sampler:
     """Collects experience in one process; observations carry over from one `collect` to the next.
 
-    Set `weight_version` whenever the policy's weights change: segments bear it.
+    Set `weight_version` whenever the policy's weights change: segments carry it. What goes wrong in the environment,
+    `name` in messages, is a ConfigurationError: what its code raised, with file and line, or the field that is not as
+    its spaces say.
     """
 
-    def __init__(self, vector_env: VectorEnv, policy: Policy, seed: int) -> None:
+    def __init__(self, vector_env: VectorEnv, policy: Policy, seed: int, name: str = "of the sampler") -> None:
         self.vector_env = vector_env
         self.policy = policy
         self.weight_version = 0
         self.env_steps = 0  # over all environments, since the start
         self._generator = torch.Generator().manual_seed(seed)
-        self._observation, _ = vector_env.reset()
+        self._name = name
+        with self._blame("reset()"):
+            self._observation, _ = vector_env.reset()
 
     def collect(self, num_steps: int) -> Segment:
         """The next `num_steps` steps of every environment: T = num_steps, N = vector_env.num_envs."""
@@ -38,13 +47,17 @@ class Sampler:
             observations[step] = observation
             action, log_probs[step], values[step] = policy.act(observation, self._generator)
             actions.append(action)
-            observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
+            with self._blame("step()"):
+                observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
             terminations[step] = terminated
             truncations[step] = truncated
             if truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
                     final_values[step, cut] = policy.value(np.stack(info["final_obs"][cut]))
+        self._check("observation", observations, 2)
+        self._check("observation", observation, 1)
+        self._check("reward", rewards, 2)
         self._observation = observation
         self.env_steps += num_steps * env.num_envs
         return Segment(
@@ -60,3 +73,32 @@ class Sampler:
             weight_version=self.weight_version,
             episodes=env.pop_episodes(),
         )
+
+    @contextmanager
+    def _blame(self, call: str) -> Iterator[None]:
+        doing = f"environment {self._name!r}: {call}"
+        with blame(doing):
+            try:
+                yield
+            except ValueError as error:  # numpy's, when the observations of all copies are put together
+                wanted = self.vector_env.single_observation_space.shape
+                for found in map(np.shape, getattr(self.vector_env, "_env_obs", ())):
+                    if wanted is not None and found not in (wanted, ()):
+                        raise ConfigurationError(
+                            f"{doing} gave an observation of shape {list(found)}; its observation_space has "
+                            f"{list(wanted)}"
+                        ) from error
+                raise
+
+    def _check(self, field: str, array: np.ndarray, leading: int) -> None:
+        """`array` of `field` has `leading` dimensions of steps and environments."""
+        # One nan would make every weight nan. A sum is not finite where a number is not, and far quicker to look at.
+        if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
+            where = np.argwhere(~np.isfinite(array))[0]
+            shape = list(array.shape[leading:])
+            place = (
+                f" at {where[leading:].tolist()} of its {field}, which has shape {shape}" if shape else f" as {field}"
+            )
+            raise ConfigurationError(
+                f"environment {self._name!r}: step() gave {array[tuple(where)]}{place}; all numbers must be finite"
+            )

@@ -1,4 +1,4 @@
-"""The actor of a plain run: plays, and sends what it lived through to the learner.
+"""The actor of a plain run: plays, and sends its experience to the learner.
 
 Gathered: it answers rollout tasks, one a round. Streaming: it plays on with the newest weights it has and sends a
 segment whenever one is full.
@@ -6,6 +6,7 @@ segment whenever one is full.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -19,12 +20,14 @@ from agents import build_policy
 from agents.checkpoints import load_weights
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
-from warren.errors import WarrenError
+from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
+from workers.rollout.answers import answer
 from workers.rollout.vector_sampler import Sampler
 from workers.runtime.connect import connect
-from workers.runtime.run_status import Ending
+from workers.runtime.joining import join
+from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name, stop_worker
 from workers.runtime.weight_sync import NewestWeights
 
@@ -39,15 +42,12 @@ class ActorRole:
     def __init__(self, config: Config, session: Session) -> None:
         self.config, self.session = config, session
         self.source = source_name(config.actor_id)
-        # No two actors may live the same life, nor a restarted one its earlier life again: the unique name is hashed
-        # with the run's seed. (A process id would not do: in containers they coincide.)
+        # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
+        # the run's seed. (A process id would not do: in containers they coincide.)
         seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
-        environments = envs.make_vector(config.env.id, config.env.num_envs, seed, **config.env.kwargs)
-        self.policy = build_policy(
-            config.network, environments.single_observation_space, environments.single_action_space, seed
-        )
-        self.sampler = Sampler(environments, self.policy, seed)
-        self.sampler.weight_version = -1  # whatever the learner publishes is newer
+        self._seeds = itertools.count(seed, 7919)  # one for each time that the environments are made
+        self.sampler = self._make_sampler()
+        self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
         self.ending = Ending(session.redis, session.topology.key_prefix)
         self.stopping = threading.Event()
@@ -58,21 +58,40 @@ class ActorRole:
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
+    def _make_sampler(self) -> Sampler:
+        env, seed = self.config.env, next(self._seeds) % (1 << 31)
+        environments = envs.make_vector(env.id, env.num_envs, seed, **env.kwargs)
+        policy = build_policy(
+            self.config.network, environments.single_observation_space, environments.single_action_space, seed
+        )
+        sampler = Sampler(environments, policy, seed, env.id)
+        sampler.weight_version = -1  # whatever the learner publishes is newer
+        return sampler
+
     def rollout(self, round_id: str, version: int) -> dict[str, Any]:
         """The rollout task: one segment made with weights of `version` or newer."""
+        return answer(round_id, self.stopping, lambda: self._rollout(version))
+
+    def _rollout(self, version: int) -> dict[str, Any]:
         if not self.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights of version {version} did not arrive; this actor has {self.weights.version}")
-        return {"round": round_id, "number": None, **self.collect()}
+        if self.weights.version > version:  # another round of that version was learned from
+            return {"superseded": self.weights.version}
+        return {"number": None, **self.collect()}
 
     def collect(self) -> dict[str, Any]:
-        """Play `unroll_length` steps with the newest weights: a shipment for the learner."""
+        """Play `unroll_length` steps with the newest weights: a payload for the learner."""
         newest = self.weights.newest(newer_than=self.sampler.weight_version)
         if newest is not None:
             version, tensors = newest
-            load_weights(self.policy, tensors)
+            load_weights(self.sampler.policy, tensors)
             self.sampler.weight_version = version
         self.first_step_at = self.first_step_at or time.time()
-        segment = self.sampler.collect(self.config.unroll_length)
+        try:
+            segment = self.sampler.collect(self.config.unroll_length)
+        except Exception:
+            self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
+            raise
         return {
             "source": self.source,
             "first_step_at": self.first_step_at,
@@ -97,8 +116,8 @@ class ActorRole:
             self.stop()
 
     def on_status(self, figures: dict[str, Any]) -> None:
-        """The run is over when its learner says so."""
-        if figures["state"] in ("solved", "finished"):
+        """The run is over when its learner, or its launcher, says so."""
+        if figures["state"] in OVER:
             self.stop()
 
     def stop(self) -> None:
@@ -108,13 +127,13 @@ class ActorRole:
 
     def _stream(self) -> None:
         try:
-            queue, bound = self.session.topology.learner_queue(), self.session.topology.learner_bound
+            queue, bound = self.session.topology.learner_queue(), self.config.segments_per_update
             sender = BoundedSender(self.session.app, queue, bound, self.stopping)
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")
             while not self.stopping.is_set():
-                shipment = {"round": None, "number": self.number, **self.collect()}
-                if sender.send("learner.learn", (shipment,)):
+                payload = {"round": None, "number": self.number, **self._collect_again()}
+                if sender.send("learner.learn", (payload,)):
                     self.session.ledger.confirm(self.source, self.number)
                     self.number += 1
         except BaseException as error:
@@ -122,15 +141,27 @@ class ActorRole:
             self.failure = error
             stop_worker()
 
+    def _collect_again(self) -> dict[str, Any]:
+        """A payload; an environment that fails is made anew once. Raises what it raised when that fails as well."""
+        try:
+            return self.collect()
+        except ConfigurationError as error:
+            logger.error("%s; making the environments anew, once", error)
+            return self.collect()
+
 
 def run(config: Config) -> int:
-    """Play until the run is over or a stop; exit status 0, or 1 when playing failed."""
+    """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
+
+    Raises ConfigurationError when the environment fails again after it was made anew.
+    """
     verify(config, role="actor")
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     broker_url, redis_url = connect(config)
     session = Session(config, broker_url, redis_url)
     session.declare()
+    join(session)
     actor = ActorRole(config, session)
     subscription = Subscription(
         session.app,
@@ -144,4 +175,6 @@ def run(config: Config) -> int:
     if actor.thread.is_alive():
         actor.thread.join(timeout=5.0)
     subscription.stop()
+    if isinstance(actor.failure, ConfigurationError):
+        raise actor.failure
     return 1 if actor.failure is not None else status

@@ -12,6 +12,10 @@ from typing import Any
 
 from workers.config.schema import Config
 
+CLOSED = "closed"  # the state of a run whose launcher has ended, however it ended; its name is not used again
+OVER = ("solved", "finished", CLOSED)  # states after which nobody plays any more
+REMEMBERED = 24 * 3600  # s
+
 
 def verdict(config: Config, steps: int, mean_return: float | None) -> str | None:
     """ "solved" when the goal is met, "finished" when all steps are done, None while there is more to do.
@@ -25,7 +29,10 @@ def verdict(config: Config, steps: int, mean_return: float | None) -> str | None
 
 
 class Ending:
-    """The figures with which a run ended, in Redis; the key begins with `prefix`."""
+    """How a run ended, in Redis; the key begins with `prefix`.
+
+    Kept are the figures of one player's training, or, written by the launcher, how a run of any kind ended.
+    """
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._key = redis, f"{prefix}ending"
@@ -34,11 +41,24 @@ class Ending:
         """The run ended so; to be written before the last status event is fired."""
         self._redis.set(self._key, json.dumps({"steps": steps, "mean_return": mean_return}))
 
+    def close(self) -> None:
+        """The run's launcher has removed it from the servers: who comes later, or back, is to know for a day."""
+        self._redis.set(self._key, json.dumps({"state": CLOSED}), ex=REMEMBERED)
+
     def clear(self) -> None:
         """The run goes on."""
         self._redis.delete(self._key)
 
+    def state(self) -> str | None:
+        """CLOSED when the launcher has removed the run, None while it goes on."""
+        found: str | None = self._read().get("state")
+        return found
+
     def verdict(self, config: Config) -> str | None:
         """The verdict on a run that has ended, None for one that has not, or has not in the eyes of `config`."""
+        found = self._read()
+        return found.get("state") or (verdict(config, **found) if found else None)
+
+    def _read(self) -> dict[str, Any]:
         data = self._redis.get(self._key)
-        return None if data is None else verdict(config, **json.loads(data))
+        return {} if data is None else dict(json.loads(data))

@@ -13,13 +13,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Account:
-    """Segments of a run. `repeated`: deliveries of a segment that was used already (after a learner died)."""
+    """Segments of a run. `repeated`: deliveries of a segment that was used already (after a learner died).
+
+    What was used counts as confirmed, also where the actor was killed before it could say so. The rest adds up to it:
+    confirmed = learned + stale + unused + missing.
+    """
 
     confirmed: int
     learned: int
     stale: int
     repeated: int
-    missing: int  # confirmed, and neither learned nor dropped as stale
+    unused: int  # given up at the end of the run
+    missing: int  # none of these: still in a queue, or lost
 
 
 class Ledger:
@@ -35,39 +40,42 @@ class Ledger:
             pipe.setbit(f"{self._prefix}confirmed:{source}", number, 1)
             pipe.execute()
 
-    def settle(self, learned: Iterable[tuple[str, int]], stale: Iterable[tuple[str, int]]) -> None:
-        """An update has used the segments `learned` and dropped those in `stale`, each (source, number)."""
-        learned, stale = list(learned), list(stale)
-        if not learned and not stale:
+    def settle(
+        self,
+        learned: Iterable[tuple[str, int]],
+        stale: Iterable[tuple[str, int]],
+        unused: Iterable[tuple[str, int]] = (),
+    ) -> None:
+        """Segments, each (source, number), that an update has used, that were too old, that came after the end."""
+        settled = {"learned": list(learned), "stale": list(stale), "unused": list(unused)}
+        if not any(settled.values()):
             return
         with self._redis.pipeline(transaction=True) as pipe:
-            for source, number in learned:
-                pipe.setbit(f"{self._prefix}learned:{source}", number, 1)
-            for source, number in stale:
-                pipe.setbit(f"{self._prefix}stale:{source}", number, 1)
-            before = pipe.execute()
+            for kind, segments in settled.items():
+                for source, number in segments:
+                    pipe.setbit(f"{self._prefix}{kind}:{source}", number, 1)
+            # An actor that was killed before it could say that the broker has its first segment is a source as well.
+            pipe.sadd(f"{self._prefix}sources", *{source for segments in settled.values() for source, _ in segments})
+            *before, _ = pipe.execute()
         repeated = sum(before)
         if repeated:
             self._redis.incrby(f"{self._prefix}repeated", repeated)
 
     def account(self) -> Account:
         """Count everything."""
-        confirmed = learned = stale = missing = 0
+        confirmed = learned = stale = unused = 0
         for source in self._redis.smembers(f"{self._prefix}sources"):
-            name = source.decode()
-            bits = [
-                int.from_bytes(self._redis.get(f"{self._prefix}{kind}:{name}") or b"", "big")
-                << 8 * self._short_of(kind, name)
-                for kind in ("confirmed", "learned", "stale")
-            ]
-            confirmed += bits[0].bit_count()
-            learned += bits[1].bit_count()
-            stale += bits[2].bit_count()
-            missing += (bits[0] & ~(bits[1] | bits[2])).bit_count()
+            said, was_learned, was_stale, was_unused = self._bits(source.decode())
+            confirmed += (said | was_learned | was_stale | was_unused).bit_count()
+            learned += was_learned.bit_count()
+            stale += (was_stale & ~was_learned).bit_count()
+            unused += (was_unused & ~(was_learned | was_stale)).bit_count()
         repeated = int(self._redis.get(f"{self._prefix}repeated") or 0)
-        return Account(confirmed, learned, stale, repeated, missing)
+        return Account(confirmed, learned, stale, repeated, unused, confirmed - learned - stale - unused)
 
-    def _short_of(self, kind: str, name: str) -> int:
-        # Redis strings grow to the highest bit set; align the three by their longest.
-        lengths = {k: self._redis.strlen(f"{self._prefix}{k}:{name}") for k in ("confirmed", "learned", "stale")}
-        return int(max(lengths.values()) - lengths[kind])
+    def _bits(self, source: str) -> list[int]:
+        """Confirmed, learned, stale, unused, aligned: Redis strings grow to the highest bit that was set."""
+        keys = [f"{self._prefix}{kind}:{source}" for kind in ("confirmed", "learned", "stale", "unused")]
+        found = [value or b"" for value in self._redis.mget(keys)]
+        longest = max(map(len, found))
+        return [int.from_bytes(value.ljust(longest, b"\0"), "big") for value in found]

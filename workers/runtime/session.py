@@ -18,15 +18,16 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from league.models.pool import Pool
-from tasks.app import REDIS_TRIES, create_app
+from tasks.app import REDELIVER_AFTER, REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
 from tasks.worker.pool import OneThreadPool
 from tasks.worker.task_events import given_rate
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
 from workers.runtime.segment_ledger import Ledger
 
 EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
+HELD = 2.0  # times round_timeout that an actor may hold a rollout before a Redis broker hands it to another
 PLAYER = "main"  # the one player of a run without a league
 
 
@@ -43,6 +44,7 @@ class Session:
             redis_url,
             prefetch=prefetch,
             task_events=watched(config),
+            redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
         self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
         self.pool = Pool(self.redis, self.topology.key_prefix)
@@ -108,10 +110,10 @@ def event_rate(config: Config) -> float:
 def topology_of(config: Config) -> Topology:
     """The names and bounds of the configured run."""
     assert config.run is not None
-    # Streaming: as many segments may wait as an update takes, so that data is at most a few versions old.
-    bound = config.segments_per_update if config.sampling is Sampling.streaming else 64
+    # Nothing here depends on how many actors there are, or how they sample: queues are declared by whoever comes first,
+    # and the broker refuses another declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
-    return Topology(config.run, learner_bound=bound, players=players)
+    return Topology(config.run, players=players)
 
 
 def stop_worker() -> None:

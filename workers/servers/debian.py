@@ -46,7 +46,10 @@ def install(names: Sequence[str], machine: Machine, say: Callable[[str], object]
     if reason := why_not(machine):
         raise BrokerError(f"{' and '.join(names)} cannot be installed: {reason}")
     packages = [PACKAGES[name] for name in names]
-    say(f"installing {' and '.join(packages)} with apt-get (their services are not started)")
+    say(
+        f"installing {' and '.join(packages)} with apt-get (their services are not started); "
+        "to install nothing: Ctrl-C, and broker=embedded"
+    )
     done = subprocess.run(
         [*(machine.root_prefix() or []), "sh", "-c", SCRIPT, "install-servers", str(machine.service_policy), *packages],
         env={**os.environ, "PATH": machine.search_path},

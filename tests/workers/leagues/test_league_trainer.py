@@ -65,6 +65,7 @@ class Run:
             config=self.config,
             app=Celery("learner"),
             topology=Topology(name, players=("main",)),
+            redis=client,
             pool=Pool(client, prefix),
             events=SimpleNamespace(fire=lambda name, payload: None),
             declare=lambda: None,
@@ -112,11 +113,30 @@ def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(
 
 def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
     first = trained(run)
+    at_checkpoint = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    with torch.no_grad():
+        next(first.policy.parameters()).add_(1.0)
     first.progress.version = 4
-    first.publish()
+    first.publish()  # and is killed before the next checkpoint
     second: Any = run.trainer()
-    assert (second.generation, second.progress.version) == (0, 4)
+    assert second.generation == 0
+    assert second.progress.version == 5, "a version that actors have is not made twice"
     assert second.algorithm.steps == 500
+    weights = second.policy.state_dict()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in at_checkpoint.items()), (
+        "weights, optimizer and schedules are of one moment"
+    )
+
+
+def test_after_an_exploit_schedules_go_on_and_after_a_reset_they_begin(run: Run) -> None:
+    trainer = trained(run)
+    trainer.progress.steps = 12_345
+    run.session.pool.put("stronger", 1, 7, trainer._stamped())
+    trainer._start_from(ModelRef("stronger", 1), generation=1)
+    assert trainer.algorithm.steps == 12_345
+    assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
+    trainer._start_from(None, generation=2)
+    assert trainer.algorithm.steps == 0
 
 
 def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from warren.errors import PoolError
+from warren.errors import ConfigurationError, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.learning import sync_rounds as rounds_module
 from workers.learning import worker as learner_module
@@ -53,9 +53,10 @@ def make(chords: Chords) -> Iterator[Callable[..., Rounds]]:
     made: list[Rounds] = []
 
     def build(
-        timeout: float = 60.0, given_up: list[str] | None = None, actors: Callable[[], int] = lambda: 3
+        timeout: float = 60.0, given_up: list[str] | None = None, actors: Callable[[], int] = lambda: 3, **more: Any
     ) -> Rounds:
-        made.append(Rounds(Celery("rounds"), actors, timeout, (given_up if given_up is not None else []).append))
+        reasons = given_up if given_up is not None else []
+        made.append(Rounds(Celery("rounds"), actors, timeout, lambda why, by_user: reasons.append(why), **more))
         return made[-1]
 
     yield build
@@ -83,17 +84,76 @@ def test_each_round_has_a_name_of_its_own(chords: Chords, make: Callable[..., Ro
     assert len({name for name, _, _ in chords.dispatched}) == 3
 
 
-def test_a_lost_round_is_dispatched_anew_and_dropped_when_it_comes_back_late(
+def test_of_a_round_that_was_dispatched_twice_the_first_to_come_back_is_used_and_no_other(
     chords: Chords, make: Callable[..., Rounds]
 ) -> None:
     rounds = make(timeout=0.5)
     rounds.start(version=4)
-    lost = chords.last
+    first = chords.last
     until(lambda: len(chords.dispatched) == 2)
     assert rounds.lost == 1
     assert chords.dispatched[1][1:] == (4, 3)
-    assert not rounds.returned(lost)
-    assert rounds.returned(chords.last)
+    assert rounds.returned(first), "late, and made with the right weights: a round is not played again for ever"
+    assert not rounds.returned(chords.last)
+
+
+def test_a_rollout_that_takes_longer_than_the_timeout_is_learned_from_and_the_setting_is_named(
+    chords: Chords, make: Callable[..., Rounds], caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds = make(timeout=0.2)
+    rounds.start(version=4)
+    first = chords.last
+    until(lambda: len(chords.dispatched) >= 2)
+    with caplog.at_level("WARNING"):
+        assert rounds.returned(first)
+    assert "raise round_timeout" in caplog.text
+
+
+def test_between_two_dispatches_of_a_version_the_wait_doubles_up_to_a_bound(make: Callable[..., Rounds]) -> None:
+    rounds = make(timeout=60.0)
+    waits = []
+    for _ in range(8):
+        rounds._dispatches += 1
+        waits.append(rounds._patience())
+    assert waits == [60, 120, 240, 480, 960, 960, 960, 960]
+
+
+def test_a_version_that_nobody_answers_is_given_up_and_the_setting_is_named(
+    chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "SILENT", 3)
+    monkeypatch.setattr(rounds_module, "LONGEST", 1.0)
+    given_up: list[str] = []
+    rounds = make(timeout=0.1, given_up=given_up)
+    rounds.start(version=4)
+    until(lambda: given_up)
+    assert "dispatched 3 times" in given_up[0] and "round_timeout=0.1" in given_up[0]
+    assert len(chords.dispatched) == 3
+
+
+def test_rounds_go_on_without_an_actor_that_does_not_answer_long_before_the_timeout(
+    chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "STRAGGLER", 0.5)
+    rounds = make(timeout=600.0)
+    rounds.start(version=4)
+    assert rounds.returned(chords.last)  # so a round takes next to no time
+    rounds.dispatch(5)
+    until(lambda: len(chords.dispatched) == 3)
+    assert chords.dispatched[2][1:] == (5, 3)
+
+
+def test_what_is_waited_for_is_said(
+    chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "SAY_EVERY", 0.5)
+    monkeypatch.setattr(rounds_module, "answered", lambda app, gathered: 2)
+    said: list[str] = []
+    rounds = make(on_waiting=said.append)
+    rounds.start(version=4)
+    rounds._chord = object()
+    until(lambda: said)
+    assert said[0].startswith("1 of 3 actors have not answered for")
 
 
 def test_a_round_that_has_returned_is_not_taken_for_lost_however_long_the_update(
@@ -124,7 +184,7 @@ def test_rounds_that_keep_failing_are_given_up(chords: Chords, make: Callable[..
     for failure in range(FAILURES):
         assert len(chords.dispatched) == failure + 1
         rounds.failed(chords.last)
-    assert given_up == [f"{FAILURES} rounds in a row failed in the actors"]
+    assert given_up == [f"{FAILURES} rounds in a row failed in the actors, the last with: an actor's log has the error"]
     assert len(chords.dispatched) == FAILURES
 
 
@@ -135,6 +195,7 @@ def test_failures_with_a_success_between_are_forgiven(chords: Chords, make: Call
     for _ in range(3 * FAILURES):
         rounds.failed(chords.last)
         assert rounds.returned(chords.last)
+        rounds.succeeded()
         rounds.dispatch(5)
     assert given_up == []
 
@@ -148,6 +209,20 @@ def test_the_failure_of_a_round_long_given_up_counts_for_nothing(chords: Chords,
     for _ in range(2 * FAILURES):
         rounds.failed(old)
     assert given_up == []
+    assert len(chords.dispatched) == 2
+
+
+def test_the_same_error_of_the_users_own_code_twice_ends_the_run_with_it(
+    chords: Chords, make: Callable[..., Rounds]
+) -> None:
+    given_up: list[str] = []
+    rounds = make(given_up=given_up)
+    rounds.start(version=4)
+    why = "environment 'game.py:Game': step() failed at game.py:7: ValueError: no such move"
+    rounds.failed(chords.last, why, by_user=True)
+    assert given_up == []
+    rounds.failed(chords.last, why, by_user=True)
+    assert given_up == [why]
     assert len(chords.dispatched) == 2
 
 
@@ -171,6 +246,7 @@ class Trainer:
             version=0, steps=0, mean_return=None, steps_per_second=0.0, returns=[], episodes=0, staleness=0.0
         )
         self.outcome: dict[str, Any] | None = None
+        self.troubles, self.trouble = 0, ""
         self.errors: list[Exception] = []
         self.updates = 0
 
@@ -221,6 +297,51 @@ def test_a_late_round_is_dropped_without_an_update(chords: Chords, role: Callabl
     assert learner.learn(shipments(late)) == [None]
     assert learner.trainer.updates == 0
     assert len(chords.dispatched) == 2
+
+
+def test_the_error_of_a_rollout_is_the_learners_in_one_line_and_its_exit_says_whose_it_is(
+    chords: Chords, role: Callable[..., LearnerRole], caplog: pytest.LogCaptureFixture
+) -> None:
+    learner: Any = role()
+    learner.rounds.start(0)
+    why = "environment 'game.py:Game': step() failed at game.py:7: ValueError: no such move"
+    for _ in range(2):
+        (payloads,) = shipments(chords.last)
+        payloads[1] = {"round": chords.last, "failed": why, "by_user": True}  # type: ignore[dict-item]
+        assert learner.learn([payloads]) == [None]
+    assert learner.trainer.updates == 0
+    assert learner.failure == why
+    assert any(why in record.getMessage() and "\n" not in record.getMessage() for record in caplog.records)
+    with pytest.raises(ConfigurationError, match="no such move"):
+        learner.status(0)
+
+
+def test_a_learner_that_is_behind_its_actors_publishes_past_them(
+    chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner: Any = role()
+
+    def skip_past(version: int) -> None:
+        learner.trainer.progress.version = version + 1
+
+    monkeypatch.setattr(learner.trainer, "skip_past", skip_past, raising=False)
+    learner.rounds.start(3)
+    assert learner.learn([[{"round": chords.last, "superseded": 9}] * 3]) == [None]
+    assert [version for _, version, _ in chords.dispatched] == [3, 10]
+    assert learner.trainer.updates == 0
+
+
+def test_a_broker_that_is_away_when_the_next_round_is_dispatched_undoes_no_update(
+    chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "STRAGGLER", 0.5)
+    learner: Any = role()
+    learner.rounds.start(0)
+    chords.away = True
+    assert learner.learn(shipments(chords.last)) == [None], "the data was trained on, so it is acknowledged"
+    chords.away = False
+    until(lambda: len(chords.dispatched) == 2)
+    assert chords.dispatched[1][1] == 1
 
 
 def test_an_update_that_fails_is_followed_by_another_round(chords: Chords, role: Callable[..., LearnerRole]) -> None:

@@ -66,8 +66,51 @@ def test_a_restart_ends_all_matches_and_begins_others():
 
 def test_matches_of_which_nothing_was_played_are_given_back():
     matches, league, _ = playing()
+
+    def stop():
+        raise PlayerWaits("before the first move")
+
+    matches._between = stop
+    with pytest.raises(PlayerWaits):
+        matches.collect(4)
+    assert len(matches.held) == 2
     matches.leave()
     assert league.state.counters["aborted"] == 2
+
+
+def test_a_match_whose_lease_ran_out_is_not_reported_and_its_table_gets_another():
+    matches, _, told = playing(match_games=10_000)
+    matches.collect(4)
+    lost = matches.held
+    matches.lose([*lost, "never issued"])
+    assert matches.held == []
+    matches.collect(64)
+    assert told == []
+    assert len(matches.held) == 2 and set(matches.held).isdisjoint(lost)
+
+
+def test_a_table_plays_on_in_its_match_while_the_league_has_no_other():
+    matches, _, told = playing(match_games=10)
+    matches.collect(4)
+    held, request = list(matches._tables), matches._request
+
+    def waits():
+        raise PlayerWaits("paused")
+
+    matches._request = waits
+    matches.collect(64)
+    assert matches._tables == held
+    matches._request = request
+    matches.collect(64)
+    assert set(held).isdisjoint(matches.held) and told
+
+
+def test_whoever_keeps_leases_is_asked_between_all_moves_of_a_long_rollout():
+    matches, _, _ = playing()
+    asked = []
+    matches._between = lambda: asked.append(1)
+    matches.collect(64)
+    assert len(asked) > 20
 
 
 @pytest.mark.parametrize("failing", ["request", "report"])

@@ -5,6 +5,7 @@ import torch
 
 import envs
 from agents import Segment, build_policy
+from warren.errors import ConfigurationError
 from workers.rollout.vector_sampler import Sampler
 
 
@@ -124,3 +125,45 @@ def test_new_weights_act_at_once():
     with torch.no_grad():
         policy.network.policy_trunk.layers[2].bias.copy_(torch.tensor([-50.0, 50.0]))
     assert (sampler.collect(10).action == 1).all()
+
+
+class Failing(Counter):
+    """Goes wrong at its third step, in the way that `how` says."""
+
+    def __init__(self, how: str):
+        super().__init__(end=100)
+        self.how = how
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        if self.count == 3:
+            match self.how:
+                case "raises":
+                    raise KeyError("the board is gone")
+                case "nan observation":
+                    observation[1] = np.nan
+                case "nan reward":
+                    reward = float("inf")
+                case "shape":
+                    observation = np.zeros(3)
+        return observation, reward, *rest
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("raises", ["step() failed at ", "test_vector_sampler.py:", "KeyError: 'the board is gone'"]),
+        ("nan observation", ["step() gave nan at [1] of its observation, which has shape [2]; all numbers must be"]),
+        ("nan reward", ["step() gave inf as reward; all numbers must be finite"]),
+        ("shape", ["step() gave an observation of shape [3]; its observation_space has [2]"]),
+    ],
+)
+def test_what_goes_wrong_in_the_users_environment_is_one_sentence_that_names_it(how, words):
+    vector_env = envs.make_vector(f"{__file__}:Failing", 2, 1, how=how)
+    policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
+    sampler = Sampler(vector_env, policy, 1, name="game.py:Failing")
+    with pytest.raises(ConfigurationError) as error:
+        sampler.collect(8)
+    for word in ("environment 'game.py:Failing': ", *words):
+        assert word in str(error.value)
+    assert "\n" not in str(error.value)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 
+from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
-from workers.runtime.session import event_rate, source_name, topology_of
+from workers.runtime.joining import found, join
+from workers.runtime.session import Session, event_rate, source_name, topology_of
 from workers.servers import Servers
 
 # A role that stops itself once it is ready, or fails then.
@@ -47,12 +51,38 @@ def test_a_role_ends_when_it_stops_itself_or_cannot_begin(
     assert ("RuntimeError: the first weights could not be published" in done.stderr) == (how == "fails")
 
 
-def test_streaming_bounds_the_learners_queue_by_what_an_update_takes() -> None:
-    streaming = Config(run="r", sampling=Sampling.streaming, actors=3, env=EnvConfig(num_envs=2))
-    assert topology_of(streaming).learner_bound == 3
-    streaming.batch_segments = 8
-    assert topology_of(streaming).learner_bound == 8
-    assert topology_of(Config(run="r", actors=3)).learner_bound > 3
+def test_queues_are_the_same_however_many_actors_there_are_and_however_they_sample() -> None:
+    """Whoever comes first declares them, and the broker refuses another declaration."""
+    configs = [
+        Config(run="r", sampling=sampling, actors=actors, batch_segments=batch)
+        for sampling in Sampling
+        for actors, batch in ((3, None), (8, None), (3, 16))
+    ]
+    declared = [[queue.as_dict() for queue in topology_of(config).declared()] for config in configs]
+    assert all(queues == declared[0] for queues in declared)
+
+
+def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_name: str) -> None:
+    def session(**settings: Any) -> Any:
+        config = Config(run=run_name, **settings)
+        return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
+
+    learner = session(sampling=Sampling.streaming, actors=4)
+    join(session())  # no learner yet: nothing to compare with
+    found(learner)
+    join(session(sampling=Sampling.streaming, actors=9))
+    with pytest.raises(ConfigurationError) as error:
+        join(session(env=EnvConfig(id="Acrobot-v1")))
+    assert error.value.problems == [
+        f"sampling: gathered here, but run {run_name} has streaming; start this process with sampling=streaming",
+        f"env.id: Acrobot-v1 here, but run {run_name} has CartPole-v1; start this process with env.id=CartPole-v1",
+    ]
+
+
+def test_a_redis_broker_hands_on_no_rollout_that_may_still_run(redis_url: str, run_name: str) -> None:
+    for timeout, least in ((60.0, 120.0), (600.0, 1200.0), (1.0, 60.0)):
+        session = Session(Config(run=run_name, round_timeout=timeout), redis_url, redis_url)
+        assert session.app.conf.broker_transport_options["visibility_timeout"] == least
 
 
 def test_no_two_actor_processes_have_the_same_name() -> None:

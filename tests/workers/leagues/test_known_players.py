@@ -1,0 +1,159 @@
+"""What plays in a match: weights of the generations that it is between, the same ones from beginning to end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from agents import build_policy
+from agents.checkpoints import weights_to_bytes
+from agents.policies import Policy
+from league.state.league_state import Match
+from warren.errors import WarrenError
+from workers.leagues import known_players as module
+from workers.leagues.known_players import KnownPlayers
+from workers.rollout.match_record import FOLDER, MatchRecord, checksum
+
+
+def build(seed: int) -> Policy:
+    spaces = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
+    return build_policy({"hidden_sizes": []}, *spaces, seed)
+
+
+class Pool:
+    """Stands for the pool: the newest weights of each player."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, Any] = {}
+        self.when_asked = lambda: None
+
+    def put(self, player: str, version: int, generation: int = 0) -> None:
+        stamp = {"player": player, "version": version, "generation": generation}
+        self.models[player] = SimpleNamespace(version=version, data=weights_to_bytes(build(version), stamp))
+
+    def newest(self, player: str, newer_than: int = -1) -> Any:
+        self.when_asked()
+        model = self.models.get(player)
+        return model if model is not None and model.version > newer_than else None
+
+
+def match(away: str = "rival", home_generation: int = 0, away_generation: int = 0, frozen: bool = False) -> Match:
+    return Match("m", "main", away, "pfsp", "actor", home_generation, away_generation, False, frozen, 0)
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.setattr(module, "Subscription", lambda *_, **__: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(module, "GENERATION_PATIENCE", 0.5)
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.01)
+    pool = Pool()
+    pool.put("main", 5)
+    pool.put("rival", 7)
+    yield pool
+
+
+def players_of(pool: Pool) -> KnownPlayers:
+    session: Any = SimpleNamespace(pool=pool, app=None, topology=None)
+    return KnownPlayers(session, "actor-0", build, threading.Event(), patience=20.0)
+
+
+def test_a_match_between_the_generations_that_are_held_is_played(pool: Pool) -> None:
+    assert players_of(pool).fits(match())
+
+
+def test_weights_from_before_a_reset_do_not_play_for_the_generation_after_it(pool: Pool) -> None:
+    players = players_of(pool)
+    assert players.fits(match())
+    assert not players.fits(match(away_generation=1)), "the reset is decided, its weights are not there"
+    assert not players.fits(match(home_generation=1))
+    pool.put("rival", 8, generation=1)
+    assert players.fits(match(away_generation=1)), "looked for in the pool, since no event brought them"
+    assert not players.fits(match(away_generation=0)), "issued before the reset: the league will drop its result"
+    assert players["rival"].version == 8
+
+
+def test_weights_of_the_generation_that_are_about_to_come_are_waited_for(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GENERATION_PATIENCE", 60.0)
+    players = players_of(pool)
+    assert players.fits(match())
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            pool.put("rival", 8, generation=1)
+
+    pool.when_asked = look
+    assert players.fits(match(away_generation=1))
+
+
+def test_a_player_that_began_anew_begins_its_own_games_anew(pool: Pool) -> None:
+    players = players_of(pool)
+    assert players.fits(match())
+    restarts: list[int] = []
+    players["rival"].matches = SimpleNamespace(restart=lambda: restarts.append(1))  # type: ignore[assignment]
+    pool.put("rival", 8, generation=1)
+    assert players.fits(match(away_generation=1))
+    assert restarts == [1]
+
+
+def test_an_opponent_that_learns_plays_a_match_with_one_set_of_weights(pool: Pool) -> None:
+    players = players_of(pool)
+    first = players.opponent(match(), None)
+    assert first is not None
+    assert checksum(first) == checksum(build(7))
+    assert players.opponent(match(), None) is first, "matches against the same weights share a forward pass"
+    pool.put("rival", 8)
+    players["rival"].weights.fetch()
+    players["rival"].refresh()
+    assert checksum(first) == checksum(build(7)), "the match under way"
+    second = players.opponent(match(), None)
+    assert second is not None
+    assert checksum(second) == checksum(build(8)), "the next match"
+
+
+def test_an_opponent_without_weights_is_named(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    players = players_of(pool)
+    players._patience = 0.1
+    with pytest.raises(WarrenError, match="'nobody' is to be played and has published no weights"):
+        players.opponent(match("nobody"), None)
+
+
+def test_the_record_tells_which_weights_played_first_and_last(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    record, policy = MatchRecord.from_environment("actor-0"), build(1)
+    watched = record.watched(match(), policy)
+    assert watched is not None
+    generator, observation = torch.Generator(), np.zeros((4, 3), np.float32)
+    for _ in range(2):
+        watched.choose(observation, generator)
+    record.ended(match(), "counted")
+    with torch.no_grad():
+        next(policy.parameters()).add_(1.0)
+    other = record.watched(match(), policy)
+    assert other is not None
+    other.choose(observation, generator)
+    with torch.no_grad():
+        next(policy.parameters()).add_(1.0)
+    other.choose(observation, generator)
+    record.ended(match(), "counted")
+    begun, ended, begun_next, changed = map(json.loads, (tmp_path / "actor-0.jsonl").read_text().splitlines())
+    assert begun["first"] == ended["first"] == ended["last"] and not ended["changed"]
+    assert changed["first"] == begun_next["first"] != changed["last"] and changed["changed"]
+
+
+def test_nothing_is_recorded_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    record, policy = MatchRecord.from_environment("actor-0"), build(1)
+    assert record.watched(match(), policy) is policy
+    record.ended(match(), "counted")

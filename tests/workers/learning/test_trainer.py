@@ -1,0 +1,225 @@
+"""What an update has used counts as used whatever fails after it; what a killed learner's successor goes on from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+import torch
+
+import envs
+from agents import build_policy
+from agents.checkpoints import weights_to_bytes
+from league.models.pool import checksum_of
+from warren.errors import BrokerError, PoolError
+from workers.config.schema import Config, EnvConfig
+from workers.learning import trainer as trainer_module
+from workers.learning.metrics import read_metrics
+from workers.learning.trainer import Trainer
+from workers.rollout.vector_sampler import Sampler
+
+CARTPOLE = "CartPole-v1"
+
+
+class Pool:
+    """The pool's side of a learner, without Redis."""
+
+    def __init__(self, order: list[str]) -> None:
+        self.models: dict[int, Any] = {}
+        self.order = order
+        self.away = False
+
+    def put(self, player: str, version: int, step: int, data: bytes) -> bool:
+        self.order.append(f"put {version}")
+        if self.away:
+            raise redis.ConnectionError("Redis is away")
+        if self.models and version <= max(self.models):
+            return False
+        created = os.times().elapsed
+        self.models[version] = SimpleNamespace(version=version, step=step, data=data, created=created)
+        return True
+
+    def version(self, player: str) -> int | None:
+        return max(self.models, default=None)
+
+    def newest(self, player: str, newer_than: int = -1) -> Any:
+        version = max(self.models, default=-1)
+        return self.models[version] if version > newer_than else None
+
+    def info(self, ref: Any) -> Any:
+        model = self.models.get(ref.version)
+        return model and SimpleNamespace(checksum=checksum_of(model.data))
+
+
+class Run:
+    """A folder and a pool; trainers as one process after the other makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.order: list[str] = []
+        self.settled: list[tuple[Any, Any, Any]] = []
+        self.pool = Pool(self.order)
+        self.refusing: Exception | None = None
+        self.session: Any = SimpleNamespace(
+            config=Config(
+                trial="t", run="r", env=EnvConfig(id=CARTPOLE, num_envs=2), algorithm={"name": "ppo", "epochs": 1}
+            ),
+            pool=self.pool,
+            ledger=SimpleNamespace(settle=self.settle),
+            events=SimpleNamespace(fire=lambda name, payload: None),
+        )
+        vector = envs.make_vector(CARTPOLE, 2, 1)
+        policy = build_policy({}, vector.single_observation_space, vector.single_action_space, 1)
+        self.sampler = Sampler(vector, policy, 1)
+        self.number = 0
+
+    def settle(self, *segments: Any) -> None:
+        self.order.append("settle")
+        if self.refusing is not None:
+            raise self.refusing
+        self.settled.append(tuple(map(tuple, segments)))  # type: ignore[arg-type]
+
+    def trainer(self) -> Any:
+        return Trainer(self.session, self.folder, on_finished=lambda: None)
+
+    def payload(self, version: int = 0) -> dict[str, Any]:
+        self.sampler.weight_version = version
+        self.number += 1
+        segment = self.sampler.collect(16).to_dict()
+        return {
+            "source": "a", "number": self.number, "first_step_at": 0.0, "collected_at": 0.0, "segment": segment,
+        }  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, one_thread: None) -> Run:
+    return Run(tmp_path)
+
+
+def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_new_weights(run: Run) -> None:
+    trainer = run.trainer()
+    trainer.learn([run.payload()])
+    assert run.order == ["settle", "put 1"]
+    assert run.settled == [((("a", 1),), (), ())]
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("publish", redis.ConnectionError("Redis is away")),
+        ("publish", PoolError("Redis took no 9 bytes")),
+        ("checkpoint", OSError(28, "No space left on device")),
+        ("after_update", BrokerError("the league is away")),
+        ("after_update", ValueError("a slip")),
+    ],
+)
+def test_what_fails_after_an_update_does_not_undo_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    trainer = run.trainer()
+    trainer._checkpoint_at = 0.0
+
+    def fail() -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(trainer, what, fail)
+        assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
+    assert run.settled == [((("a", 1),), (), ())]
+    assert trainer.troubles == 1
+    assert str(error) in trainer.trouble
+    assert trainer.learn([run.payload()]) == [None]
+    assert trainer.troubles == 0
+    assert trainer.progress.updates == 2
+
+
+def test_weights_that_could_not_be_published_are_published_by_the_next_look(run: Run) -> None:
+    trainer = run.trainer()
+    run.pool.away = True
+    trainer.learn([run.payload()])
+    assert run.pool.version("main") is None
+    run.pool.away = False
+    trainer.restore_published()
+    assert run.pool.version("main") == 1
+
+
+def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
+    trainer = run.trainer()
+    run.refusing = redis.ConnectionError("Redis is away")
+    assert trainer.learn([run.payload()]) == [None]
+    run.refusing = None
+    trainer.learn([run.payload()])
+    assert run.settled == [((("a", 1), ("a", 2)), (), ())]
+
+
+def test_segments_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
+    trainer = run.trainer()
+    trainer.finish("solved")
+    trainer.learn([run.payload()])
+    assert run.settled == [((), (), (("a", 1),))]
+    assert trainer.progress.updates == 0
+
+
+def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own(run: Run) -> None:
+    trainer = run.trainer()
+    trainer.learn([run.payload()])
+    trainer.publish()  # once more, as after a restart: nothing is wrong
+    assert trainer.progress.version == 1
+    stranger = build_policy({}, trainer.policy.observation_space, trainer.policy.action_space, 99)
+    run.pool.put("main", 2, 0, weights_to_bytes(stranger, {"player": "main", "version": 2, "step": 0}))
+    trainer.learn([run.payload()])
+    assert trainer.progress.version == 3
+    assert run.pool.version("main") == 3
+
+
+def test_after_a_kill_weights_optimizer_curve_and_steps_are_those_of_the_checkpoint(run: Run) -> None:
+    first = run.trainer()
+    first.learn([run.payload()])
+    first.checkpoint()
+    kept = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    for _ in range(3):
+        first.learn([run.payload()])
+    assert [point["version"] for point in read_metrics(run.folder)] == [1, 2, 3, 4]
+    steps = first.progress.steps
+    second = run.trainer()  # the first was killed
+    assert second.progress.steps == steps // 4
+    assert second.algorithm.steps == steps // 4
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in second.policy.state_dict().items())
+    assert [point["version"] for point in read_metrics(run.folder)] == [1]
+    assert second.progress.version == 5, "above those that actors may hold"
+    second.publish()
+    second.learn([run.payload(5)])
+    points = read_metrics(run.folder)
+    assert [point["version"] for point in points] == [1, 6]
+    assert [point["steps"] for point in points] == sorted(point["steps"] for point in points)
+
+
+def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_of_their_own(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = run.trainer()
+    first.learn([run.payload()])
+    weights = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    second = run.trainer()
+    assert second.progress.version == 1
+    assert second.algorithm.steps == second.progress.steps == 32, "schedules are where the player is"
+    assert not second.algorithm.optimizer.state
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in second.policy.state_dict().items())
+
+
+def test_a_full_disk_at_the_end_leaves_the_outcome_there_was(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = run.folder / "outcome.json"
+    trainer_module.write_whole(path, {"state": "stopped"})
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError):
+        trainer_module.write_whole(path, {"state": "solved"})
+    assert path.read_text() == '{\n "state": "stopped"\n}\n'
+    assert [child.name for child in run.folder.iterdir()] == ["outcome.json"]

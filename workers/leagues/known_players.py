@@ -1,0 +1,146 @@
+"""Weights of the players that an actor has met: the newest of those that learn, one fixed set for each opponent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+from celery.utils.log import get_logger
+
+from agents.checkpoints import load_weights
+from agents.policies import Policy
+from league.matchmaking.view import ModelRef
+from league.state.league_state import Match
+from tasks.events import WEIGHTS, Subscription, of_player
+from warren.errors import WarrenError
+from workers.rollout.match_scheduler import Matches
+from workers.rollout.selfplay_sampler import MatchSampler
+from workers.runtime.policy_cache import FrozenPolicies
+from workers.runtime.session import Session
+from workers.runtime.weight_sync import NewestWeights
+
+logger = get_logger(__name__)
+
+GENERATION_PATIENCE = 10.0  # s that weights of a generation which the league knows of are waited for
+LOOK_EVERY = 0.1  # s between looks into the pool meanwhile
+
+
+@dataclass
+class Learning:
+    """A learning player as this actor knows it: its newest weights, and its games once it has played at home."""
+
+    name: str
+    weights: NewestWeights
+    subscription: Any
+    policy: Policy
+    generation: int = 0
+    version: int = -1
+    played_at: float = 0.0  # monotonic time at which it last played at home, s
+    extend_at: float = 0.0  # monotonic time at which the leases of its matches are extended next, s
+    sampler: MatchSampler | None = None
+    matches: Matches | None = None
+
+    def refresh(self) -> None:
+        """Load the newest weights that are here; a player that has become another one begins its games anew."""
+        newest = self.weights.stamped(newer_than=self.version)
+        if newest is None:
+            return
+        stamp, tensors = newest
+        load_weights(self.policy, tensors, f"{self.name}@{stamp['version']}")
+        begun_anew = self.version >= 0 and stamp.get("generation", 0) != self.generation
+        self.version, self.generation = stamp["version"], stamp.get("generation", 0)
+        if self.sampler is not None:
+            self.sampler.weight_version = self.version
+        if begun_anew and self.matches is not None:
+            self.matches.restart()
+
+
+class KnownPlayers:
+    """Players by name. What plays an opponent's side of a match stays the same from its first decision to its last.
+
+    `patience`: s that the first weights of an opponent are waited for.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        subscriber: str,
+        build: Callable[[int], Policy],
+        stopping: threading.Event,
+        patience: float,
+    ) -> None:
+        self._session, self._subscriber, self._build = session, subscriber, build
+        self._stopping, self._patience = stopping, patience
+        self._frozen = FrozenPolicies(session.pool, build)
+        self._learning: dict[str, Learning] = {}
+        # Copies of learning players' weights, (name, version) each, for as long as a match is played with them.
+        self._copies: WeakValueDictionary[tuple[str, int], Policy] = WeakValueDictionary()
+
+    def __getitem__(self, name: str) -> Learning:
+        """A learning player; from the first time on its weights are followed."""
+        if name not in self._learning:
+            weights = NewestWeights(self._session.pool, name)
+            subscription = Subscription(
+                self._session.app,
+                self._session.topology,
+                {of_player(WEIGHTS, name): weights.receive},
+                subscriber=self._subscriber,
+                on_connected=weights.fetch,
+            ).start()
+            self._learning[name] = Learning(name, weights, subscription, self._build(0))
+        return self._learning[name]
+
+    def all(self) -> list[Learning]:
+        """Every learning player that was met."""
+        return list(self._learning.values())
+
+    def fits(self, match: Match) -> bool:
+        """Whether this actor holds weights of the generations that `match` is between.
+
+        Right after a reset it may hold the weights before it: games with those would count for what they are not. The
+        weights after it are waited for, for GENERATION_PATIENCE s.
+        """
+        return self._holds(match.home, match.home_generation, match.home_frozen) and (
+            match.away == match.home or self._holds(match.away, match.away_generation, match.away_frozen)
+        )
+
+    def opponent(self, match: Match, model: ModelRef | None) -> Policy | None:
+        """Who plays the away side of `match`; None: the learning policy itself, on its way from version to version.
+
+        `model`: of a frozen player. Raises WarrenError when there are no weights of the player.
+        """
+        if match.away == match.home:
+            return None
+        if model is not None:
+            return self._frozen[model]
+        learning = self._begun(match.away)
+        key = (learning.name, learning.version)
+        copy = self._copies.get(key)
+        if copy is None:
+            copy = self._build(0).requires_grad_(False)
+            load_weights(copy, learning.policy.state_dict())
+            self._copies[key] = copy
+        return copy
+
+    def _begun(self, name: str) -> Learning:
+        """A player that has published weights, loaded."""
+        learning = self[name]
+        if learning.version < 0:
+            if not learning.weights.wait_for(0, self._stopping, self._patience):
+                raise WarrenError(f"{name!r} is to be played and has published no weights; is its learner up?")
+            learning.refresh()
+        return learning
+
+    def _holds(self, name: str, generation: int, frozen: bool) -> bool:
+        if frozen:
+            return True
+        learning = self._begun(name)
+        until = time.monotonic() + GENERATION_PATIENCE
+        while learning.generation < generation and time.monotonic() < until and not self._stopping.wait(LOOK_EVERY):
+            learning.weights.fetch()
+            learning.refresh()
+        return learning.generation == generation
