@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,13 @@ class TrainingRun(Launched):
         broker_url: str | None = None,
         redis_url: str | None = None,
         trial: str = "t",
+        environment: Mapping[str, str] = {},
     ) -> None:
         self.folder = folder / "project" / trial
         urls = {"WARREN_BROKER_URL": broker_url, "WARREN_REDIS_URL": redis_url or broker_url} if broker_url else {}
         resumes = any(override.startswith("resume=") for override in overrides)
         place = () if resumes else (f"folder={folder}", "project=project", f"trial={trial}")
-        super().__init__(folder / f"{trial}.log", "workers.train", *place, *overrides, given=urls)
+        super().__init__(folder / f"{trial}.log", "workers.train", *place, *overrides, given={**urls, **environment})
 
     @property
     def name(self) -> str:

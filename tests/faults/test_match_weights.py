@@ -1,0 +1,86 @@
+"""Actors and learners killed at random: what plays the away side of a match is the same from beginning to end.
+
+For WARREN_KILL_MATCHES matches with a result, 200 unless said otherwise:
+`WARREN_KILL_MATCHES=10000 make test ARGS="tests/faults/test_match_weights.py -s"`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.league_run import LeagueOfRun, check_books
+
+from workers.rollout.match_record import FOLDER
+from workers.servers import Servers
+
+MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "200"))
+PATIENCE = 300.0 + MATCHES  # s
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """What all actors wrote; the last line of one that was killed may be half of one."""
+    found = []
+    for path in folder.glob("*.jsonl"):
+        for line in path.read_text().splitlines():
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(PATIENCE + 120)
+def test_an_opponents_weights_are_the_same_at_its_first_and_its_last_decision_of_a_match(
+    tmp_path: Path, servers: Servers
+) -> None:
+    record, rng, killed = tmp_path / "record", random.Random(7), 0
+    record.mkdir()
+    with LeagueOfRun(
+        tmp_path,
+        *("restarts=10000", "league_workers=2", "round_timeout=10", "league.lease=5"),
+        broker_url=servers.broker_url,
+        redis_url=servers.redis_url,
+        environment={FOLDER: str(record)},
+    ) as run:
+        store = run.store(servers.redis_url)
+        run.until(lambda: "main@0" in store.view().roster)
+        until = time.monotonic() + PATIENCE
+        while sum("status" in line for line in lines_of(record)) < MATCHES:
+            assert time.monotonic() < until, run.output
+            run.kill_one(rng, "actor", "learner")
+            killed += 1
+            pause = time.monotonic() + rng.uniform(2.0, 8.0)
+            run.until(lambda pause=pause: time.monotonic() >= pause)
+        check_books(store)
+        events = [event for _, event in store.events()]
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    lines = lines_of(record)
+    begun = {line["match"]: line for line in lines if "status" not in line}
+    ended = {line["match"]: line for line in lines if "status" in line}
+    wrong = [
+        line
+        for match, line in ended.items()
+        if line["changed"] or not begun[match]["first"] == line["first"] == line["last"]
+    ]
+    assert wrong == []
+    issued = {event["match"]: event for event in events if event["event"] == "issued"}
+    counted = {event["match"] for event in events if event["event"] == "ended" and event["as"] == "counted"}
+    against_others = {match for match in counted if issued[match]["home"] != issued[match]["away"]}
+    assert against_others <= begun.keys(), "results count whose decisions nobody saw"
+    opponents = {line["away"] for line in ended.values()}
+    assert any("@" in name for name in opponents), "frozen ones"
+    assert any("@" not in name for name in opponents), "and such that learn meanwhile"
+    weights = {line["first"] for line in ended.values()}
+    print(
+        f"\n{len(ended):,} matches with a result, {len(begun) - len(ended):,} cut off by {killed} kills, "
+        f"{len(opponents)} opponents with {len(weights)} sets of weights: none changed within a match"
+    )
