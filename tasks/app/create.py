@@ -65,7 +65,7 @@ def create_app(
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=codec.NAME,
-        result_serializer=codec.NAME,
+        result_serializer=codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
         accept_content=[codec.NAME, "json"],
         result_accept_content=[codec.NAME, "json"],
         # Routes and queues come from the topology alone.

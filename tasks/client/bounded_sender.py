@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from tasks import brokers
 from tasks.admin.cleanup import waiting
+from tasks.codec import claim_check
 from tasks.topology import address
 from warren.errors import BrokerError
 
@@ -41,6 +42,13 @@ class BoundedSender:
 
     def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s."""
+        with claim_check.once() as sent:  # a long body is stored once, however often the queue refuses it
+            if self._send(name, args, options):
+                sent()
+                return True
+        return False
+
+    def _send(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
         wait, away_since, started = FIRST_WAIT, 0.0, time.monotonic()
         while not self.stopping.is_set():
             try:

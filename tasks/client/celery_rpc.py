@@ -10,11 +10,11 @@ from celery import states
 from celery.utils.log import get_logger
 from kombu.exceptions import InconsistencyError, OperationalError
 
-from tasks import codec
 from tasks.admin.registry import Directory
 from tasks.amqp.messages import Ids
 from tasks.client.future import Handle
 from tasks.client.service_watch import unserved
+from tasks.codec.encoder import pack
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import BrokerError, CallCancelled, CallError, DeadlinePassed, RemoteFailure
@@ -48,7 +48,7 @@ class StockClient:
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
         """See Client."""
         handle = Handle(self, spec, self._ids.new(), b"", time_to_live)
-        codec.encode((args, kwargs))  # a value outside the format fails here, as it does in Client
+        pack((args, kwargs))  # a value outside the format fails here, as it does in Client
         try:
             self._app.send_task(
                 spec.name, args=args, kwargs=kwargs, task_id=handle.id, expires=time_to_live,
@@ -130,7 +130,7 @@ class StockClient:
         for handle in handles:
             meta = self._app.backend.get_task_meta(handle.id)
             if meta["status"] == states.SUCCESS:
-                self._end(handle, codec.encode(meta["result"]))
+                self._end(handle, pack(meta["result"]))
             elif meta["status"] in states.EXCEPTION_STATES:
                 error = meta["result"]
                 name = handle.spec.name

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from tasks import codec
+from tasks.codec import claim_check
 from tasks.service import Spec
 from warren.errors import CallError
+
+_fetching = threading.Lock()  # held while a long result is fetched: several threads may ask for it
 
 
 class Waiter(Protocol):
@@ -84,11 +88,25 @@ class Handle:
         """What a call that has ended returned, or its error raised."""
         if self.failure is not None:
             raise self.failure
-        return None if self._body is None else codec.decode(self._body)
+        if self._body is None:
+            return None
+        if claim_check.is_stub(self._body):
+            self._fetch()
+        return codec.decode(self._body)
+
+    def _fetch(self) -> None:
+        """A long result from where it waits; this handle is the only one that it is for."""
+        with _fetching:
+            stub = self._body
+            if stub is not None and claim_check.is_stub(stub):
+                self._body = claim_check.redeem(stub)
+                claim_check.release(stub)
 
     def settle(self, body: bytes | None = None, failure: Exception | None = None) -> None:
         """The call has ended."""
         self._body, self.failure = body, failure
         self.ended = True
+        if self.spec.response and claim_check.is_stub(self.args_body):
+            claim_check.release(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
         if self.on_end is not None:
             self.on_end()

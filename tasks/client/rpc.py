@@ -27,6 +27,7 @@ from tasks.client.future import Handle
 from tasks.client.pending import PendingCalls
 from tasks.client.reconnect import Reconnector
 from tasks.client.service_watch import ServiceWatch
+from tasks.codec import claim_check
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import (
@@ -280,6 +281,8 @@ class Client:
             if call is not None:
                 self._watch.served.add(call.spec.name)
                 call.settle(delivery.body)
+            else:
+                claim_check.release(delivery.body)  # too late: nobody will read it
             return
         try:
             properties = frames.read_properties(raw)
@@ -288,6 +291,7 @@ class Client:
             return
         call = self._calls.get(properties.correlation_id)
         if call is None:
+            claim_check.release(delivery.body)
             return
         if properties.type == LOST:
             self._retry(call, f"the worker that held {call.spec.name} died")

@@ -3,6 +3,6 @@
 Others take `encode`, `decode`, `register` and `NAME`. Knows nothing of brokers, clients or workers.
 """
 
-from tasks.codec.serializer import CONTENT_TYPE, NAME, decode, encode, register
+from tasks.codec.serializer import CONTENT_TYPE, NAME, STORED, decode, encode, register
 
-__all__ = ["CONTENT_TYPE", "NAME", "decode", "encode", "register"]
+__all__ = ["CONTENT_TYPE", "NAME", "STORED", "decode", "encode", "register"]

@@ -2,7 +2,8 @@
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
 (a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
-(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use.
+(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. The claim
+of a call that waits for its answer is its caller's, who may send it again; that of an answer goes when it is read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,6 +60,9 @@ class ClaimStore:
         """
         if len(body) <= self.threshold:
             return body
+        made: dict[bytes, bytes] | None = getattr(_once, "made", None)
+        if made is not None and body in made:
+            return made[body]
         ttl_seconds = getattr(_ttl, "seconds", self.ttl_seconds)
         if len(body) > LONGEST:
             raise ClaimError(
@@ -68,6 +72,8 @@ class ClaimStore:
         with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
             self.client.set(key, body, px=int(ttl_seconds * 1000))
         stub: bytes = _MAGIC + msgpack.packb((key, len(body), zlib.crc32(body)))
+        if made is not None:
+            made[body] = stub
         return stub
 
     def redeem(self, stub: bytes | bytearray | memoryview) -> bytes:
@@ -117,6 +123,7 @@ class ClaimStore:
 
 
 _ttl = threading.local()  # .seconds, within `time_to_live`
+_once = threading.local()  # .made, within `once`
 _store: ClaimStore | None = None  # of this process; every role installs one as it makes its app
 
 
@@ -139,6 +146,25 @@ def time_to_live(seconds: float) -> Iterator[None]:
             del _ttl.seconds
         else:
             _ttl.seconds = before
+
+
+@contextmanager
+def once() -> Iterator[Callable[[], None]]:
+    """What this thread checks in meanwhile is stored once, however often it tries to send that.
+
+    Call what it yields when it has been sent: otherwise the claims are released at the end.
+    """
+    before = getattr(_once, "made", None)
+    made: dict[bytes, bytes] = {}
+    _once.made = made
+    unsent = [made]
+    try:
+        yield unsent.clear
+    finally:
+        _once.made = before
+        for claims in unsent:
+            for stub in claims.values():
+                release(stub)
 
 
 def release(body: bytes | bytearray | memoryview) -> None:

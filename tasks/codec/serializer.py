@@ -24,7 +24,8 @@ from tasks.codec import claim_check
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
 
-NAME = "warren"  # what task_serializer, result_serializer and accept_content call the format
+NAME = "warren"  # what task_serializer and accept_content call the format
+STORED = "warren-stored"  # the same, never as a claim check: for results, which lie in Redis themselves
 CONTENT_TYPE = "application/x-warren"
 
 
@@ -46,8 +47,9 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
 
 
 def register() -> None:
-    """Make the format known to kombu, and so to Celery, as the serializer "warren". Again is harmless.
+    """Make the format known to kombu, and so to Celery, as the serializers NAME and STORED. Again is harmless.
 
     kombu wraps what encode and decode raise: the CodecError is `args[0]` of its EncodeError or DecodeError.
     """
+    serialization.register(STORED, pack, decode, content_type=CONTENT_TYPE, content_encoding="binary")
     serialization.register(NAME, encode, decode, content_type=CONTENT_TYPE, content_encoding="binary")

@@ -325,7 +325,7 @@ class ConsumerLoop:
         properties, delivery = call.properties, call.delivery
         if properties.reply_to.startswith(DIRECT_REPLY):
             self._outbox.reply(properties, outcome)
-            self._outbox.ack(delivery.tag, delivery.body)
+            self._outbox.ack(delivery.tag)  # the claim is the caller's, who may have to send the call again
         elif properties.reply_to or (call.embed and call.embed != NO_LINKS) or properties.headers.get("group"):
             self._record(queue, call, outcome)
         elif not isinstance(outcome, Failed):

@@ -1,0 +1,108 @@
+"""What calls and replies keep in Redis behind claim checks goes as soon as nobody can need it any more."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from in_memory import ADD, Service, client_of, declare
+from kombu.serialization import dumps, loads
+
+from tasks import codec
+from tasks.brokers import InMemoryBroker
+from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
+from warren.errors import DeadlinePassed
+
+LONG = b"x" * 3_000_000
+
+
+class Kept:
+    """In the place of a Redis: what is stored at present. `stored`: how many bodies ever were."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+        self.stored = 0
+
+    def get_encoder(self) -> Any:
+        return redis.Redis().get_encoder()
+
+    def set(self, key: str, body: bytes, px: int) -> None:
+        self.bodies[key] = body
+        self.stored += 1
+
+    def get(self, key: str) -> bytes | None:
+        return self.bodies.get(key)
+
+    def unlink(self, key: str) -> None:
+        self.bodies.pop(key, None)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    kept: Any = Kept()
+    before = claim_check.install(ClaimStore(kept, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
+    yield kept
+    claim_check.install(before)
+
+
+def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(kept):
+    broker = InMemoryBroker()
+    client = client_of(broker)
+    with Service(broker, ADD, lambda body: body + b"!"):
+        handle = client.submit(ADD, (LONG,), {}, 60.0)
+        assert handle.result() == LONG + b"!"
+        assert handle.result() == LONG + b"!", "it may be asked for again"
+    assert kept.stored == 2 and kept.bodies == {}
+
+
+def test_an_answer_that_comes_too_late_leaves_nothing(kept):
+    broker = InMemoryBroker()
+    client, queue = client_of(broker), declare(broker, ADD)
+    with pytest.raises(DeadlinePassed):
+        client.submit(ADD, (b"short",), {}, 0.05).result()
+    assert len(broker.waiting(queue)) == 1
+    with Service(broker, ADD, lambda body: LONG) as service:
+        while not service.taken or kept.bodies:
+            client.look_for(0.05)
+    assert kept.stored == 1
+
+
+def test_a_call_that_is_sent_again_keeps_its_claim(kept):
+    broker = InMemoryBroker()
+    client = client_of(broker)
+    answers = iter([True, False])
+    with Service(broker, ADD, lambda body: len(body)) as service:
+        serve = service._serve
+
+        def once_lost(delivery: Any) -> None:
+            service._lost = next(answers)
+            serve(delivery)
+
+        service._serve = once_lost  # type: ignore[method-assign]
+        assert client.submit(ADD, (LONG,), {}, 60.0).result() == len(LONG)
+    assert kept.stored == 1 and kept.bodies == {}
+
+
+def test_what_is_tried_again_and_again_is_stored_once(kept):
+    with claim_check.once() as sent:
+        stubs = {codec.encode(LONG) for _ in range(10)}
+        sent()
+    assert len(stubs) == 1 and kept.stored == 1
+    assert codec.decode(stubs.pop()) == LONG
+
+
+def test_what_was_not_sent_in_the_end_leaves_nothing(kept):
+    with claim_check.once():
+        codec.encode(LONG)
+    assert kept.stored == 1 and kept.bodies == {}
+
+
+def test_a_stored_result_is_no_claim(kept):
+    codec.register()
+    content_type, encoding, body = dumps({"result": LONG}, serializer=codec.STORED)
+    assert kept.stored == 0
+    assert loads(body, content_type, encoding, accept=[content_type]) == {"result": LONG}
