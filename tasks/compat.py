@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from celery import Celery
+from celery.app.trace import build_tracer
+from celery.concurrency.base import BasePool
+from celery.utils.imports import symbol_by_name
+from celery.worker.request import create_request_cls
+
 # py-amqp
 
 
@@ -34,3 +40,76 @@ def hand_frame(connection: Any, frame: Any) -> None:
 def drop(connection: Any) -> None:
     """Close the socket of an `amqp.Connection` without telling the broker. Safe to call again."""
     connection.collect()
+
+
+# kombu
+
+
+def redis_queue_length(channel: Any, queue: str) -> int:
+    """Messages that wait in `queue` of a Redis broker.
+
+    kombu's passive declaration asks whether the list exists without the run's key prefix: always "no such queue".
+    """
+    return int(channel._size(queue))
+
+
+# celery
+
+
+class App(Celery):  # type: ignore[misc]
+    """A Celery app that may prepare its result backend, of which there is one a thread."""
+
+    def prepare_backend(self, backend: Any) -> None:
+        """Called with each new result backend."""
+
+    def _get_backend(self) -> Any:
+        backend = super()._get_backend()
+        self.prepare_backend(backend)
+        return backend
+
+
+def retry_redis(backend: Any, retry: Any) -> None:
+    """Have a Redis result backend, which has not connected yet, try again as the redis-py `Retry` says."""
+    backend.connparams["retry"] = retry
+
+
+def give_up_result(backend: Any, result: Any) -> None:
+    """Have a result backend listen no more for `result`, whom nobody waits for."""
+    backend.on_result_fulfilled(result)
+
+
+class Pool(BasePool):  # type: ignore[misc]
+    """Base of worker pools."""
+
+    def info_besides(self) -> dict[str, Any]:
+        """What remote control tells of the pool besides what Celery does."""
+        return {}
+
+    @property
+    def terminated(self) -> bool:
+        """Whether a cold stop was asked for."""
+        return bool(self._state == self.TERMINATE)
+
+    def _get_info(self) -> dict[str, Any]:
+        return {**super()._get_info(), **self.info_besides()}
+
+
+def request_class(task: Any, consumer: Any, app: Any) -> Any:
+    """The class of the requests of `task` in a Celery worker."""
+    request, pool, eventer = symbol_by_name(task.Request), consumer.pool, consumer.event_dispatcher
+    return create_request_cls(request, task, pool, consumer.hostname, eventer, app=app)
+
+
+def links_of(request: Any) -> dict[str, Any]:
+    """The chord, chain and callbacks of a Celery request that has been decoded."""
+    return request._payload[2] or {}
+
+
+def tracer_of(task: Any) -> Any:
+    """What a Celery worker runs `task` by: it keeps the books (result backend, chord, callbacks, chain, signals)."""
+    return task.__trace__
+
+
+def new_tracer(app: Any, task: Any, hostname: str) -> Any:
+    """The same, for a task that no Celery consumer has registered."""
+    return build_tracer(task.name, task, app.loader, hostname, app=app)

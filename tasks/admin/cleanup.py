@@ -11,6 +11,7 @@ import redis
 from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 
+from tasks import compat
 from tasks.admin.registry import Directory
 from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
 from tasks.events.retained import Retained
@@ -24,8 +25,7 @@ def waiting(connection: Any, queue: Any) -> int:
     """Messages that wait in `queue`."""
     channel = connection.default_channel
     if connection.transport.driver_type == "redis":
-        # A passive declaration asks whether the list exists without the run's key prefix: always "no such queue".
-        return int(channel._size(queue.name))
+        return compat.redis_queue_length(channel, queue.name)
     return int(queue(channel).queue_declare(passive=True).message_count)
 
 

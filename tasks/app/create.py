@@ -9,7 +9,7 @@ from celery import Celery
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from tasks import codec
+from tasks import codec, compat
 from tasks.app.celery_consumer import Task
 from tasks.app.control import RunControl
 from tasks.app.redelivery import Deliveries
@@ -24,16 +24,14 @@ REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
 REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held (RabbitMQ does so at once)
 
 
-class _App(Celery):  # type: ignore[misc]
+class _App(compat.App):
     """A Celery app whose result backend waits for a Redis that restarts.
 
     Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
     """
 
-    def _get_backend(self) -> Any:
-        backend = super()._get_backend()
-        backend.connparams["retry"] = Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES)
-        return backend
+    def prepare_backend(self, backend: Any) -> None:
+        compat.retry_redis(backend, Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
 
 
 def create_app(

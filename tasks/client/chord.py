@@ -7,6 +7,8 @@ from typing import Any
 
 from celery import chord
 
+from tasks import compat
+
 
 def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = None) -> Any:
     """Send every signature of `calls` and, when all have answered, call `then` with the list of results, in order.
@@ -22,7 +24,7 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
     # Celery subscribes to the result of each call. Nobody here waits for those, and left to the garbage collector they
     # would pile up, and be given up in some other thread at some other time.
     for call in result.parent.results:
-        app.backend.on_result_fulfilled(call)
+        compat.give_up_result(app.backend, call)
     return result
 
 

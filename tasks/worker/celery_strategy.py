@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery import signals
-from celery.utils.imports import symbol_by_name
 from celery.utils.log import get_logger
-from celery.worker.request import create_request_cls
 from celery.worker.state import task_ready, task_reserved
 
+from tasks import compat
 from tasks.worker.running import Arguments, failed, replay
 from warren.errors import ConfigurationError, DeliveriesExceeded
 
@@ -25,7 +24,7 @@ AGAIN_AFTER = 1.0  # s until calls whose outcome could not be recorded go back t
 def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     """A Celery receive strategy: hold requests until enough of them wait, then run them as one pool job."""
     pool, eventer = consumer.pool, consumer.event_dispatcher
-    request_class = create_request_cls(symbol_by_name(task.Request), task, pool, consumer.hostname, eventer, app=app)
+    request_class = compat.request_class(task, consumer, app)
     minimum = task.batch if task.minimum is None else task.minimum
     held = consumer.initial_prefetch_count
     if task.wait is None and held and held < minimum:
@@ -114,9 +113,9 @@ def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
 
 
 def _record(task: Any, request: Any, call: Arguments, outcome: Any) -> Ending:
-    context = {**request.request_dict, **(request._payload[2] or {})}
+    context = {**request.request_dict, **compat.links_of(request)}
     try:
-        return replay(task, task.__trace__, outcome, request.id, call, context)
+        return replay(task, compat.tracer_of(task), outcome, request.id, call, context)
     except Exception as error:  # Redis is away, for longer than Celery's own patience
         logger.warning("the outcome of %s cannot be recorded, so it will run again: %s", request.id, error)
         return UNRECORDED

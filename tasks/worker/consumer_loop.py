@@ -18,10 +18,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
-from celery.app.trace import build_tracer
 from celery.utils.log import get_logger
 
-from tasks import brokers, codec
+from tasks import brokers, codec, compat
 from tasks.admin.registry import Directory
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery, Properties
@@ -89,7 +88,7 @@ class ConsumerLoop:
         self._task_events = TaskEvents(self._app, hostname, self._event_rate) if self._event_rate else None
         for spec in (spec for worker in self._workers for spec in services_of(worker)):
             task = self._tasks[spec.name]
-            trace = build_tracer(spec.name, task, self._app.loader, hostname, app=self._app)
+            trace = compat.new_tracer(self._app, task, hostname)
             self._queues[spec.name] = ServiceQueue(spec, task, trace, Chain(self._middleware(), _run_calls))
         self._scheduler = BatchScheduler(self._queues.values(), self._dropped)
         self._thread.start()

@@ -17,9 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
-from celery.concurrency.base import BasePool, apply_target
+from celery.concurrency.base import apply_target
 from celery.utils.log import get_logger
 from celery.worker import state
+
+from tasks import compat
 
 logger = get_logger(__name__)
 
@@ -36,7 +38,7 @@ def end_worker(error: BaseException) -> None:
     state.should_stop = ENDED_BY_A_TASK
 
 
-class OneThreadPool(BasePool):  # type: ignore[misc]
+class OneThreadPool(compat.Pool):
     """A Celery pool of one thread whose callbacks run in the event loop."""
 
     body_can_be_buffer = True
@@ -108,7 +110,7 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            if self._state == self.TERMINATE:
+            if self.terminated:
                 return
             try:
                 job()
@@ -138,5 +140,6 @@ class OneThreadPool(BasePool):  # type: ignore[misc]
             except Exception:  # out of the event loop it would end the worker
                 logger.critical("what follows the end of a task failed", exc_info=True)
 
-    def _get_info(self) -> dict[str, Any]:
-        return {**super()._get_info(), "max-concurrency": 1, "threads": 1}
+    def info_besides(self) -> dict[str, Any]:
+        """See compat.Pool."""
+        return {"max-concurrency": 1, "threads": 1}

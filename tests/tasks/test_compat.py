@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
+import secrets
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import amqp
 import pytest
 from amqp.transport import TCPTransport
+from celery import Celery
+from celery.app.control import Control
+from celery.concurrency.base import BasePool
+from celery.worker import state as worker_state
+from celery.worker.consumer import Consumer as CeleryConsumer
+from celery.worker.request import Request as CeleryRequest
+from kombu.message import Message
+from kombu.pidbox import Mailbox, Node
 
 from tasks import compat
+from tasks.app import create_app
+from tasks.topology import Topology
+
+# py-amqp
 
 
 @pytest.fixture
@@ -69,3 +85,106 @@ def test_amqp_collect_closes_the_socket_and_may_be_called_again(transport):
 def test_amqp_consuming_needs_no_callback():
     parameters = inspect.signature(amqp.Channel.basic_consume).parameters
     assert parameters["callback"].default is None
+
+
+# kombu
+
+
+def test_kombu_a_redis_channel_tells_the_length_of_a_queue(embedded):
+    topology = Topology(f"compat-{secrets.token_hex(4)}")
+    app = create_app(topology, embedded.broker_url, embedded.redis_url)
+    with app.connection_for_write() as connection:
+        assert compat.redis_queue_length(connection.default_channel, topology.actor_queue().name) == 0
+
+
+# celery
+
+
+class Prepared(compat.App):
+    def prepare_backend(self, backend: Any) -> None:
+        compat.retry_redis(backend, "patient")
+
+
+def test_celery_every_new_result_backend_passes_get_backend_and_connects_with_connparams():
+    app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    assert app.backend.connparams["retry"] == "patient"
+    assert app.backend.client.connection_pool.connection_kwargs["retry"] == "patient"
+
+
+def test_celery_a_redis_backend_forgets_results_by_on_result_fulfilled():
+    app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
+    given_up: list[str] = []
+    app.backend.result_consumer = SimpleNamespace(cancel_for=given_up.append)
+    compat.give_up_result(app.backend, SimpleNamespace(id="result-1"))
+    assert given_up == ["result-1"]
+
+
+class Named(compat.Pool):
+    def info_besides(self) -> dict[str, Any]:
+        return {"threads": 1}
+
+
+def test_celery_a_pool_tells_its_info_by_get_info_and_its_end_by_state():
+    pool = Named(1)
+    assert pool.info["threads"] == 1 and "implementation" in pool.info
+    assert not pool.terminated
+    pool.terminate()
+    assert pool.terminated
+
+
+def test_celery_a_request_class_a_tracer_and_links_are_made_as_a_worker_makes_them():
+    app = Celery("compat", broker="memory://", set_as_current=False)
+
+    @app.task(name="compat.double")
+    def double(number: int) -> int:
+        return 2 * number
+
+    app.finalize()
+    consumer = SimpleNamespace(pool=SimpleNamespace(apply_async=None), hostname="here", event_dispatcher=None)
+    made = compat.request_class(double, consumer, app)
+    message = Message(
+        body=json.dumps([[2], {}, {"chord": "its chord"}]),
+        headers={"task": "compat.double", "id": "1"},
+        content_type="application/json",
+        content_encoding="utf-8",
+        delivery_info={},
+    )
+    request = made(message, app=app, task=double, headers=message.headers, body=message.body, decoded=False)
+    assert request.args == [2] and compat.links_of(request) == {"chord": "its chord"}
+    result, failure, *_ = compat.new_tracer(app, double, "here")("1", [2], {}, {"id": "1", "ignore_result": True})
+    assert (result, failure) == (4, None)
+    double.__trace__ = "the worker's"
+    assert compat.tracer_of(double) == "the worker's"
+
+
+HOOKS = [
+    *((CeleryConsumer, name) for name in ("create_task_handler", "on_decode_error")),
+    *((CeleryRequest, name) for name in ("on_failure", "acknowledge", "reject", "on_accepted", "on_success")),
+    *((BasePool, name) for name in ("on_start", "on_apply", "on_stop", "on_terminate", "terminate_job")),
+    *((BasePool, name) for name in ("register_with_event_loop", "body_can_be_buffer", "signal_safe")),
+    *((Mailbox, name) for name in ("get_queue", "get_reply_queue", "exchange_fmt", "reply_exchange_fmt", "node_cls")),
+    *((Node, name) for name in ("handle_message", "dispatch_from_message")),
+    *((worker_state, name) for name in ("revoked", "total_count", "should_stop", "should_terminate")),
+    (Control, "Mailbox"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), HOOKS, ids=[f"{owner.__name__}.{name}" for owner, name in HOOKS])
+def test_what_is_overridden_or_set_is_still_called_so(owner, name):
+    assert hasattr(owner, name), f"{owner.__name__} has no {name} any more: what overrides it is never called"
+
+
+def test_no_other_module_touches_what_another_package_keeps_private():
+    root, own, touched = Path(compat.__file__).parents[1], set[str](), list[tuple[str, str]]()
+    for path in [*root.glob("tasks/**/*.py"), *root.glob("workers/**/*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                own.add(node.name)
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.endswith("__"):
+                mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if mine or isinstance(node.ctx, ast.Store):
+                    own.add(node.attr)
+                elif path.name != "compat.py":
+                    touched.append((f"{path.relative_to(root)}:{node.lineno}", node.attr))
+    foreign = [one for one in touched if one[1] not in own and one[1] not in ("_exit", "_internal")]
+    assert foreign == []
