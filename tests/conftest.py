@@ -16,7 +16,6 @@ import brokers
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tasks.codec import claim_check
 from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
@@ -119,18 +118,6 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def embedded_url(embedded: Servers) -> str:
     """URL of a broker without RabbitMQ."""
     return embedded.broker_url
-
-
-def claims_kept() -> Iterator[None]:
-    """Making an app installs its claim store in the process; who comes next must not send its long bodies there."""
-    before = claim_check.install(None)
-    claim_check.install(before)
-    yield
-    claim_check.install(before)
-
-
-claims_as_before_the_test = pytest.fixture(autouse=True)(claims_kept)
-claims_as_before_the_module = pytest.fixture(autouse=True, scope="module")(claims_kept)
 
 
 @pytest.fixture

@@ -50,8 +50,7 @@ def create_app(
     Payloads over `claim_threshold` bytes go through Redis (see claim_check.py). `redeliver_after`: s that a worker may
     hold a message before a Redis broker takes it for dead; longer than any task runs.
     """
-    codec.register()
-    claim_check.install(
+    claims = claim_check.install(
         claim_check.ClaimStore(
             redis.Redis.from_url(redis_url),
             prefix=f"{topology.key_prefix}claim:",
@@ -59,10 +58,11 @@ def create_app(
             threshold=claim_threshold,
         )
     )
+    serializer = codec.register(claims)
     app = _App("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
-        task_serializer=codec.NAME,
+        task_serializer=serializer,
         result_serializer=codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
         accept_content=[codec.NAME, "json"],
         result_accept_content=[codec.NAME, "json"],
@@ -100,6 +100,7 @@ def create_app(
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
     app.warren_topology = topology
+    app.warren_claims = claims
     app.warren_deliveries = Deliveries(redis_url, topology)
     app.finalize()
     return app

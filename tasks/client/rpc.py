@@ -64,6 +64,7 @@ class Client:
         self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
     ) -> None:
         self._app, self._topology, self._may_block = app, topology, may_block
+        self._claims = getattr(app, "warren_claims", None)  # an app of another make has none
         self._calls = PendingCalls()
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
         self._watch = ServiceWatch(directory, patience)
@@ -79,13 +80,14 @@ class Client:
 
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
         """Send one call. Raises CodecError; every other trouble is the result's."""
-        call = Handle(self, spec, self._ids.new(), codec.encode((args, kwargs, NO_LINKS)), time_to_live)
+        call = Handle(self, spec, self._ids.new(), codec.encode((args, kwargs, NO_LINKS), self._claims), time_to_live)
         self._submit(spec, (call,))
         return call
 
     def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
         """Send many calls, each of its `args` tuple, in one write."""
-        made = [Handle(self, spec, self._ids.new(), codec.encode((args, {}, NO_LINKS)), time_to_live) for args in calls]
+        bodies = [codec.encode((args, {}, NO_LINKS), self._claims) for args in calls]
+        made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
         self._submit(spec, made)
         return made
 

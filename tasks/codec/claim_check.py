@@ -2,8 +2,8 @@
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
 (a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
-(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. The claim
-of a call that waits for its answer is its caller's, who may send it again; that of an answer goes when it is read.
+(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. Of a
+call that waits for its answer, it is its caller's, who may send it again; of an answer, it goes when that is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgpack
@@ -124,14 +124,24 @@ class ClaimStore:
 
 _ttl = threading.local()  # .seconds, within `time_to_live`
 _once = threading.local()  # .made, within `once`
-_store: ClaimStore | None = None  # of this process; every role installs one as it makes its app
+_stores: dict[str, ClaimStore] = {}  # of this process, by prefix: each app of a run has one
 
 
-def install(store: ClaimStore | None) -> ClaimStore | None:
-    """Check the long bodies of this process in with `store` from now on; returns the store so far. None: no longer."""
-    global _store
-    before, _store = _store, store
-    return before
+def install(store: ClaimStore) -> ClaimStore:
+    """Redeem and release the claims of `store`'s run with it from now on; returns it."""
+    _stores[store.prefix] = store
+    return store
+
+
+def uninstall(store: ClaimStore) -> None:
+    """The opposite of `install`."""
+    if _stores.get(store.prefix) is store:
+        del _stores[store.prefix]
+
+
+def _store_of(key: str) -> ClaimStore | None:
+    """The store of the run that the claim of that key is of."""
+    return next((store for prefix, store in _stores.items() if key.startswith(prefix)), None)
 
 
 @contextmanager
@@ -169,13 +179,11 @@ def once() -> Iterator[Callable[[], None]]:
 
 def release(body: bytes | bytearray | memoryview) -> None:
     """Forget the claim behind a message's body that has been acknowledged; a body that is none is left alone."""
-    if _store is not None and is_stub(body):
-        _store.release(body)
-
-
-def check_in(body: bytes) -> bytes:
-    """`ClaimStore.check_in` of the installed store; without one every body travels in its message."""
-    return body if _store is None else _store.check_in(body)
+    if is_stub(body):
+        with suppress(CodecError):
+            store = _store_of(_read(body)[0])
+            if store is not None:
+                store.release(body)
 
 
 def is_stub(data: bytes | bytearray | memoryview) -> bool:
@@ -184,14 +192,16 @@ def is_stub(data: bytes | bytearray | memoryview) -> bool:
 
 
 def redeem(stub: bytes | bytearray | memoryview) -> bytes:
-    """`ClaimStore.redeem` of the installed store. Raises ClaimError where none is installed."""
-    if _store is None:
-        key, size, _ = _read(stub)
+    """`ClaimStore.redeem` of the store of the claim's run. Raises ClaimError where none is installed."""
+    key, size, _ = _read(stub)
+    store = _store_of(key)
+    if store is None:
+        runs = ", ".join(map(repr, _stores)) or "none"
         raise ClaimError(
-            f"the message is a claim check for {key!r} ({size} bytes) and this process has no claim store; "
-            "make the app with tasks.app.create_app, or call tasks.claims.install"
+            f"the message is a claim check for {key!r} ({size} bytes) and this process has no claim store for it "
+            f"(it has: {runs}); make the app of that run with tasks.app.create_app, and give both sides one run name"
         )
-    return _store.redeem(stub)
+    return store.redeem(stub)
 
 
 def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:

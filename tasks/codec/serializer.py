@@ -16,11 +16,13 @@ Decoded tensors are copies, because a tensor cannot be read-only.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kombu import serialization
 
 from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
 
@@ -29,12 +31,12 @@ STORED = "warren-stored"  # the same, never as a claim check: for results, which
 CONTENT_TYPE = "application/x-warren"
 
 
-def encode(value: Any) -> bytes:
-    """`value` as one message, or as a claim check for it when it is too long to send (see `tasks.codec.claim_check`).
+def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
+    """`value` as one message, or as a claim check for it when that is too long for `claims` to let it travel.
 
     Raises CodecError, naming the path of the field, for a value outside the format; what ClaimStore.check_in raises.
     """
-    return claim_check.check_in(pack(value))
+    return pack(value) if claims is None else claims.check_in(pack(value))
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:
@@ -46,10 +48,14 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     return unpack(claim_check.redeem(data) if claim_check.is_stub(data) else data)
 
 
-def register() -> None:
+def register(claims: ClaimStore | None = None) -> str:
     """Make the format known to kombu, and so to Celery, as the serializers NAME and STORED. Again is harmless.
 
-    kombu wraps what encode and decode raise: the CodecError is `args[0]` of its EncodeError or DecodeError.
+    Returns the name of the serializer that checks long values in with `claims`: one a store, since a process may belong
+    to several runs; what arrives is read by all of them alike. kombu wraps what encode and decode raise: the CodecError
+    is `args[0]` of its EncodeError or DecodeError.
     """
-    serialization.register(STORED, pack, decode, content_type=CONTENT_TYPE, content_encoding="binary")
-    serialization.register(NAME, encode, decode, content_type=CONTENT_TYPE, content_encoding="binary")
+    name = NAME if claims is None else f"{NAME}:{claims.prefix}"
+    for known, write in ((STORED, pack), (NAME, pack), (name, partial(encode, claims=claims))):
+        serialization.register(known, write, decode, content_type=CONTENT_TYPE, content_encoding="binary")
+    return name

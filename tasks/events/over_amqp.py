@@ -41,7 +41,7 @@ class Sender:
 
     def send(self, name: str, body: bytes) -> None:
         """Send a packed payload to all present subscribers of `name`. Raises one of GONE if the broker stays away."""
-        body = sendable(name, body)
+        body = sendable(name, body, getattr(self._app, "warren_claims", None))
         with self._lock:
             self._number += 1
             policy = self._app.conf.task_publish_retry_policy

@@ -27,7 +27,7 @@ class Sender:
         exchange = self._topology.event(name)
         with self._app.producer_pool.acquire(block=True) as producer, claim_check.time_to_live(CLAIM_LASTS):
             producer.publish(
-                claim_check.check_in(body),
+                self._app.warren_claims.check_in(body),
                 exchange=exchange,
                 routing_key="",  # it is a part of the channel's name
                 content_type=codec.CONTENT_TYPE,

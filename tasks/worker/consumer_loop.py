@@ -164,7 +164,7 @@ class ConsumerLoop:
     def _open(self, link: Connection) -> None:
         self._scheduler.clear()
         self._later.clear()
-        self._outbox = Outbox(link)
+        self._outbox = Outbox(link, getattr(self._app, "warren_claims", None))
         self._deadlines.look_at_clock()
         self._events.subscribe(link)
         for name, waiting in self._queues.items():

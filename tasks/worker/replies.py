@@ -10,6 +10,7 @@ from tasks.amqp.frames import Properties
 from tasks.amqp.messages import FAILED, LOST, Replies
 from tasks.brokers import Connection
 from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
 from tasks.worker.running import Failed, failed
 
 
@@ -19,8 +20,8 @@ class Outbox:
     `held`: tags of messages that are neither acknowledged nor refused yet, in order of delivery.
     """
 
-    def __init__(self, link: Connection) -> None:
-        self.link = link
+    def __init__(self, link: Connection, claims: ClaimStore | None) -> None:
+        self.link, self._long = link, claims
         self.held: dict[int, None] = {}
         self._replies = Replies(link.channel_id, link.frame_max)
         self._messages: list[bytes] = []
@@ -49,12 +50,12 @@ class Outbox:
         """`outcome` to who waits for it on a connection of ours."""
         if not isinstance(outcome, Failed):
             try:
-                body = codec.encode(outcome)
+                body = codec.encode(outcome, self._long)
                 self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body)
                 return
             except Exception as error:  # a result outside the wire format is the service's failure
                 outcome = failed(error)
-        body = codec.encode((outcome.kind, str(outcome.error), outcome.traceback))
+        body = codec.encode((outcome.kind, str(outcome.error), outcome.traceback), self._long)
         self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body, FAILED)
 
     def reply_lost(self, properties: Properties) -> None:

@@ -16,7 +16,6 @@ from celery.worker import state as worker_state
 from tasks import codec
 from tasks.app import create_app
 from tasks.app.dead_letters import REASON
-from tasks.codec import claim_check
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
 from tasks.worker.pool import OneThreadPool
@@ -79,7 +78,6 @@ def eventually(condition: Callable[[], Any], timeout: float = 20.0) -> None:
 @pytest.fixture(scope="module")
 def running(servers: Servers) -> Iterator[Running]:
     # One worker for all tests: a second one in the same process would find the first one's state.
-    before = claim_check.install(None)
     found = Running(f"test-{secrets.token_hex(6)}", servers.broker_url, servers.redis_url)
     yield found
     worker_state.should_stop = 0
@@ -87,7 +85,6 @@ def running(servers: Servers) -> Iterator[Running]:
     # What a worker leaves behind in its process, and whoever tests after this must not find.
     worker_state.should_stop = None
     _set_task_join_will_block(False)
-    claim_check.install(before)
 
 
 HEADERS = {"task": "actor.rollout", "id": "by-hand", "lang": "py"}
@@ -130,7 +127,7 @@ def test_a_message_that_cannot_be_read_goes_to_the_dead_letter_queue_and_others_
 
 def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: Running) -> None:
     before, seen = running.dead(), list(running.seen)
-    stub = codec.encode(((np.ones(10_000),), {}, {}))
+    stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
     running.redis.delete(*running.claims())
     publish(running, stub)
     eventually(lambda: running.dead() == before + 1)

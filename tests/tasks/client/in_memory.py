@@ -36,19 +36,20 @@ class Directory:
         return self._known.get(name)
 
 
-def app_of(broker: InMemoryBroker) -> Any:
+def app_of(broker: InMemoryBroker, claims: Any = None) -> Any:
     """As much of an app as a client needs. `revoked`: ids of cancelled calls."""
     revoked: list[str] = []
     return SimpleNamespace(
         warren_broker=broker,
+        warren_claims=claims,
         control=SimpleNamespace(revoke=revoked.append),
         revoked=revoked,
         conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"),
     )
 
 
-def client_of(broker: InMemoryBroker, patience: float = 60.0, **options: Any) -> Client:
-    return Client(app_of(broker), TOPOLOGY, Directory(ADD, ONCE, PUSH), patience, **options)  # type: ignore[arg-type]
+def client_of(broker: InMemoryBroker, claims: Any = None, patience: float = 60.0) -> Client:
+    return Client(app_of(broker, claims), TOPOLOGY, Directory(ADD, ONCE, PUSH), patience)  # type: ignore[arg-type]
 
 
 def solver_of(broker: InMemoryBroker, patience: float = 60.0) -> Solver:
@@ -61,11 +62,16 @@ class Service:
     """Serves one service in a thread of its own: `function` gets the arguments. `taken`: what it was called with."""
 
     def __init__(
-        self, broker: InMemoryBroker, spec: Spec, function: Callable[..., Any], prefetch: int = 0, lost: bool = False
+        self,
+        broker: InMemoryBroker,
+        spec: Spec,
+        function: Callable[..., Any],
+        lost: bool = False,
+        claims: Any = None,
     ) -> None:
         self.taken: list[Any] = []
-        self._broker, self._spec, self._function, self._prefetch, self._lost = broker, spec, function, prefetch, lost
-        self._stopping = threading.Event()
+        self._broker, self._spec, self._function, self._lost = broker, spec, function, lost
+        self._stopping, self._claims = threading.Event(), claims
         self._queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
         self._link = self._connect()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -74,7 +80,7 @@ class Service:
     def _connect(self) -> Any:
         link = self._broker.connect()
         link.declare(self._queue)
-        link.consume(self._queue.name, "calls", prefetch=self._prefetch)
+        link.consume(self._queue.name, "calls")
         return link
 
     def _run(self) -> None:
@@ -94,7 +100,7 @@ class Service:
         self.taken.append(args)
         out: list[bytes] = []
         if asked.reply_to:
-            result = codec.encode(self._function(*args, **kwargs))
+            result = codec.encode(self._function(*args, **kwargs), self._claims)
             out = Replies(1, self._link.frame_max).write(
                 asked.reply_to, asked.correlation_id, result, LOST if self._lost else ""
             )

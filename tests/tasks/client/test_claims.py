@@ -15,7 +15,7 @@ from tasks import codec
 from tasks.brokers import InMemoryBroker
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
-from warren.errors import DeadlinePassed
+from warren.errors import ClaimError, DeadlinePassed
 
 LONG = b"x" * 3_000_000
 
@@ -26,6 +26,7 @@ class Kept:
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
         self.stored = 0
+        self.claims: Any = None
 
     def get_encoder(self) -> Any:
         return redis.Redis().get_encoder()
@@ -43,16 +44,16 @@ class Kept:
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
-    kept: Any = Kept()
-    before = claim_check.install(ClaimStore(kept, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
-    yield kept
-    claim_check.install(before)
+    found: Any = Kept()
+    found.claims = claim_check.install(ClaimStore(found, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
+    yield found
+    claim_check.uninstall(found.claims)
 
 
 def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(kept):
     broker = InMemoryBroker()
-    client = client_of(broker)
-    with Service(broker, ADD, lambda body: body + b"!"):
+    client = client_of(broker, kept.claims)
+    with Service(broker, ADD, claims=kept.claims, function=lambda body: body + b"!"):
         handle = client.submit(ADD, (LONG,), {}, 60.0)
         assert handle.result() == LONG + b"!"
         assert handle.result() == LONG + b"!", "it may be asked for again"
@@ -61,11 +62,11 @@ def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(k
 
 def test_an_answer_that_comes_too_late_leaves_nothing(kept):
     broker = InMemoryBroker()
-    client, queue = client_of(broker), declare(broker, ADD)
+    client, queue = client_of(broker, kept.claims), declare(broker, ADD)
     with pytest.raises(DeadlinePassed):
         client.submit(ADD, (b"short",), {}, 0.05).result()
     assert len(broker.waiting(queue)) == 1
-    with Service(broker, ADD, lambda body: LONG) as service:
+    with Service(broker, ADD, claims=kept.claims, function=lambda body: LONG) as service:
         while not service.taken or kept.bodies:
             client.look_for(0.05)
     assert kept.stored == 1
@@ -73,9 +74,9 @@ def test_an_answer_that_comes_too_late_leaves_nothing(kept):
 
 def test_a_call_that_is_sent_again_keeps_its_claim(kept):
     broker = InMemoryBroker()
-    client = client_of(broker)
+    client = client_of(broker, kept.claims)
     answers = iter([True, False])
-    with Service(broker, ADD, lambda body: len(body)) as service:
+    with Service(broker, ADD, claims=kept.claims, function=lambda body: len(body)) as service:
         serve = service._serve
 
         def once_lost(delivery: Any) -> None:
@@ -89,7 +90,7 @@ def test_a_call_that_is_sent_again_keeps_its_claim(kept):
 
 def test_what_is_tried_again_and_again_is_stored_once(kept):
     with claim_check.once() as sent:
-        stubs = {codec.encode(LONG) for _ in range(10)}
+        stubs = {codec.encode(LONG, kept.claims) for _ in range(10)}
         sent()
     assert len(stubs) == 1 and kept.stored == 1
     assert codec.decode(stubs.pop()) == LONG
@@ -97,7 +98,7 @@ def test_what_is_tried_again_and_again_is_stored_once(kept):
 
 def test_what_was_not_sent_in_the_end_leaves_nothing(kept):
     with claim_check.once():
-        codec.encode(LONG)
+        codec.encode(LONG, kept.claims)
     assert kept.stored == 1 and kept.bodies == {}
 
 
@@ -106,3 +107,25 @@ def test_a_stored_result_is_no_claim(kept):
     content_type, encoding, body = dumps({"result": LONG}, serializer=codec.STORED)
     assert kept.stored == 0
     assert loads(body, content_type, encoding, accept=[content_type]) == {"result": LONG}
+
+
+def test_two_runs_in_one_process_keep_their_claims_apart(kept):
+    other: Any = Kept()
+    other.claims = claim_check.install(ClaimStore(other, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
+    try:
+        for app_claims in (kept.claims, other.claims):
+            serializer = codec.register(app_claims)
+            content_type, encoding, body = dumps(LONG, serializer=serializer)
+            assert loads(body, content_type, encoding, accept=[content_type]) == LONG
+        assert [len(one.bodies) for one in (kept, other)] == [1, 1]
+        stub = codec.encode(LONG, other.claims)
+        claim_check.release(stub)
+        assert [len(one.bodies) for one in (kept, other)] == [1, 1]
+    finally:
+        claim_check.uninstall(other.claims)
+
+
+def test_a_claim_of_a_run_that_this_process_does_not_know_names_the_remedy(kept):
+    stub = codec.encode(LONG, ClaimStore(kept, "another-run:claim:", ttl_seconds=60))
+    with pytest.raises(ClaimError, match=r"has no claim store for it .*make the app of that run"):
+        codec.decode(stub)
