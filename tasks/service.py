@@ -14,8 +14,8 @@ process run in one thread, one after another: they share state without locks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar, overload
 
 from tasks.topology import ONE_WAY_LENGTH, ROLE_TASKS
@@ -48,6 +48,12 @@ class Spec:
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Spec:
+        """The opposite; what a newer version wrote besides is ignored, what an older one did not has its default."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclass(frozen=True)

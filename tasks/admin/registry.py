@@ -39,7 +39,7 @@ class Directory:
         """Name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""
         if time.monotonic() - self._looked_at > FRESH:
             entries: Any = self._redis.hgetall(self._key)
-            self._known = {name.decode(): Spec(**json.loads(text)) for name, text in entries.items()}
+            self._known = {name.decode(): Spec.from_dict(json.loads(text)) for name, text in entries.items()}
             self._looked_at = time.monotonic()
         return self._known
 

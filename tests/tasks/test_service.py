@@ -118,3 +118,11 @@ def test_a_class_that_derives_from_nothing_is_a_worker_by_its_services():
 def test_what_is_no_worker_is_refused_with_what_would_be_one(thing):
     with pytest.raises(ConfigurationError, match=r"is no worker: no method of it is marked with @service or @register"):
         role_of(thing)
+
+
+def test_a_spec_of_a_newer_or_an_older_version_is_read_as_far_as_it_is_known():
+    spec = Spec("actor.add", batch=8)
+    assert Spec.from_dict(spec.as_dict()) == spec
+    assert Spec.from_dict({**spec.as_dict(), "added_in_a_newer_version": 1}) == spec
+    older = {name: value for name, value in spec.as_dict().items() if name not in ("bound", "isolate")}
+    assert Spec.from_dict(older) == spec
