@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import redis
+from amqp.exceptions import MessageNacked
 from in_memory import ADD, Service, client_of, declare
+from kombu.exceptions import OperationalError
 from kombu.serialization import dumps, loads
 
 from tasks import codec
+from tasks.app import create_app
 from tasks.brokers import InMemoryBroker
+from tasks.client.bounded_sender import BoundedSender
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
+from tasks.topology import Topology
 from warren.errors import ClaimError, DeadlinePassed
 
 LONG = b"x" * 3_000_000
@@ -129,3 +135,30 @@ def test_a_claim_of_a_run_that_this_process_does_not_know_names_the_remedy(kept)
     stub = codec.encode(LONG, ClaimStore(kept, "another-run:claim:", ttl_seconds=60))
     with pytest.raises(ClaimError, match=r"has no claim store for it .*make the app of that run"):
         codec.decode(stub)
+
+
+def refusing(app: Any, times: int, stopping: threading.Event | None) -> Callable[..., None]:
+    """A `send_task` whose message the queue refuses so often, and then takes; or the sender is told to stop."""
+    left = [times]
+
+    def send_task(name: str, args: Any, **_: Any) -> None:
+        codec.encode((args, {}, {}), app.warren_claims)
+        left[0] -= 1
+        if left[0] < 0 and stopping is None:
+            return
+        if left[0] < 0:
+            stopping.set()  # type: ignore[union-attr]
+        raise OperationalError("refused") from MessageNacked()
+
+    return send_task
+
+
+@pytest.mark.parametrize("taken", [True, False], ids=["taken in the end", "given up"])
+def test_a_segment_that_a_full_queue_refuses_is_stored_once_and_forgotten_if_it_is_given_up(kept, taken):
+    topology, stopping = Topology("claims"), threading.Event()
+    app = create_app(topology, "memory://", "redis://127.0.0.1:1/0")
+    app.warren_claims, app.warren_broker = kept.claims, InMemoryBroker()
+    sender = BoundedSender(app, topology.learner_queue(), 2, stopping)
+    app.send_task = refusing(app, 3, None if taken else stopping)
+    assert sender.send("learner.learn", (LONG,)) is taken
+    assert kept.stored == 1 and len(kept.bodies) == int(taken)
