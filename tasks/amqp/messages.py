@@ -98,7 +98,7 @@ class Envelope:
             *(self._head, _SIZE.pack(size), self._start, raw, self._root, raw, self._expires, expires),
             *(self._correlation, raw, self._ending, frames.END),
         )
-        if size <= self._frame_max - frames.OVERHEAD:
+        if 0 < size <= self._frame_max - frames.OVERHEAD:
             return b"".join((*parts, FRAME.pack(frames.BODY, self._channel, size), body, frames.END))
         view, step = memoryview(body), self._frame_max - frames.OVERHEAD
         pieces: list[Any] = list(parts)

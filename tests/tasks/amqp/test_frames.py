@@ -93,6 +93,7 @@ def test_a_call_is_a_celery_message_that_pyamqp_can_read(size):
     data = envelope.write(call_id, expires_at(1.5), body[:size])
     method, *content = split(data)
     assert {channel for _, channel, _ in split(data)} == {7}
+    assert len(content) == 1 + -(-size // (FRAME_MAX - 8)), "an empty body has no body frame"
     assert all(len(payload) <= FRAME_MAX - 8 for _, _, payload in content)
     (_, exchange, key, flags), _ = loads("Bsso", method[2], 4)
     assert (exchange, key, flags) == ("warren.r.service", "actor.add", 1)
