@@ -14,8 +14,9 @@ from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
 from warren.errors import LeagueError, PlayerError, PlayerWaits, PoolError, RemoteFailure
+from workers.leagues import client as client_module
 from workers.leagues import service as league_module
-from workers.leagues.client import refused
+from workers.leagues.client import LeagueClient, refused
 from workers.leagues.service import LeagueService, keep
 from workers.leagues.wire import invitation_from_wire, outcome_from_wire, period_from_wire
 
@@ -98,6 +99,22 @@ def test_what_the_league_refused_is_raised_as_what_it_was(module: str) -> None:
     refusal = refused(RemoteFailure("league.request", f"{module}PlayerWaits", "player 'main' is paused"))
     assert type(refusal) is PlayerWaits
     assert str(refusal) == "player 'main' is paused"
+
+
+def test_a_league_that_is_not_back_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "AGAIN_AFTER", 0.01)
+    absent = RemoteFailure("league.abort", "warren.errors.LeagueAbsent", "Redis holds no league that is ready")
+    answers: list[Any] = [absent, absent, ["aborted", "actor"]]
+
+    def call(*_: Any, **__: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    client = LeagueClient.__new__(LeagueClient)
+    vars(client).update(holder="a", _stopping=threading.Event(), _patience=60.0, _solver=SimpleNamespace(call=call))
+    assert client._ask("league.abort", "m", "a") == ["aborted", "actor"]
 
 
 @pytest.mark.parametrize("kind", ["redis.exceptions.ConnectionError", "RuntimeError", "warren.errors.BrokerError"])
