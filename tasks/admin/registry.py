@@ -8,12 +8,15 @@ from collections.abc import Iterable
 from typing import Any
 
 import redis
+from celery.utils.log import get_logger
 
 from tasks.service import Spec
 from tasks.topology import Topology
 
+logger = get_logger(__name__)
+
 LIVES = 24 * 3600  # s that the directory outlives the last worker that wrote to it
-FRESH = 1.0  # s for which a look at the directory is believed
+FRESH = 1.0  # s for which a look at the directory is taken for the present
 
 
 class Directory:
@@ -39,7 +42,7 @@ class Directory:
         """Name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""
         if time.monotonic() - self._looked_at > FRESH:
             entries: Any = self._redis.hgetall(self._key)
-            self._known = {name.decode(): Spec.from_dict(json.loads(text)) for name, text in entries.items()}
+            self._known = {spec.name: spec for spec in map(_spec, entries, entries.values()) if spec is not None}
             self._looked_at = time.monotonic()
         return self._known
 
@@ -50,3 +53,12 @@ class Directory:
             return known[name]
         same = [spec for full, spec in known.items() if full.partition(".")[2] == name]
         return same[0] if len(same) == 1 else None
+
+
+def _spec(name: bytes, text: bytes) -> Spec | None:
+    """The spec in an entry, which may come from a newer version: fields that this one does not know are left out."""
+    try:
+        return Spec.from_dict({**json.loads(text), "name": name.decode()})
+    except (ValueError, TypeError, AttributeError) as error:
+        logger.warning("the run's directory of services has an entry that cannot be read: %s: %s", name[:80], error)
+        return None

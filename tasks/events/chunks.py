@@ -89,6 +89,7 @@ class Assembler:
         self._tags: list[int] = []
         self._at_end = False  # whether the last message was the end of an event, with no other under way
         self.missed = self._told = 0
+        self.refused = 0  # messages that were none of an event
         self._tell_at = 0.0
 
     def add(self, delivery: Delivery) -> bytes | None:
@@ -116,8 +117,12 @@ class Assembler:
             sender = headers.get(FROM)
             if sender is None:
                 return delivery.body  # fired by something else than Warren
-            number, index, count = headers[EVENT], headers[PART], headers[PARTS]
-        except (frames.Malformed, KeyError) as error:
+            number, index, count = numbers = [headers.get(name, -1) for name in (EVENT, PART, PARTS)]
+            whole = all(type(one) is int for one in numbers) and 0 <= index < count <= MOST_PARTS
+            if not whole or type(sender) is not str:
+                raise frames.Malformed("its headers do not say which part of which event it is")
+        except frames.Malformed as error:
+            self.refused += 1
             logger.error("a message of event %r cannot be read: %s", self._on.event, error)
             return None
         last = self._last.get(sender)

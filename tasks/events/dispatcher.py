@@ -1,38 +1,25 @@
-"""Events: fired by anyone, received by all who subscribed; by over_amqp.py, or over_redis.py on a Redis broker."""
+"""Firing events, to all who subscribed: by over_amqp.py, or over_redis.py on a Redis broker."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks import brokers, codec, context
+from tasks import brokers, context
 from tasks.brokers import GONE
 from tasks.codec.encoder import pack
 from tasks.events import over_amqp, over_redis
 from tasks.events.retained import Retained
-from tasks.service import Subscribed
 from tasks.service import event_handler as event_handler
 from tasks.topology import Topology
-from warren.errors import BrokerError, WireError
+from warren.errors import BrokerError
 
 logger = get_logger(__name__)
 
 WEIGHTS = "weights"  # {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # the learner's figures, several times a second; its last carries the outcome of the run
 EVALUATION = "evaluation"  # what a league's evaluator found
-
-NEWER_WITHIN = 0.01  # s that a subscriber who was busy looks for a newer event before it hands one on
-PAUSED_FOR = 0.3  # s; a look for events takes less, unless the process was stopped or the network is slow
-KEPT_FOR = 0.5  # s after which an event is handed on although newer ones keep arriving
-AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
-
-Handler = Callable[[Any], None]
 
 
 def of_player(name: str, player: str) -> str:
@@ -59,125 +46,14 @@ class EventDispatcher:
         Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for some seconds.
         """
         body = pack(payload)
-        self._retained.keep(name, body)
+        kept = self._retained.keep(name, body)
         try:
             self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
+        if not kept:  # nobody heard it; but whoever subscribed while it was sent is not the last who does
+            self._retained.keep(name, body)
 
     def close(self) -> None:
         """Drop the connection; the next event makes a new one."""
         self._sender.close()
-
-
-class Subscription:
-    """A thread with a connection and queues of its own that hands events to their handlers, one after another.
-
-    `handlers`: event -> what is called with its payload. One that is marked with `@event_handler(event, latest=False)`
-    hears every event, while no more than its bound wait. Any other hears the newest: of what comes while a handler
-    runs, all but the newest is dropped. After a lost connection it subscribes anew and calls `on_connected`, so that
-    the owner can fetch what it missed; while that raises, it is called again every second.
-    """
-
-    def __init__(
-        self,
-        app: Any,
-        topology: Topology | None,
-        handlers: Mapping[str, Handler],
-        subscriber: str,
-        on_connected: Callable[[], None] | None = None,
-    ) -> None:
-        if app is None or topology is None:
-            app, topology = context.current()
-        self._app, self._topology, self._subscriber = app, topology, subscriber
-        self._handlers = dict(handlers)
-        self._heard = {name: _subscribed(name, handler) for name, handler in handlers.items()}
-        self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
-        self._on_connected, self._catch_up_at = on_connected, 0.0
-        self._kept: dict[str, list[bytes]] = {}  # name -> bodies that its handler is still to be given
-        self._kept_since = 0.0
-        self._stopping, self._subscribed = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"events-{subscriber}", daemon=True)
-
-    def start(self, timeout: float = 30.0) -> Subscription:
-        """Start the thread and return once every queue is bound: what is fired from now on arrives."""
-        self._thread.start()
-        if not self._subscribed.wait(timeout):
-            raise WireError(f"could not subscribe to {', '.join(self._handlers)} within {timeout:.0f} s")
-        return self
-
-    def stop(self) -> None:
-        """Leave; the queues go with the connection."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=5.0)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                # Queues of a new name each time: the old ones are locked until the broker, too, knows that the old
-                # connection is gone, which takes it up to two heartbeats.
-                source = self._source(self._app, self._topology, self._heard, self._subscriber, self._keep)
-                with contextlib.closing(source):
-                    self._listen(source)
-            except Exception as error:  # of whatever kind: a thread that ended would do so unseen
-                logger.warning(
-                    "events: connection lost, subscribing anew (%s: %s)",
-                    *(type(error).__name__, error),
-                    exc_info=not isinstance(error, GONE),
-                )
-                self._stopping.wait(AGAIN_AFTER)
-
-    def _listen(self, source: Any) -> None:
-        self._catch_up_at = time.monotonic()
-        behind = False  # whether more may have been sent than has come: only then is a newer event worth a wait
-        while not self._stopping.is_set():
-            if self._catch_up_at and time.monotonic() >= self._catch_up_at:
-                self._catch_up()
-            looked_at, kept = time.monotonic(), bool(self._kept)
-            found = source.receive((NEWER_WITHIN if behind else 0.0) if kept else None)
-            if found:
-                behind = behind or source.full or time.monotonic() - looked_at > PAUSED_FOR
-            else:
-                looked_at = time.monotonic()
-                self._deliver()
-                behind = time.monotonic() - looked_at > NEWER_WITHIN
-
-    def _catch_up(self) -> None:
-        """Call `on_connected`; what it needs (Redis, say) may be away for a moment itself."""
-        try:
-            if self._on_connected is not None:
-                self._on_connected()
-            self._catch_up_at = 0.0
-        except Exception as error:
-            logger.warning("events: could not catch up, trying again: %s: %s", type(error).__name__, error)
-            self._catch_up_at = time.monotonic() + AGAIN_AFTER
-        self._subscribed.set()
-
-    def _keep(self, name: str, body: bytes) -> None:
-        if not self._kept:
-            self._kept_since = time.monotonic()
-        kept = self._kept.setdefault(name, [])
-        if self._heard[name].latest:
-            kept.clear()
-        kept.append(body)
-        # Here and not in `_listen`: on a Redis broker, kombu does not come back while events keep arriving.
-        # And a full bound: what has not been read yet waits where the bound counts.
-        full = not self._heard[name].latest and len(kept) >= self._heard[name].bound
-        if full or time.monotonic() - self._kept_since > KEPT_FOR:
-            self._deliver()
-
-    def _deliver(self) -> None:
-        kept, self._kept = self._kept, {}
-        for name, bodies in kept.items():
-            for body in bodies:
-                try:
-                    self._handlers[name](codec.decode(body))
-                except Exception:
-                    logger.exception("the handler of event %r failed", name)
-
-
-def _subscribed(name: str, handler: Handler) -> Subscribed:
-    """What `handler` hears: as it is marked, or else the newest event of that name."""
-    marked: Subscribed | None = getattr(handler, "__subscribed__", None)
-    return Subscribed(name, latest=True) if marked is None else replace(marked, event=name)

@@ -151,3 +151,23 @@ def test_an_event_too_long_for_any_number_of_parts_needs_a_claim_store():
     assert sendable("weights", b"short", None) == b"short"
     with pytest.raises(CodecError, match=r"event 'weights' has .* bytes and cannot be sent"):
         sendable("weights", bytes(MOST_PARTS * LONGEST_PART + 1), None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"from": ["a"], "event": 1, "part": 0, "parts": 1},
+        {"from": "a", "event": "1", "part": 0, "parts": 1},
+        {"from": "a", "event": 1, "part": None, "parts": 1},
+        {"from": "a", "event": 1, "part": 0, "parts": [1]},
+        {"from": "a", "event": 1, "part": 3, "parts": 2},
+        {"from": "a", "event": 1, "part": 0, "parts": 1 << 40},
+        {"from": "a"},
+    ],
+)
+def test_headers_that_do_not_say_which_part_of_which_event_it_is_lose_that_message_alone(headers):
+    assembler = Assembler(Subscribed("e"))
+    assert assembler.add(Delivery("e", 1, False, properties(headers), b"x")) is None
+    assert assembler.refused == 1
+    good = properties({"from": "a", "event": 1, "part": 0, "parts": 1})
+    assert assembler.add(Delivery("e", 2, False, good, b"y")) == b"y"
