@@ -30,6 +30,9 @@ UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes i
 PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
+# Named for every queue, or a virtual host whose default queue type is another would decide. Quorum queues count every
+# delivery, those to workers that merely held a message too, and drop it after 20; and no exclusive queue can be one.
+CLASSIC = {"x-queue-type": "classic"}
 ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the broker refuses more
 ROLES = ("actor", "learner")  # who consumes tasks; the first part of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
@@ -124,7 +127,7 @@ class Topology:
             durable=True,
             expires=UNUSED_EXPIRES,
             max_length=DEAD_LENGTH,
-            queue_arguments={"x-overflow": "drop-head"},
+            queue_arguments={**CLASSIC, "x-overflow": "drop-head"},
         )
 
     def event_queue(self, name: str, subscriber: str, length: int = EVENT_LENGTH) -> Queue:
@@ -136,7 +139,7 @@ class Topology:
             exclusive=True,
             auto_delete=True,
             max_length=length,
-            queue_arguments={"x-overflow": "drop-head"},
+            queue_arguments={**CLASSIC, "x-overflow": "drop-head"},
         )
 
     def probe_queue(self, exclusive: bool = False) -> Queue:
@@ -154,6 +157,10 @@ class Topology:
     def task_queues(self) -> list[Queue]:
         """The queues that tasks without an address of their own go to."""
         return [self.actor_queue(), *map(self.learner_queue, self.players)]
+
+    def key_of(self, routing_key: str) -> str:
+        """The key in this table of a message that came by `routing_key`: the default exchange's are names of queues."""
+        return routing_key.removeprefix(f"{self.prefix}.")
 
     def declared(self) -> list[Queue]:
         """What every role declares at its start, in the order of the table."""
@@ -192,7 +199,7 @@ class Topology:
         """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
         # Under its own key whatever way a message came, or it would miss the bindings of the dead-letter queues.
         dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": key}
-        arguments = dead if dead_letters else {}
+        arguments = {**CLASSIC, **(dead if dead_letters else {})}
         if overflow:
             arguments["x-overflow"] = overflow
         return Queue(
@@ -201,7 +208,7 @@ class Topology:
             routing_key=key,
             durable=True,
             expires=UNUSED_EXPIRES,
-            queue_arguments=arguments or None,
+            queue_arguments=arguments,
             **bounds,
         )
 

@@ -1,4 +1,7 @@
-"""Remote control under the run's own names: kombu's begin with a host's or a process's, which no permission fits."""
+"""Remote control and task events under the run's own names, on queues of a named type.
+
+kombu's own names begin with a host's or a process's, which no permission fits.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery.app.control import Control
+from celery.app.events import Events
+from celery.events.receiver import EventReceiver
 from celery.utils.log import get_logger
 from kombu import Queue
 from kombu.pidbox import Mailbox, Node
+
+from tasks.topology import CLASSIC
 
 logger = get_logger(__name__)
 
@@ -70,7 +77,7 @@ class RunMailbox(Mailbox):  # type: ignore[misc]
 
     @staticmethod
     def _renamed(queue: Any, name: str) -> Queue:
-        queue.name = name
+        queue.name, queue.queue_arguments = name, dict(CLASSIC)
         return queue
 
 
@@ -78,3 +85,17 @@ class RunControl(Control):  # type: ignore[misc]
     """`app.control` of every app of a run."""
 
     Mailbox = RunMailbox
+
+
+class RunEventReceiver(EventReceiver):  # type: ignore[misc]
+    """Whoever watches the events of workers and tasks: Flower."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.queue.queue_arguments = dict(CLASSIC)
+
+
+class RunEvents(Events):  # type: ignore[misc]
+    """`app.events` of every app of a run."""
+
+    receiver_cls = RunEventReceiver

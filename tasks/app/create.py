@@ -11,7 +11,7 @@ from redis.retry import Retry
 
 from tasks import codec, compat
 from tasks.app.celery_consumer import Task
-from tasks.app.control import RunControl
+from tasks.app.control import RunControl, RunEvents
 from tasks.app.redelivery import Deliveries
 from tasks.codec import claim_check
 from tasks.topology import Topology
@@ -59,7 +59,8 @@ def create_app(
         )
     )
     serializer = codec.register(claims)
-    app = _App("warren", broker=broker_url, backend=redis_url, control=RunControl, task_cls=Task, set_as_current=True)
+    own = {"control": RunControl, "events": RunEvents, "task_cls": Task}
+    app = _App("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=serializer,

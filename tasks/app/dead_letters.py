@@ -39,7 +39,7 @@ def letter_of(app: Any, message: Any) -> Letter:
         content_type=message.content_type,
         content_encoding=message.content_encoding,
         correlation_id=message.properties.get("correlation_id") or "",
-        key=key.removeprefix(f"{app.warren_topology.prefix}."),  # the default exchange's keys are the queues' names
+        key=app.warren_topology.key_of(key),
     )
 
 

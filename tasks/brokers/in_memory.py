@@ -363,7 +363,8 @@ class InMemoryConnection:
         mandatory = bool(content.method[at] & 1)
         correlation_id = _read(content.properties).correlation_id
         if exchange == "" and key.startswith(f"{DIRECT_REPLY}."):
-            asked = self._broker.connections.get(int(key.rpartition(".")[2]))
+            address = key.rpartition(".")[2]
+            asked = self._broker.connections.get(int(address)) if address.isdecimal() else None
             if asked is not None:
                 asked.deliver_reply(Message(key, content.properties, content.body))
             return

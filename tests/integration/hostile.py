@@ -91,7 +91,7 @@ def _body(rng: random.Random) -> bytes:
 
 def _value(rng: random.Random, depth: int) -> Any:
     """Whatever AMQP's tables can hold."""
-    odd = [datetime(2026, 1, 1), Decimal("1.5"), bytearray(b"\xff\x00")]
+    odd = [datetime(2026, 1, 1), Decimal("1.5"), b"\xff\x00"]
     return rng.choice(odd) if rng.random() < 0.1 else _plain(rng, depth)
 
 

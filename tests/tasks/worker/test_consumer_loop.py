@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import amqp
 import pytest
 from celery.worker import state as worker_state
+from hostile import at_random
 from worker.serving_in_memory import TOPOLOGY, InMemoryServing, until
 
 from tasks import codec
@@ -257,3 +260,23 @@ def test_status_tells_what_is_served_and_counted(serving):
     status = serving.loop.status()["services"]["adder.add"]
     assert (status["calls"], status["batches"], status["waiting"]) == (1, 1, 0)
     assert isinstance(serving.loop, ConsumerLoop)
+
+
+def test_three_thousand_random_messages_each_end_once_and_calls_go_on(serving, adder):
+    rng, sent = random.Random(20260102), 0
+    serving.start()
+    link = serving.loop._outbox.link
+    for number in range(3000):
+        name = rng.choice(["adder.add", "adder.push"])
+        message = at_random(rng, name)
+        serving.send_raw(name, amqp.Message(message.body, **message.properties)._serialize_properties(), message.body)
+        sent += 1
+        if number % 500 == 0:
+            assert serving.answer(serving.send("adder.add", number)) == ("", number + 1)
+            sent += 1
+    ways = ("calls", "dropped", "refused", "handed back")
+    counts = lambda: [serving.count(name, way) for name in ("adder.add", "adder.push") for way in ways]  # noqa: E731
+    until(lambda: sum(counts()) >= sent, 60)
+    until(lambda: not serving.loop._outbox.held)
+    assert sum(counts()) == sent
+    assert serving.loop._outbox.link is link, "it connected anew"
