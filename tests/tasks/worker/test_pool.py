@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from celery.worker import state as worker_state
 from obedient import ObedientWorker, close_connections, until
 
-from tasks.worker.pool import OneThreadPool
+from tasks.worker.pool import ENDED_BY_A_TASK, OneThreadPool
 from workers.servers import Servers
 
 
@@ -114,3 +116,16 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
     pool.stop()
     assert [type(item).__name__ for item in seen] == ["ExceptionInfo", "str"]
     assert "outside its own code" in str(seen[0].exception)
+
+
+def test_sys_exit_in_a_task_ends_its_worker_and_nothing_of_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_state, "should_stop", None)
+    pool = OneThreadPool(1)
+    pool.start()
+    ended: list[str] = []
+    pool.apply_async(sys.exit, (3,), callback=lambda _: ended.append("callback"), error_callback=ended.append)
+    pool.apply_async(ended.append, ("the next task",))
+    pool._thread.join(20)
+    assert not pool._thread.is_alive() and worker_state.should_stop == ENDED_BY_A_TASK
+    pool.stop()
+    assert ended == []
