@@ -265,7 +265,7 @@ class ConsumerLoop:
             self._refuse(queue, delivery, properties, str(error))
             return
         problem = problem_with_body(body)
-        if problem is None and (not call.direct or body[2] not in (None, NO_LINKS)):
+        if problem is None and not call.direct and _by_celery(properties, body[2]):
             problem = problem_with_headers({"task": queue.spec.name, **headers})
         if problem is not None:
             self._refuse(queue, delivery, properties, problem)
@@ -325,7 +325,7 @@ class ConsumerLoop:
         if properties.reply_to.startswith(DIRECT_REPLY):
             self._outbox.reply(properties, outcome)
             self._outbox.ack(delivery.tag)  # the claim is the caller's, who may have to send the call again
-        elif properties.reply_to or (call.embed and call.embed != NO_LINKS) or properties.headers.get("group"):
+        elif _by_celery(properties, call.embed):
             self._record(queue, call, outcome)
         elif not isinstance(outcome, Failed):
             self._outbox.ack(delivery.tag, delivery.body)
@@ -372,6 +372,11 @@ class ConsumerLoop:
 def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
     outcomes: list[Any] = queue.task.run_calls([(call.args, call.kwargs) for call in calls])
     return outcomes
+
+
+def _by_celery(properties: Properties, embed: Any) -> bool:
+    """Whether somebody waits for the outcome in one of Celery's own ways: result backend, chord, callbacks, chain."""
+    return bool(properties.reply_to or (embed and embed != NO_LINKS) or properties.headers.get("group"))
 
 
 def _readable(expires: Any) -> bool:
