@@ -21,7 +21,7 @@ def judge(facts: BrokerFacts, topology: Topology, *, calls: bool) -> Iterator[Fi
     yield _version(facts)
     yield _publishing(facts)
     yield _permissions(facts, calls)
-    yield _queue_type(facts, topology)
+    yield _queue_type(facts)
     yield _transient_queues(facts)
 
 
@@ -81,17 +81,11 @@ def _permissions(facts: BrokerFacts, calls: bool) -> Finding:
     return Finding("permissions", Level.ok, "the user may do what a run does with its names")
 
 
-def _queue_type(facts: BrokerFacts, topology: Topology) -> Finding:
+def _queue_type(facts: BrokerFacts) -> Finding:
     check, found = "default queue type", facts.default_queue_type
     if found is None:
         return Finding(check, Level.unseen, "not told", "needs permission to declare queues")
-    named = all("x-queue-type" in (queue.queue_arguments or {}) for queue in topology.declared())
-    if found == "classic" or named:
-        return Finding(check, Level.ok, found)
-    return Finding(
-        check, Level.warning, f"{found}: slower, and of a {found} queue a message is dropped after 20 deliveries",
-        "give the run a virtual host of its own: rabbitmqctl add_vhost NAME --default-queue-type classic",
-    )  # fmt: skip
+    return Finding(check, Level.ok, found if found == "classic" else f"{found}; the queues of a run name their own")
 
 
 def _transient_queues(facts: BrokerFacts) -> Finding:

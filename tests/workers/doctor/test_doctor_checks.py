@@ -63,7 +63,6 @@ def test_of_healthy_servers_and_a_large_machine_all_is_well() -> None:
         ({"confirms": False}, "publishing", Level.error, "not confirmed"),
         ({"refused": ("declare queues and exchanges",)}, "permissions", Level.error, "may not declare"),
         ({"refused": (ANSWER,)}, "permissions", Level.error, "may not publish to the default exchange"),
-        ({"default_queue_type": "quorum"}, "default queue type", Level.warning, "dropped after 20 deliveries"),
         ({"denies_transient_queues": True}, "transient queues", Level.warning, "denied"),
         ({"alarms": ("disk on rabbit@a",)}, "alarms", Level.error, "disk on rabbit@a"),
         ({"memory_used": 8 * GIB}, "broker's memory", Level.warning, "8.0 GiB of 8.0 GiB"),
@@ -84,6 +83,10 @@ def test_a_broker_that_will_bite_is_named_with_a_remedy(
 
 def test_a_run_without_services_needs_no_default_exchange() -> None:
     assert of_broker(calls=False, refused=(ANSWER,))["permissions"].level is Level.warning
+
+
+def test_a_default_queue_type_is_no_concern_since_every_queue_of_a_run_names_its_own() -> None:
+    assert of_broker(default_queue_type="quorum")["default queue type"].level is Level.ok
 
 
 def test_rabbitmq_4_3_has_no_consumer_timeout_for_classic_queues() -> None:
