@@ -1,0 +1,160 @@
+"""Firing and hearing events on the broker in memory, and what is retained, without a server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tasks.brokers import InMemoryBroker
+from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler
+from tasks.events.retained import FIRED, HEARD, Retained
+from tasks.topology import Topology
+from warren.errors import WireError
+
+TOPOLOGY = Topology("memory")
+
+
+class Pipeline:
+    """As much of redis-py's as Retained uses; a store of its own in place of a server."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._found = store, list[Any]()
+
+    def __enter__(self) -> Pipeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def hset(self, key: str, field: str = "", value: bytes = b"", mapping: Any = None) -> None:
+        self._store.table.update(mapping or {field: value})
+
+    def hsetnx(self, key: str, field: str, value: bytes) -> None:
+        self._store.table.setdefault(field, value)
+
+    def hget(self, key: str, field: str) -> None:
+        self._found.append(self._store.table.get(field))
+
+    def set(self, key: str, value: bytes, ex: int) -> None:
+        self._store.values[key] = value
+
+    def expire(self, key: str, seconds: int) -> None:
+        self._store.renewed += 1
+
+    def execute(self) -> list[Any]:
+        return self._found
+
+
+class Store:
+    """A Redis of dictionaries."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, bytes] = {}
+        self.values: dict[str, bytes] = {}
+        self.renewed = 0
+
+    def pipeline(self, transaction: bool) -> Pipeline:
+        return Pipeline(self)
+
+    def get(self, key: str) -> bytes | None:
+        return self.values.get(key)
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def make(store: Store, monkeypatch: pytest.MonkeyPatch) -> Any:
+    app: Any = SimpleNamespace(conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0"))
+
+    def made(*_: Any) -> Retained:
+        found = Retained(app, TOPOLOGY)
+        found._redis = store  # type: ignore[assignment]
+        return found
+
+    monkeypatch.setattr(dispatcher, "Retained", made)
+    return made
+
+
+@pytest.fixture
+def app() -> Any:
+    policy = {"max_retries": 2, "interval_start": 0.01, "interval_step": 0.01, "interval_max": 0.01}
+    return SimpleNamespace(
+        warren_broker=InMemoryBroker(),
+        conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0", task_publish_retry_policy=policy),
+    )
+
+
+def until(condition: Any, seconds: float = 20.0) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.005)
+
+
+def test_what_is_fired_is_heard_in_order_and_a_handler_that_fails_hears_the_next(app, make):
+    heard: list[Any] = []
+
+    def hear(payload: Any) -> None:
+        heard.append(payload)
+        if payload == {"steps": "many"}:
+            raise TypeError("no number")
+
+    handlers = {"counted": event_handler("counted", bound=100)(hear)}
+    subscription = Subscription(app, TOPOLOGY, handlers, "me").start()
+    events = EventDispatcher(app, TOPOLOGY)
+    for payload in (1, {"steps": "many"}, 3):
+        events.fire("counted", payload)
+    until(lambda: heard == [1, {"steps": "many"}, 3])
+    app.warren_broker.cut()
+    until(lambda: len(app.warren_broker.connections) >= 1)
+    events.fire("counted", 4)
+    subscription.stop()
+    events.close()
+
+
+def test_a_subscription_that_cannot_begin_says_so_and_leaves_no_thread(app):
+    app.warren_broker.stop()
+    subscription = Subscription(app, TOPOLOGY, {"counted": print}, "me")
+    with pytest.raises(WireError, match="could not subscribe to counted"):
+        subscription.start(timeout=0.1)
+    assert "events-me" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_an_event_is_retained_for_the_second_subscriber_however_soon_after_the_first_it_was_fired(make, store):
+    firing, first, second = make(), make(), make()
+    assert not firing.keep("weights", b"0")
+    assert store.table == {"weights": FIRED}
+    first.hear(["weights"])
+    assert firing.keep("weights", b"1")
+    assert second.newest("weights") == b"1"
+
+
+def test_what_somebody_subscribes_to_while_it_is_sent_is_retained_for_the_next(app, make, store, monkeypatch):
+    events = EventDispatcher(app, TOPOLOGY)
+    send = events._sender.send
+
+    def send_while_somebody_subscribes(name: str, body: bytes) -> None:
+        send(name, body)
+        make().hear([name])
+
+    monkeypatch.setattr(events._sender, "send", send_while_somebody_subscribes)
+    events.fire("weights", 7)
+    assert make().newest("weights") is not None
+    events.close()
+
+
+def test_firing_renews_what_says_that_the_event_is_heard(make, store):
+    firing = make()
+    firing.hear(["weights"])
+    before = store.renewed
+    firing.keep("weights", b"1")
+    store.table.clear()  # Redis lost all
+    firing.keep("weights", b"2")
+    assert store.renewed >= before + 2 and store.table == {"weights": HEARD}
