@@ -89,7 +89,7 @@ def test_a_job_that_fails_outside_of_its_calls_gives_back_all_that_it_took(task,
     pool = SimpleNamespace(apply_async=lambda target, callback, error_callback: jobs.append((target, error_callback)))
     timer, requests = Timer(), [Request(name) for name in "abcd"]
     ready = iter(requests)
-    monkeypatch.setattr(celery_strategy, "create_request_cls", lambda *_, **__: lambda *_, **__: next(ready))
+    monkeypatch.setattr(celery_strategy.compat, "request_class", lambda *_: lambda *_, **__: next(ready))
     monkeypatch.setattr(celery_strategy, "task_reserved", lambda request: None)
     monkeypatch.setattr(celery_strategy, "task_ready", lambda request: None)
     monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken: (_ for _ in ()).throw(OSError("away")))
