@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from league.empirical_game.confidence import confidence_sequence
 from league.rules.win_rates import Slots
 
 FIELDS = 3  # float64 a cell: games, sum of returns, sum of their squares; all of the player in seat 0
@@ -49,12 +50,17 @@ class Returns:
         return mean
 
     def errors(self, slots: Slots) -> NDArray[np.float64]:
-        """Standard error of each mean, (n, n); inf with fewer than two games."""
+        """Standard error of each mean, (n, n); inf with fewer than two games. For one look: see `interval` for many."""
         cells = self._of(slots)
         games = np.maximum(cells[..., 0], 2.0)
         variance = np.maximum(cells[..., 2] - np.square(cells[..., 1]) / games, 0.0) / (games - 1.0)
         errors: NDArray[np.float64] = np.where(cells[..., 0] < 2.0, np.inf, np.sqrt(variance / games))
         return errors
+
+    def interval(self, slots: Slots, bound: float, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(lower, upper) of each mean, (n, n) each: a confidence sequence for returns within [-bound, bound]."""
+        cells = self._of(slots)
+        return confidence_sequence(cells[..., 0], cells[..., 1], cells[..., 2], bound, alpha)
 
     def _of(self, slots: Slots) -> NDArray[np.float64]:
         self._grow(int(slots.max(initial=-1)) + 1)
