@@ -70,6 +70,8 @@ def _tables(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class MatrixVectorEnv(TwoPlayerVectorEnv):
     """N one-shot games in step: player 0 chooses, then player 1, who has not seen it, and the game is over."""
 
+    max_return = 1.0
+
     def __init__(self, name: str, matrix: np.ndarray, num_envs: int, seed: int) -> None:
         self._observation, self._action_mask = _tables(matrix)
         super().__init__(name, num_envs, self._observation.shape[1:], self._action_mask.shape[1])

@@ -25,7 +25,10 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -
     """`num_envs` games of OpenSpiel's `name` with its `parameters`. Raises UnknownName, ConfigurationError."""
     game = load(name, **parameters)
     tree = _tree(game, name, PLAYED_ON_TREE)
-    return StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
+    games: TwoPlayerVectorEnv
+    games = StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
+    games.max_return = float(max(game.max_utility(), -game.min_utility()))
+    return games
 
 
 def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:

@@ -49,8 +49,11 @@ class FinishedGames:
 class TwoPlayerVectorEnv(ABC):
     """N copies of one game, stepped together in this process; a game that ends starts anew within the same step.
 
-    Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again.
+    Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
+    largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
     """
+
+    max_return: float | None = None
 
     def __init__(self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int) -> None:
         if num_envs < 1:

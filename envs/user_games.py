@@ -1,7 +1,8 @@
 """A user's own two-player games: "my.module:MyGame" or "path/to/file.py:MyGame".
 
 Either a TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns one), or a
-class or callable that makes a PettingZoo environment, parallel or AEC.
+class or callable that makes a PettingZoo environment, parallel or AEC. With an attribute `sequence_form`, a function of
+the game's parameters, it can be solved exactly as well.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 
 from envs import user_envs
 from envs.construct import blame
+from envs.exploitability import QUALIFIES
 from envs.pettingzoo_games import AECVectorEnv, as_aec
+from envs.sequence_form import SequenceForm
 from envs.two_player import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
@@ -39,3 +42,15 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
             return env
 
         return AECVectorEnv(env_id, [make] * num_envs, seed)
+
+
+def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
+    """The whole game, for exact solution. Raises UnknownName, and ConfigurationError for one that does not give it."""
+    written_out = getattr(user_envs.find(env_id), "sequence_form", None)
+    if written_out is None:
+        raise ConfigurationError(f"environment {env_id!r}: its exploitability cannot be computed; {QUALIFIES}")
+    with blame(f"sequence_form of environment {env_id!r}"):
+        form = written_out(**parameters)
+    if not isinstance(form, SequenceForm):
+        raise ConfigurationError(f"environment {env_id!r}: sequence_form made a {type(form).__name__}; {QUALIFIES}")
+    return form

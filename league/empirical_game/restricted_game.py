@@ -47,7 +47,8 @@ def restricted_game(mean: ArrayLike, slack: ArrayLike, known: ArrayLike) -> Rest
         inside = np.isin(np.arange(n), members)
         first, second = mixture > PLAYED
         unmet = ~inside & ~(met[:, second].all(axis=1) & met[first].all(axis=0))
-        rising = [int(j) for j in np.argsort(-gains, kind="stable") if gains[j] > GAIN and not (inside[j] or unmet[j])]
+        order = np.lexsort((-np.arange(n), -gains))  # of equals the newest
+        rising = [int(j) for j in order if gains[j] > GAIN and not (inside[j] or unmet[j])]
         before = len(members)
         for j in rising:
             if not _missing(met, j, members):
@@ -67,6 +68,18 @@ def restricted_game(mean: ArrayLike, slack: ArrayLike, known: ArrayLike) -> Rest
             wanted += [(int(k), int(j)) for k in np.flatnonzero(first & ~met[:, j])]
         undecided = np.union1d(np.flatnonzero(unmet), np.array(rising, dtype=np.intp))
         return RestrictedGame(np.array(sorted(members)), mixture, undecided, wanted)
+
+
+def gain_interval(mixture: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> tuple[float, float]:
+    """(at least, at most) what the best answers among the players themselves gain against `mixture` (2, n), a game.
+
+    On average over both seats, from intervals (n, n) of the returns of seat 0. Others may gain more, so the first is a
+    lower bound of the mixture's exploitability as well.
+    """
+    (first, second), low, high = np.asarray(mixture), np.asarray(lower), np.asarray(upper)
+    least = (low @ second).max() - (first @ high).min()
+    most = (high @ second).max() - (first @ low).min()
+    return max(0.0, float(least) / 2.0), float(most) / 2.0
 
 
 def _solve(

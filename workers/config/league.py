@@ -53,9 +53,11 @@ class LeagueConfig:
     evaluation_share: float = 0.25  # of the wall time
     evaluation_games: int = 1024  # slots of one batch
     evaluation_rounds: int = 2  # games a slot plays in a batch
-    cell_least: int = 2048  # games of every pair
+    cell_least: int = 2048  # games of a cell until it counts as known
     cell_most: int = 200_000
-    cell_error: float = 0.01  # standard error of a mean return at which a cell is known well enough
+    cell_error: float = 0.05  # half of the interval of a mean return at which a cell is known well enough
+    cell_confidence: float = 0.95  # of each cell's interval, over all looks at it (empirical_game.confidence)
+    max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
 
     # In services
@@ -90,6 +92,10 @@ class LeagueConfig:
         for name in ("lease", "snapshot_every", "evaluation_every"):
             if not 0 < getattr(self, name) < inf:  # nan is not
                 problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite")
+        if not 0 < self.cell_confidence < 1:
+            problems.append(f"cell_confidence={self.cell_confidence} of the league must be within 0 and 1, as 0.95 is")
+        if self.max_return is not None and not 0 < self.max_return < inf:
+            problems.append(f"max_return={self.max_return} of the league must be above 0 and finite, or null")
         for name in ("mixture_temperature", "cell_error", "reward_scale"):
             if not 0 < getattr(self, name) < inf:
                 problems.append(f"{name}={getattr(self, name)} of the league must be above 0, and finite")

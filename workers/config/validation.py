@@ -15,6 +15,7 @@ from gymnasium import spaces
 
 import envs
 from agents import build_algorithm, build_policy, checkpoints
+from envs import exploitability
 from envs.check import check
 from envs.sources import of_a_league
 from league.models.snapshots import STREAM
@@ -175,6 +176,8 @@ def _league(config: Config, role: str) -> Iterator[str]:
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         if role == "train":
             check(league.env, league.env_kwargs, two_player=True)
+        if league.goal is not None and role in ("train", "evaluator"):
+            yield from _goal(league)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
@@ -200,6 +203,17 @@ def _league(config: Config, role: str) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+
+
+def _goal(league: LeagueConfig) -> Iterator[str]:
+    try:
+        exploitability.load(league.env, **league.env_kwargs)
+    except ConfigurationError as error:
+        for problem in error.problems:
+            yield (
+                f"league: goal={league.goal} is an exploitability, and cannot be reached: {problem}; without one "
+                "(league.goal=null) the run ends by seconds or total_steps"
+            )
 
 
 def _leagues() -> list[str]:

@@ -1,8 +1,15 @@
-"""Payoff cells between frozen players, estimated by play: which cell next, and the games of it."""
+"""Payoff cells between frozen players, estimated by play: which cells are worth it, which is next, and its games.
+
+Worth playing are cells that can change the mixture (league.empirical_game.restricted_game): those among its members,
+and those of others against whom it plays, until nobody outside can gain. Each is played until its interval, which holds
+at every look, is narrower than `error` to either side.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,11 +18,20 @@ import torch
 from agents.policies import Policy
 from envs import TwoPlayerVectorEnv
 from league.empirical_game.quantal_response import quantal_response
+from league.empirical_game.restricted_game import gain_interval, restricted_game
 from league.empirical_game.returns import Returns
 from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
 
-REFRESH = 100  # batches until the mixture that cells are refined for is solved anew
+logger = logging.getLogger(__name__)
+
+REFRESH = 100  # batches until what is worth playing is planned anew
+WANTED = 16  # cells that are played before a plan is made anew with what they say
+OFFERED = 64  # cells, the most useful first, of which the first that nobody else plays is taken
+
+Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
 
 
 class Player(Protocol):
@@ -62,12 +78,39 @@ def play(
     return np.concatenate(returns)
 
 
-class Evaluator:
-    """Plays the cells between frozen players that the league's mixture depends on most.
+class Claims(Protocol):
+    """Who plays which cell: league.redis.cell_leases among several evaluators."""
 
-    Every pair is played `least` games in either seating, the older players first: who has met all older ones may be in
-    the mixture. From then on the cell with the largest standard error goes
-    first, weighted by the shares of its players in the mixture, until each is below `error` or at `most` games.
+    def claim(self, cells: Sequence[Cell]) -> Cell | None:
+        """The first of `cells` that nobody else holds, from now on held here; what was held before is free again."""
+
+
+class Alone:
+    """Nobody else plays."""
+
+    def claim(self, cells: Sequence[Cell]) -> Cell | None:
+        """The first."""
+        return cells[0] if cells else None
+
+
+@dataclass
+class Plan:
+    """What is worth playing among `slots`, as it was after `batch` batches."""
+
+    slots: Slots
+    batch: int
+    wanted: list[Cell]  # not played often enough to decide who is in the mixture, the most useful first
+    cells: np.ndarray  # [C, 2]: slots of the cells that the mixture depends on
+    weights: np.ndarray  # [C]: how much it does
+
+
+class Evaluator:
+    """Plays the cells between frozen players that the league's mixture depends on.
+
+    A cell is known from `least` games on. The cells of the mixture's members are then played on, those first that are
+    known worst, weighted by the shares of their players, until their mean returns are known to within `error` with
+    confidence 1 - `alpha` each, whenever one looks, or at `most` games. Returns of games lie within [-bound, bound];
+    None takes 1, or the largest that is seen.
     """
 
     def __init__(
@@ -79,73 +122,135 @@ class Evaluator:
         rounds: int = 2,
         least: int = 1000,
         most: int = 100_000,
-        error: float = 0.02,
+        error: float = 0.05,
         temperature: float = 0.25,
+        *,
+        bound: float | None = 1.0,
+        alpha: float = 0.05,
+        claims: Claims | None = None,
     ) -> None:
         self.games, self.returns = games, returns
-        self._policy_of = policy_of
+        self._policy_of, self._claims = policy_of, claims or Alone()
         self._generator = torch.Generator().manual_seed(seed)
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
-        self._temperature = temperature
+        self._temperature, self._alpha = temperature, alpha
+        self._bound, self._bound_is_given = bound or 1.0, bound is not None
         self._batches = 0
-        self._aimed: tuple[int, int, np.ndarray] | None = None
+        self._plan: Plan | None = None
 
     def mixture(self, slots: Slots) -> np.ndarray:
         """The equilibrium mixture of the players at `slots` on mean returns as they are known: (2, n), a row a seat.
 
-        The first of `slots` up to whom all cells are known are in it; before any is, the first alone. Quantal response
-        at `temperature` times the cells' mean standard error; Nash's once that is below `error` / 100, as it is at once
-        where games are not left to chance.
+        Among the members of the restricted game; before any cell is known, the first of `slots` alone. Quantal response
+        at `temperature` times the cells' mean standard error; Nash's once that is below `error` / 1000, as it is at
+        once where games are not left to chance.
         """
-        newest = _newest_of(self.returns.games(slots) < self._least)
-        known = slots[: max(1, int(newest.min(initial=len(slots))))]
-        mixture = np.zeros((2, len(slots)))
-        mixture[:, 0] = 1.0
-        if len(known) > 1:
-            matrix = self.returns.matrix(known)
-            temperature = self._temperature * float(self.returns.errors(known).mean())
-            if temperature <= self._error / 100.0:
-                found = solve_zero_sum(matrix)[0], solve_zero_sum(-matrix.T)[0]
-            else:
-                found = quantal_response(matrix, temperature)
-            mixture[:, : len(known)] = found
-        return mixture
+        return self._solve(slots)[0]
 
-    def next_cell(self, slots: Slots) -> tuple[int, int] | None:
-        """(slot in seat 0, slot in seat 1) of the cell to play next, None when all are known well enough."""
-        games, errors = self.returns.games(slots), self.returns.errors(slots)
-        missing = games < self._least
-        if missing.any():
-            first, second = np.argwhere(missing)[_newest_of(missing).argmin()]
-            return int(slots[first]), int(slots[second])
-        share = self._aim(slots)
-        weight = np.maximum(share[0][:, None], share[1]) + 0.1
-        wanted = np.where((errors > self._error) & (games < self._most), errors * weight, 0.0)
-        if not wanted.any():
+    def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
+        """Between what and what the best of the mixture's members gain against `mixture` (2, n), in points a game.
+
+        Holds at all looks together with confidence 1 - alpha, the union over the members' cells. None for one player.
+        """
+        members = np.flatnonzero(mixture.max(axis=0) > 0.0)
+        if len(members) < 2:
             return None
-        first, second = np.unravel_index(wanted.argmax(), wanted.shape)
-        return int(slots[first]), int(slots[second])
+        lower, upper = self.returns.interval(slots[members], self._bound, self._alpha / len(members) ** 2)
+        return gain_interval(mixture[:, members], lower, upper)
+
+    def next_cells(self, slots: Slots) -> list[Cell]:
+        """The cells to play next, (slot in seat 0, slot in seat 1), the most useful first; none when all are known."""
+        plan = self._plan
+        if plan is None or not np.array_equal(plan.slots, slots) or self._batches >= plan.batch + REFRESH:
+            plan = self._plan = self._planned(slots)
+        while plan.wanted:
+            if wanted := [cell for cell in plan.wanted if self._games(*cell) < self._least]:
+                return wanted
+            plan = self._plan = self._planned(slots)
+        return self._refined(plan)
 
     def step(self, slots: Slots) -> bool:
-        """Play one batch of games of the most useful cell; False when there is none."""
-        cell = self.next_cell(slots) if len(slots) else None
+        """Play one batch of games of the most useful cell that nobody else plays; False when there is none."""
+        cell = self._claims.claim(self.next_cells(slots)) if len(slots) else None
         if cell is None:
             return False
         first, second = cell
         found = play(self.games, self._policy_of(first), self._policy_of(second), self._rounds, self._generator)
+        if (largest := float(np.abs(found).max())) > self._bound * (1.0 + 1e-6):
+            words = (
+                f"a game of {self.games.name!r} returned {largest:g}, beyond the {self._bound:g} that intervals are "
+                f"computed for; give league.max_return, at least {largest:g}"
+            )
+            if self._bound_is_given:
+                raise ConfigurationError(words)
+            logger.warning("%s; taking that", words)
+            self._bound = largest
         self.returns.record(first, second, found)
         self._batches += 1
         return True
 
-    def _aim(self, slots: Slots) -> np.ndarray:
-        """(2, n): the mixture that cells are refined for, over its largest share; not the newest, as it costs time."""
-        if self._aimed is None or self._aimed[0] != len(slots) or self._batches >= self._aimed[1] + REFRESH:
-            mixture = self.mixture(slots)
-            self._aimed = (len(slots), self._batches, mixture / mixture.max(axis=1, keepdims=True))
-        return self._aimed[2]
+    def _solve(self, slots: Slots) -> tuple[np.ndarray, np.ndarray, list[Cell]]:
+        """(mixture (2, n), places of its members, cells that are wanted)."""
+        mixture = np.zeros((2, len(slots)))
+        mixture[:, :1] = 1.0
+        matrix, known = self.returns.matrix(slots), self.returns.games(slots) >= self._least
+        lower, upper = self.returns.interval(slots, self._bound, self._alpha)
+        found = restricted_game(matrix, np.maximum(upper - matrix, matrix - lower), known)
+        members = found.members
+        if len(members) > 1:
+            among = matrix[np.ix_(members, members)]
+            temperature = self._temperature * float(self.returns.errors(slots[members]).mean())
+            if temperature <= self._error / 1000.0:
+                shares = solve_zero_sum(among)[0], solve_zero_sum(-among.T)[0]
+            else:
+                shares = quantal_response(among, temperature)
+            mixture[:] = 0.0
+            mixture[:, members] = shares
+        return mixture, members, [(int(slots[i]), int(slots[j])) for i, j in found.wanted]
+
+    def _planned(self, slots: Slots) -> Plan:
+        mixture, members, wanted = self._solve(slots)
+        share = mixture[:, members] / mixture.max(axis=1, keepdims=True)
+        weights = np.maximum(share[0][:, None], share[1])  # a cell matters as much as its players are played
+        first, second = np.meshgrid(slots[members], slots[members], indexing="ij")
+        cells = np.stack([first.ravel(), second.ravel()], axis=1)
+        return Plan(slots, self._batches, wanted[:WANTED], cells, weights.ravel())
+
+    def _refined(self, plan: Plan) -> list[Cell]:
+        if not len(plan.cells):
+            return []
+        places, inverse = np.unique(plan.cells, return_inverse=True)
+        lower, upper = self.returns.interval(places, self._bound, self._alpha)
+        rows, columns = inverse.reshape(plan.cells.shape).T
+        width = (upper - lower)[rows, columns] / 2.0
+        open_ = (width > self._error) & (self.returns.games(places)[rows, columns] < self._most)
+        order = np.argsort(np.where(open_, -width * plan.weights, 0.0), kind="stable")[:OFFERED]
+        return [(int(first), int(second)) for first, second in plan.cells[order[open_[order]]]]
+
+    def _games(self, first: int, second: int) -> float:
+        return float(self.returns.games(np.array([first, second]))[0, 1])
 
 
-def _newest_of(cells: np.ndarray) -> np.ndarray:
-    """Of each cell that is True in (n, n): the place of the newer of its two players, (cells,) int64."""
-    newest: np.ndarray = np.argwhere(cells).max(axis=1, initial=-1)
-    return newest
+def evaluator_of(
+    league: LeagueConfig,
+    games: TwoPlayerVectorEnv,
+    returns: Returns,
+    policy_of: Callable[[int], Policy],
+    seed: int,
+    claims: Claims | None = None,
+) -> Evaluator:
+    """An evaluator with the settings of a league."""
+    return Evaluator(
+        games,
+        returns,
+        policy_of,
+        seed,
+        league.evaluation_rounds,
+        league.cell_least,
+        league.cell_most,
+        league.cell_error,
+        league.mixture_temperature,
+        bound=league.max_return or games.max_return,
+        alpha=1.0 - league.cell_confidence,
+        claims=claims,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Player, Uniform, play
 from workers.learning.metrics import drop_half_line
 
+logger = logging.getLogger(__name__)
+
 FILE = "evaluation.jsonl"
 UNIFORM = "uniform"
 
@@ -36,6 +39,7 @@ class Score:
     main_agent: float | None
     mixture: float | None
     references: dict[str, float]  # mean return of the main agent against each, over both seats
+    gain_within: tuple[float, float] | None = None  # at least, at most: what members of the mixture gain against it
 
 
 class Scores:
@@ -48,10 +52,13 @@ class Scores:
         known = read_scores(folder)
         self._seconds = known[-1]["seconds"] if known else 0.0
         self._since = time.monotonic()
+        self._form: SequenceForm | None = None
         try:
-            self._form: SequenceForm | None = exploitability.load(league.env, **league.env_kwargs)
-        except ConfigurationError:  # of another source, or too large to be written out
-            self._form = None
+            self._form = exploitability.load(league.env, **league.env_kwargs)
+        except ConfigurationError as error:
+            if league.goal is not None:
+                raise
+            logger.warning("scores are without exploitability: %s", error)
         form = self._form
         self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
         self._games = envs.make_two_player(league.env, league.reference_games, seed, **league.env_kwargs)
@@ -83,12 +90,17 @@ class Scores:
         main_agent: float | None,
         mixture: float | None,
         references: dict[str, float],
+        gain_within: tuple[float, float] | None = None,
     ) -> Score:
-        """Write a score down."""
+        """Write a score down; on a full disk it is told all the same, and missing in the file."""
         seconds = self._seconds + time.monotonic() - self._since
-        score = Score(time.time(), seconds, steps, frozen, games, main_agent, mixture, references)
-        with self._path.open("a") as file:
-            file.write(json.dumps(asdict(score)) + "\n")
+        score = Score(time.time(), seconds, steps, frozen, games, main_agent, mixture, references, gain_within)
+        try:
+            drop_half_line(self._path)  # of a disk that was full the last time
+            with self._path.open("a") as file:
+                file.write(json.dumps(asdict(score)) + "\n")
+        except OSError as error:
+            logger.warning("a score is not in %s: %s", self._path, error)
         return score
 
     def _table(self, policy: Policy) -> np.ndarray:

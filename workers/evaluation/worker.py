@@ -1,9 +1,10 @@
 """The evaluator: plays frozen players against each other until each pair is known well enough.
 
 Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
-mean return is known to within a standard error (a sequential test, with a bound on games); any number of evaluators add
-up. The one with `evaluator_id=0` also scores the league: exploitability of the main agent and of the mixture where the
-game is small enough, returns against fixed references anywhere; and draws the league's pictures.
+mean return is known to within an interval that holds at every look, or up to a bound on games. Any number of evaluators
+add up: each leases the cell that it plays, so none plays another's. The one with `evaluator_id=0` also scores the
+league: exploitability of the main agent and of the mixture where the game is small enough, returns against fixed
+references anywhere; and draws the league's pictures.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from agents.policies import Policy
 from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
 from league.matchmaking.view import Player, Roster
+from league.redis.cell_leases import CellLeases
 from league.redis.shared_returns import SharedReturns
 from league.rules.win_rates import Slots
 from league.state.history import History
@@ -32,7 +34,7 @@ from warren.errors import BrokerError, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.config.validation import run_folder, verify
-from workers.evaluation.cells import Evaluator
+from workers.evaluation.cells import evaluator_of
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.runtime.connect import connect
@@ -43,6 +45,8 @@ from workers.runtime.session import Session, log_to_stderr, source_name
 
 logger = logging.getLogger(__name__)
 
+# None of it is for good: Redis away, a model of another network that somebody added, a full disk.
+TROUBLE = (redis.RedisError, WarrenError, OSError)
 IDLE = 0.5  # s between looks when every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
 FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
@@ -62,10 +66,8 @@ class EvaluatorRole:
         # Two evaluators that played the same games would count them twice.
         seed = seed_of(source_name(config.evaluator_id))
         games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
-        self.evaluator = Evaluator(
-            games, self.returns, self._policy_at, seed, league.evaluation_rounds,
-            league.cell_least, league.cell_most, league.cell_error, league.mixture_temperature,
-        )  # fmt: skip
+        self.claims = CellLeases(session.redis, self.store.prefix, source_name(config.evaluator_id), league.lease)
+        self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims)
         self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
         self._score_at = 0.0
         self._pictures_at = time.monotonic() + FIRST_PICTURES
@@ -83,15 +85,19 @@ class EvaluatorRole:
                 worked = self.step()
                 busy = time.monotonic() - started
                 stopping.wait(busy * (1.0 / share - 1.0) if worked and share > 0.0 else IDLE)
-            except (redis.RedisError, OSError, WarrenError) as error:  # a model of another network, say
+            except TROUBLE as error:
                 logger.warning("cannot evaluate for a moment: %s", error)
                 stopping.wait(AGAIN_AFTER)
         if self.scores is not None:
             try:
                 self.score()
                 self.draw()
-            except (redis.RedisError, OSError, WarrenError) as error:
+            except TROUBLE as error:
                 logger.warning("no last score: %s", error)
+        try:
+            self.claims.release()
+        except redis.RedisError as error:  # its lease runs out
+            logger.warning("the cell that was being played was not given back: %s", error)
 
     def step(self) -> bool:
         """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
@@ -109,6 +115,7 @@ class EvaluatorRole:
         policy = None if main is None else self._newest(main)
         shares = self.evaluator.mixture(slots) if len(slots) else None
         mixture = None if shares is None else self.scores.of_mixture([self._policy_at(int(s)) for s in slots], shares)
+        gain = None if shares is None else self.evaluator.gain_within(slots, shares)
         references = {}
         if policy is not None:
             for name in self.league.references:
@@ -123,6 +130,7 @@ class EvaluatorRole:
             self.scores.of_policy(policy),
             mixture,
             references,
+            gain,
         )
         logger.info("%s", score)
         try:

@@ -32,7 +32,7 @@ from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import Event, Match
 from workers.config.league import LeagueConfig
-from workers.evaluation.cells import Evaluator
+from workers.evaluation.cells import evaluator_of
 from workers.rollout.match_result import MatchResult
 from workers.rollout.match_scheduler import Matches
 from workers.rollout.selfplay_sampler import MatchSampler
@@ -62,10 +62,7 @@ class LocalLeague:
         self.frozen: dict[str, Policy] = {}  # the models of frozen players
         games = envs.make_two_player(config.env, config.evaluation_games, self._seed("evaluator"), **config.env_kwargs)
         self._spaces = games.single_observation_space, games.single_action_space
-        self.evaluator = Evaluator(
-            games, self.returns, self.policy_of, self._seed("evaluator actions"), config.evaluation_rounds,
-            config.cell_least, config.cell_most, config.cell_error, config.mixture_temperature,
-        )  # fmt: skip
+        self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
         self.trainees = {name: self._join(name) for name in config.players}

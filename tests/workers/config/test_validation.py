@@ -148,6 +148,29 @@ def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: 
     assert words in line
 
 
+@pytest.mark.parametrize("role", ["train", "evaluator"])
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ("openspiel:connect_four", "has more than 2,000,000 histories"),
+        ("openspiel:phantom_ttt", "histories"),
+        ("pettingzoo:connect_four_v3", "sequence_form(**parameters) that returns an envs.sequence_form.SequenceForm"),
+    ],
+)
+def test_a_goal_that_no_league_of_the_game_can_be_measured_by_is_refused_at_the_start(
+    problems: Problems, role: str, env: str, reason: str
+) -> None:
+    given = ("league=rps", f"league.env={env}", "trial=some-trial", *(("run=some-run",) if role != "train" else ()))
+    assert problems(*given, "++league.goal=null", role=role) == []
+    (line,) = problems(*given, "++league.goal=0.1", role=role)
+    assert line.startswith("league: goal=0.1 is an exploitability, and cannot be reached: ")
+    assert reason in line and line.endswith("(league.goal=null) the run ends by seconds or total_steps")
+
+
+def test_a_goal_of_a_game_that_is_small_enough_is_taken(problems: Problems) -> None:
+    assert problems("experiment=kuhn") == []
+
+
 def test_a_league_worker_that_keeps_no_folder_needs_no_trial(problems: Problems) -> None:
     assert problems("run=some-run", "league=rps", "league_id=1", role="league") == []
 

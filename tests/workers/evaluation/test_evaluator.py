@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from warren.errors import CheckpointError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.evaluation import worker as evaluator_module
+from workers.evaluation.scores import read_scores
 from workers.evaluation.worker import EvaluatorRole
 from workers.runtime.league_paths import policy_builder
 
@@ -54,6 +56,46 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
 
 def test_references_are_uniform_and_players_that_are_frozen_by_now(role: EvaluatorRole) -> None:
     assert sorted(role.score().references) == ["main@0", "uniform"]
+
+
+def test_a_full_disk_does_not_end_the_evaluator(
+    role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evaluator_module, "AGAIN_AFTER", 0.01)
+    stopping, tries = threading.Event(), []
+
+    def full() -> None:
+        tries.append(1)
+        if len(tries) == 3:
+            stopping.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(role, "step", full)
+    monkeypatch.setattr(role, "draw", full)
+    role.run(stopping)
+    assert len(tries) == 4 and "No space left on device" in caplog.text
+
+
+def test_a_score_is_told_also_when_it_cannot_be_written_and_the_file_stays_whole(
+    role: EvaluatorRole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    role.session.events = SimpleNamespace(fire=lambda name, payload: told.append(payload))  # type: ignore[assignment]
+    role.score()
+    folder, write = tmp_path / "p" / "t", Path.open
+
+    def full(path: Path, mode: str = "r") -> Any:
+        if mode != "a":
+            return write(path, mode)
+        with write(path, "a") as file:
+            file.write('{"time": 1')  # as much as there was room for
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", full)
+        role.score()
+    role.score()
+    assert len(told) == 3 and len(read_scores(folder)) == 2
 
 
 def test_a_model_that_cannot_be_loaded_does_not_end_the_evaluator(

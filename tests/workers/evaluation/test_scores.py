@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 import envs
 from agents import build_policy
 from agents.policies import CategoricalPolicy
+from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Uniform
 from workers.evaluation.scores import FILE, Scores, read_scores
@@ -61,6 +63,11 @@ def test_a_game_too_large_to_be_written_out_has_references_alone(tmp_path: Path)
     policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
     assert scores.of_policy(policy) is None
     assert -1.0 <= scores.against(policy, None) <= 1.0
+
+
+def test_a_goal_for_a_game_without_exploitability_is_no_score_of_null(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="connect_four' has more than 2,000,000 histories"):
+        Scores(replace(league("openspiel:connect_four"), goal=0.1), tmp_path, 1)
 
 
 def test_the_file_of_scores_goes_on_after_a_crash_in_the_middle_of_a_line(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -5,6 +7,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from envs import exploitability
+from league.matchmaking import distribution, kind_of
 from league.state.league_state import LeagueState
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
@@ -193,6 +196,24 @@ def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
     assert of_mixture() < goal
 
 
+def test_psro_players_meet_the_mixture_that_the_evaluators_games_have():
+    players = {name: {"kind": "psro", "config": {"refresh": 1}} for name in ("one", "two")}
+    league = LocalLeague(config("matrix:rps", players=players, network={"hidden_sizes": [], "policy_gain": 3.0}))
+    state, me = league.league.state, league.league.state.players["one"]
+    for _ in range(4):
+        league.round()
+    while league.evaluator.step(state.roster.historical):
+        pass
+    slots = state.roster.historical
+    mean = state.empirical_game.matrix(slots)
+    payoff = (mean - mean.T) / 2.0
+    shares = distribution(kind_of("psro", {"refresh": 1}), state, me)[slots]
+    assert len(slots) > 2 and shares.max() < 1.0 and (payoff @ shares).max() < 0.05  # hardly anybody gains against it
+    met = Counter(league.league.request("one").away for _ in range(2000))
+    found = np.array([met[state.roster.by_slot[int(slot)].name] for slot in slots])
+    assert (np.abs(found - 2000 * shares) <= 4.5 * np.sqrt(2000 * shares * (1 - shares)) + 1e-9).all()
+
+
 def test_plain_self_play_goes_round_in_rock_paper_scissors():
     league = LocalLeague(
         config("matrix:rps", players={"main": {"kind": "self_play"}}, games=128, lanes=128, evaluation_share=0.0)
@@ -213,9 +234,10 @@ def test_every_league_of_the_configuration_plays(path):
     for loaded in (OmegaConf.to_container(OmegaConf.load(path)), yaml.safe_load(path.read_text())):
         league_config = LeagueConfig.from_dict(loaded)
     kinds = sorted(player.kind for player in league_config.players.values())
-    assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
+    alphastar = ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
+    assert kinds == (["psro", "psro"] if path.stem.endswith("_psro") else alphastar)
     league = LocalLeague(league_config)
-    metrics = league.learn(league.trainees["main_exploiter"])
+    metrics = league.learn(list(league.trainees.values())[1])
     assert np.isfinite(list(metrics.values())).all()
 
 

@@ -1,0 +1,16 @@
+-- ARGV: holder, lease in ms, the cell that it held before ("" for none), then cells, the most wanted first, each
+-- "slot in seat 0:slot in seat 1". Takes the first cell that nobody else holds; answers it, false when all are held.
+-- A lease that has run out is a key that is gone: nobody has to free what a dead evaluator held.
+local holder, before = ARGV[1], ARGV[3]
+local function key(cell) return P .. 'cell:' .. cell end
+local taken = false
+for i = 4, #ARGV do
+  local held = redis.call('GET', key(ARGV[i]))
+  if not held or held == holder then
+    redis.call('SET', key(ARGV[i]), holder, 'PX', ARGV[2])
+    taken = ARGV[i]
+    break
+  end
+end
+if before ~= '' and before ~= taken and redis.call('GET', key(before)) == holder then redis.call('DEL', key(before)) end
+return taken

@@ -1,0 +1,27 @@
+"""A user's game that says how it is solved exactly, and one that says so wrongly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from envs import matrix_games
+from envs.sequence_form import SequenceForm
+
+
+class Coins(matrix_games.MatrixVectorEnv):
+    """Matching pennies with stakes."""
+
+    def __init__(self, num_envs: int, seed: int, stakes: float = 1.0) -> None:
+        super().__init__(
+            "coins", matrix_games.payoffs("payoffs", matrix=[[stakes, -stakes], [-stakes, stakes]]), num_envs, seed
+        )
+
+    @staticmethod
+    def sequence_form(stakes: float = 1.0) -> SequenceForm:
+        return matrix_games.sequence_form("payoffs", matrix=[[stakes, -stakes], [-stakes, stakes]])
+
+
+class Wrong(Coins):
+    @staticmethod
+    def sequence_form(stakes: float = 1.0) -> Any:
+        return [stakes]

@@ -1,0 +1,72 @@
+"""league.redis.cell_leases: several evaluators share the cells, and what a dead one held comes back."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+
+import pytest
+import redis
+from store_fixtures import eventually
+
+from league.redis.cell_leases import CellLeases
+from warren.errors import LeagueError
+
+CELLS = [(first, second) for first in range(3) for second in range(3)]
+
+
+def test_two_evaluators_never_hold_the_same_cell(redis_url: str, run_name: str) -> None:
+    holding: dict[str, tuple[int, int]] = {}
+    both, lock, clashes, taken = threading.Barrier(4), threading.Lock(), [], Counter[tuple[int, int]]()
+
+    def evaluate(name: str) -> None:
+        own = CellLeases(redis.Redis.from_url(redis_url), run_name, name)
+        order = random.Random(name)
+        both.wait()
+        for _ in range(200):
+            with lock:  # what it holds it may give back from here on
+                holding.pop(name, None)
+            cell = own.claim(order.sample(CELLS, 5))
+            if cell is not None:
+                with lock:
+                    clashes.extend(other for other, held in holding.items() if held == cell)
+                    holding[name] = cell
+                    taken[cell] += 1
+
+    threads = [threading.Thread(target=evaluate, args=(f"evaluator-{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clashes == [] and set(taken) == set(CELLS)
+
+
+def test_who_asks_again_gives_back_what_it_held_unless_it_is_still_the_best(redis_url: str, run_name: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    one, other = CellLeases(client, run_name, "one"), CellLeases(client, run_name, "other")
+    assert one.claim([(0, 1), (1, 0)]) == (0, 1)
+    assert other.claim([(0, 1), (1, 0)]) == (1, 0)
+    assert one.claim([(1, 0), (0, 1)]) == (0, 1)  # the other's is not taken away, one's own stays
+    assert other.claim([(0, 1)]) is None  # and nothing is held by it now
+    assert one.claim([(1, 0)]) == (1, 0)
+    assert other.claim([(0, 1)]) == (0, 1)
+    other.release()
+    assert one.claim([(0, 1)]) == (0, 1)
+    assert one.claim([]) is None
+    assert client.keys(f"{run_name}cell:*") == []
+
+
+def test_the_cell_of_an_evaluator_that_died_is_taken_over_when_its_lease_is_over(redis_url: str, run_name: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    dead, living = CellLeases(client, run_name, "dead", lease=0.2), CellLeases(client, run_name, "living", lease=60.0)
+    assert dead.claim([(2, 5)]) == (2, 5)
+    eventually(lambda: living.claim([(2, 5)]) == (2, 5))
+    dead.release()  # it was only slow: what another one holds by now is not given back
+    assert CellLeases(client, run_name, "third").claim([(2, 5)]) is None
+    assert 0 < client.pttl(f"{run_name}cell:2:5") <= 60_000
+
+
+def test_a_lease_that_is_over_at_once_is_refused(redis_url: str, run_name: str) -> None:
+    with pytest.raises(LeagueError, match="over at once"):
+        CellLeases(redis.Redis.from_url(redis_url), run_name, "one", lease=0.0).claim([(0, 0)])
