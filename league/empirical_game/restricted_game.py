@@ -51,7 +51,7 @@ def restricted_game(mean: ArrayLike, slack: ArrayLike, known: ArrayLike) -> Rest
         rising = [int(j) for j in order if gains[j] > GAIN and not (inside[j] or unmet[j])]
         before = len(members)
         for j in rising:
-            if not _missing(met, j, members):
+            if met[j, j] and met[j, members].all() and met[members, j].all():
                 members.append(j)
         if len(members) > before:
             continue

@@ -29,8 +29,8 @@ def gains(truth: np.ndarray, mixture: np.ndarray) -> float:
     return float((truth @ mixture[1]).max() - (mixture[0] @ truth).min())
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 10), st.sampled_from(["any", "ladder", "cycle"]))
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from(["any", "ladder", "cycle"]))
 def test_nobody_of_the_whole_league_gains_against_the_mixture_of_the_part(seed: int, n: int, shape: str) -> None:
     rng = np.random.default_rng(seed)
     strength = rng.permutation(n).astype(float)
