@@ -198,9 +198,11 @@ def test_the_mixture_of_a_league_becomes_hard_to_exploit(env, rounds, goal):
 
 def test_psro_players_meet_the_mixture_that_the_evaluators_games_have():
     players = {name: {"kind": "psro", "config": {"refresh": 1}} for name in ("one", "two")}
-    league = LocalLeague(config("matrix:rps", players=players, network={"hidden_sizes": [], "policy_gain": 3.0}))
+    league = LocalLeague(
+        config("matrix:rps", players=players, network={"hidden_sizes": [], "policy_gain": 3.0}, evaluation_share=0.0)
+    )
     state, me = league.league.state, league.league.state.players["one"]
-    for _ in range(4):
+    for _ in range(6):
         league.round()
     while league.evaluator.step(state.roster.historical):
         pass
@@ -208,7 +210,9 @@ def test_psro_players_meet_the_mixture_that_the_evaluators_games_have():
     mean = state.empirical_game.matrix(slots)
     payoff = (mean - mean.T) / 2.0
     shares = distribution(kind_of("psro", {"refresh": 1}), state, me)[slots]
-    assert len(slots) > 2 and shares.max() < 1.0 and (payoff @ shares).max() < 0.05  # hardly anybody gains against it
+    assert len(slots) > 3 and shares.max() > 2 / len(slots)  # by far not all alike
+    played = state.empirical_game.games(slots)[:, shares > 0] > 0
+    assert (payoff @ shares)[played.all(axis=1)].max() < 0.05  # of those who met them, nobody gains
     met = Counter(league.league.request("one").away for _ in range(2000))
     found = np.array([met[state.roster.by_slot[int(slot)].name] for slot in slots])
     assert (np.abs(found - 2000 * shares) <= 4.5 * np.sqrt(2000 * shares * (1 - shares)) + 1e-9).all()
@@ -234,8 +238,10 @@ def test_every_league_of_the_configuration_plays(path):
     for loaded in (OmegaConf.to_container(OmegaConf.load(path)), yaml.safe_load(path.read_text())):
         league_config = LeagueConfig.from_dict(loaded)
     kinds = sorted(player.kind for player in league_config.players.values())
-    alphastar = ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
-    assert kinds == (["psro", "psro"] if path.stem.endswith("_psro") else alphastar)
+    if path.stem.endswith("_psro"):
+        assert kinds == ["psro", "psro"]
+    elif path.stem != "mine":
+        assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
     league = LocalLeague(league_config)
     metrics = league.learn(list(league.trainees.values())[1])
     assert np.isfinite(list(metrics.values())).all()
