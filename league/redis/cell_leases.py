@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from league.redis.scripts import Scripts
-from league.redis.texts import milliseconds, text
+from league.redis.texts import text
+from league.state.fields import milliseconds
 
 
 class CellLeases:

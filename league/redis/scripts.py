@@ -14,7 +14,7 @@ from warren.errors import LeagueAbsent
 
 LUA = Path(__file__).parent / "lua"
 ABSENT = "NOLEAGUE"  # the error of guard.lua
-UNGUARDED = ("create", "add", "dump", "returns_add")  # scripts of the league that may run before it is ready
+UNGUARDED = ("create", "add", "dump", "returns_add", "cell_claim")  # scripts that may run before the league is ready
 
 
 @cache
