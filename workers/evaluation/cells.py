@@ -150,7 +150,8 @@ class Evaluator:
     def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
         """Between what and what the best of the mixture's members gain against `mixture` (2, n), in points a game.
 
-        Holds at all looks together with confidence 1 - alpha, the union over the members' cells. None for one player.
+        With confidence 1 - alpha over all cells of the members together, at all looks while these are the members. None
+        for one player.
         """
         members = np.flatnonzero(mixture.max(axis=0) > 0.0)
         if len(members) < 2:
