@@ -36,6 +36,8 @@ class Ending:
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._key = redis, f"{prefix}ending"
+        # Not below the run's prefix: all of that is removed with the run, and this says that it was.
+        self._closed = f"closed-{prefix}"
 
     def record(self, steps: int, mean_return: float | None) -> None:
         """The run ended so; to be written before the last status event is fired."""
@@ -43,22 +45,17 @@ class Ending:
 
     def close(self) -> None:
         """The run's launcher has removed it from the servers: who comes later, or back, is to know for a day."""
-        self._redis.set(self._key, json.dumps({"state": CLOSED}), ex=REMEMBERED)
+        self._redis.set(self._closed, "", ex=REMEMBERED)
 
     def clear(self) -> None:
         """The run goes on."""
-        self._redis.delete(self._key)
+        self._redis.delete(self._key, self._closed)
 
     def state(self) -> str | None:
         """CLOSED when the launcher has removed the run, None while it goes on."""
-        found: str | None = self._read().get("state")
-        return found
+        return CLOSED if self._redis.exists(self._closed) else None
 
     def verdict(self, config: Config) -> str | None:
         """The verdict on a run that has ended, None for one that has not, or has not in the eyes of `config`."""
-        found = self._read()
-        return found.get("state") or (verdict(config, **found) if found else None)
-
-    def _read(self) -> dict[str, Any]:
         data = self._redis.get(self._key)
-        return {} if data is None else dict(json.loads(data))
+        return self.state() or (None if data is None else verdict(config, **json.loads(data)))

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from workers.config.schema import Config, EnvConfig
-from workers.runtime.run_status import Ending, verdict
+from workers.runtime.run_status import CLOSED, Ending, verdict
 from workers.servers import Servers
 
 PATIENCE = 120.0  # s for a role to end by itself; a bound against hanging, not an expectation
@@ -108,3 +108,18 @@ def test_a_run_that_is_over_is_not_trained_again(servers: Servers, tmp_path: Pat
         assert int(str(roles.outcome()["steps"])) > int(str(first["steps"]))
     finally:
         roles.close()
+
+
+def test_a_run_that_its_launcher_removed_is_closed_for_who_comes_later_until_it_begins_anew(
+    redis_url: str, run_name: str
+) -> None:
+    client = redis.Redis.from_url(redis_url)
+    ending = Ending(client, f"warren.{run_name}:")
+    assert ending.state() is None
+    ending.close()
+    assert list(client.scan_iter(f"warren.{run_name}:*")) == [], "nothing of the run itself is left"
+    assert ending.state() == CLOSED
+    assert ending.verdict(Config()) == CLOSED
+    ending.clear()
+    assert ending.state() is None
+    assert ending.verdict(Config()) is None
