@@ -59,7 +59,7 @@ def test_every_module_that_is_started_exists(page: Path) -> None:
 @names
 def test_every_setting_of_a_role_is_one(page: Path) -> None:
     for role, given in commands(page):
-        settings = [f"++{one}" if one.startswith("league.") else one for one in given]
+        settings = [f"++{one}" if one.startswith(("league.", "hosts=")) else one for one in given]
         if any(one.startswith(("resume=", "NAME=")) for one in settings):
             continue  # of a folder that is not here
         try:

@@ -40,8 +40,8 @@ class LeagueConfig:
     # Playing
     games: int = 256  # game slots of each player
     tables: int = 4  # opponents of a player at a time
-    unroll_length: int = 8  # decisions in a lane
-    lanes: int = 256  # in one update: lanes * unroll_length decisions
+    unroll_length: int = 8  # decisions in a trajectory
+    lanes: int = 256  # trajectories in one update, of lanes * unroll_length decisions
     match_games: int = 256  # games after which a table asks for another opponent
     series: int = 1  # games that make one outcome of the payoff
     reward_scale: float = 1.0  # of rewards as the algorithm sees them
@@ -62,7 +62,7 @@ class LeagueConfig:
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over
-    lease: float = 60.0  # s; a match or a learning period of which nothing is heard for so long is free again
+    lease: float = 60.0  # s; a match or a learning period that nobody renews for so long is free again
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
@@ -70,7 +70,7 @@ class LeagueConfig:
         "uniform",
     )  # fixed opponents of the main agent: "uniform", or frozen players by name
     reference_games: int = 1024
-    evaluation_every: float = 15.0  # s between looks at exploitability, where the game is small enough for it
+    evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
 
     def __post_init__(self) -> None:
         problems = []

@@ -46,7 +46,7 @@ class LeagueActorRole:
         self.source = source_name(config.actor_id)
         self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
-        # Lanes and games are shared out among the configured actors; more or fewer later change an update's size.
+        # Trajectories and games are shared among the configured actors; more or fewer later change an update's size.
         tables = 2 * league.tables
         self.lanes = -(-league.lanes // config.actors)
         self.games = max(tables, league.games // config.actors // tables * tables)
@@ -60,7 +60,7 @@ class LeagueActorRole:
         session.app.task(self.rollout, name="actor.rollout")
 
     def rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
-        """The rollout task: lanes of `player`'s decisions, made with its weights of `version` or newer."""
+        """The rollout task: trajectories of `player`'s decisions, made with its weights of `version` or newer."""
         return answer(round_id, self.stopping, lambda: self._rollout(version, player))
 
     def _rollout(self, version: int, player: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from workers.runtime.weight_sync import NewestWeights
 logger = get_logger(__name__)
 
 GENERATION_PATIENCE = 10.0  # s that weights of a generation which the league knows of are waited for
-LOOK_EVERY = 0.1  # s between looks into the pool meanwhile
+POLL_EVERY = 0.1  # s between reads of the pool meanwhile
 
 
 @dataclass
@@ -140,7 +140,7 @@ class KnownPlayers:
             return True
         learning = self._begun(name)
         until = time.monotonic() + GENERATION_PATIENCE
-        while learning.generation < generation and time.monotonic() < until and not self._stopping.wait(LOOK_EVERY):
+        while learning.generation < generation and time.monotonic() < until and not self._stopping.wait(POLL_EVERY):
             learning.weights.fetch()
             learning.refresh()
         return learning.generation == generation

@@ -59,7 +59,7 @@ class LeagueLearnerRole(LearnerRole):
         super().keep()
         try:
             state = self.trainer.keep()
-        except LeagueError as error:  # nobody answers: the lease holds for a while, and the next look asks again
+        except LeagueError as error:  # nobody answers: the lease holds for a while, and the next poll asks again
             logger.warning("%s", error)
             return
         assert self.rounds is not None

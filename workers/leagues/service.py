@@ -39,7 +39,7 @@ from workers.runtime.session import Session, event_rate, log_to_stderr, stop_wor
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY = 0.2  # s between looks whether the league is there
+POLL_EVERY = 0.2  # s between checks whether the league is there
 AGAIN_AFTER = 1.0  # s after which the keeper goes on when Redis was away
 VIEW_AGE = 0.1  # s that a view of the league may serve further requests of the same player
 
@@ -197,7 +197,7 @@ def wait_for_league(store: Store) -> None:
         if not said:
             logger.info("waiting for the league, which the worker with league_id=0 creates")
             said = True
-        time.sleep(LOOK_EVERY)
+        time.sleep(POLL_EVERY)
 
 
 def run(config: Config) -> int:

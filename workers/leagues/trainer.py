@@ -30,8 +30,8 @@ STOPPED = ("frozen", "removed")  # by a person: this player learns no more
 class LeagueTrainer(Trainer):
     """A Trainer whose player is told by the league what to start from, with which hyperparameters, and what follows.
 
-    `generation` counts the resets of the player: weights bear it, so that a learner which comes back from a crash, and
-    an actor that hears of new weights, know whether they were begun anew.
+    `generation` counts the resets of the player: weights carry it, so that a learner which comes back from a crash, and
+    an actor that gets new weights, know whether they were begun anew.
     """
 
     def __init__(

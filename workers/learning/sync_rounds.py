@@ -171,7 +171,7 @@ class Rounds:
             try:
                 with self._lock:
                     self._look()
-            except Exception as error:  # the broker may be away: the next look tries again
+            except Exception as error:  # the broker may be away: the next poll tries again
                 logger.warning("could not dispatch: %s", error)
 
     def _look(self) -> None:

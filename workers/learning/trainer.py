@@ -99,7 +99,7 @@ class Trainer:
         return self.progress.version if self.catch_up() else version
 
     def catch_up(self) -> bool:
-        """Look into the pool for newer weights, a killed learner's or a saved league's; whether they were taken.
+        """Search the pool for newer weights, a killed learner's or a saved league's; whether they were taken.
 
         Weights, the optimizer's state and the schedules are of one moment: these weights come with an optimizer that
         begins, so they are taken only where there is nothing better: no checkpoint, or one that is long past, or one
@@ -131,7 +131,7 @@ class Trainer:
         return False
 
     def publish(self) -> None:
-        """Put the weights into the pool and fire them to every actor; an actor whose event is lost looks there."""
+        """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
         data = self._stamped()
         if not self.session.pool.put(self.player, *self._published) and not self._is_in_pool(data):
             newest = self.session.pool.version(self.player) or 0
@@ -145,7 +145,7 @@ class Trainer:
         self._fire(self.weights_event, {**self.stamp(), "data": data})
 
     def skip_past(self, version: int) -> None:
-        """Publish these weights under a version above `version`, which actors have heard of before."""
+        """Publish these weights under a version above `version`, which actors have had before."""
         self.progress.version = max(self.progress.version, version + 1)
         self.publish()
 
@@ -199,7 +199,7 @@ class Trainer:
         if use:
             self._update(fresh)
         learned, unused = (_numbers(fresh), []) if use else ([], _numbers(fresh))
-        # Before anybody can hear of the new weights: a learner that is killed in between leaves segments that count as
+        # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
         self._attempt("write down what was learned from", lambda: self._settle(learned, _numbers(stale), unused))
         if use:

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
-KEEP_EVERY = 3.0  # s between looks whether the pool still has the weights
+KEEP_EVERY = 3.0  # s between checks whether the pool still has the weights
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
 
@@ -161,7 +161,7 @@ class LearnerRole:
             try:
                 self.keep()
             except redis.RedisError as error:
-                logger.warning("cannot look into the pool: %s", error)
+                logger.warning("cannot read the pool: %s", error)
             except Exception:  # without this thread nothing would be kept from then on, and nobody would see why
                 logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 

@@ -44,7 +44,7 @@ class Matches:
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
 
-    def collect(self, num_lanes: int) -> Segment:
+    def collect(self, num_trajectories: int) -> Segment:
         """The sampler's next segment; matches that ended meanwhile are reported, and followed by others.
 
         Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there. PlayerWaits
@@ -56,11 +56,11 @@ class Matches:
             self.sampler.restart()
             self._anew = False
         self._seat_all()
-        while self.sampler.ready < num_lanes:
+        while self.sampler.ready < num_trajectories:
             self._between()
             if self.sampler.advance():
                 self._follow()
-        return self.sampler.take(num_lanes)
+        return self.sampler.take(num_trajectories)
 
     def restart(self) -> None:
         """The learning policy has become another one: the next `collect` reports what was played and begins anew.

@@ -2,7 +2,7 @@
 
     sampler = MatchSampler(games, policy, seed=1, unroll_length=16, tables=4)
     sampler.seat(0, Opponent("main@12", its_policy))      # games of table 0 that begin from now on are against it
-    segment = sampler.collect(64)                         # 64 lanes of the learning policy's decisions
+    segment = sampler.collect(64)                         # 64 trajectories of the learning policy's decisions
     for result in sampler.pop_results(): ...              # who was met, and the return of every game
 
 The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. Decisions of
@@ -21,7 +21,7 @@ from agents.policies import Policy
 from agents.segments import Segment
 from envs import TwoPlayerVectorEnv
 from workers.rollout.match_result import MatchResult
-from workers.rollout.trajectory_buffer import Lanes
+from workers.rollout.trajectory_buffer import TrajectoryBuffer
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Opponent:
 class MatchSampler:
     """One process's games of one learning policy; games carry over from one `collect` to the next.
 
-    Set `weight_version` whenever the policy's weights change: lanes carry the version that began them. In each slot the
-    learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
-    played equally often.
+    Set `weight_version` whenever the policy's weights change: trajectories carry the version they began with. In each
+    slot the learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that
+    both are played equally often.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class MatchSampler:
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
         shape = games.single_observation_space.shape or ()
-        self._lanes = Lanes(2 * games.num_envs, unroll_length, shape, games.num_actions, max_age)
+        self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, shape, games.num_actions, max_age)
         self._results: dict[int, list[np.ndarray]] = {}
         self._episodes: list[np.ndarray] = []
         self._turn = games.reset()
@@ -84,11 +84,11 @@ class MatchSampler:
     @weight_version.setter
     def weight_version(self, version: int) -> None:
         self._weight_version = version
-        self._lanes.renew(version)
+        self._buffer.renew(version)
 
     def pop_expired(self) -> int:
         """Decisions that were too old to learn from and were dropped since the last call."""
-        return self._lanes.pop_expired()
+        return self._buffer.pop_expired()
 
     def seat(self, table: int, opponent: Opponent) -> None:
         """Let `table` play `opponent`: its games under way are played to their end first."""
@@ -102,27 +102,27 @@ class MatchSampler:
 
     def restart(self) -> None:
         """Drop all games and all experience: the policy has become another one. Results that were made stay."""
-        self._lanes.clear()
+        self._buffer.clear()
         self._turn = self.games.reset()
         self._met = self._invited[self.table]
         self._fresh = True
 
-    def collect(self, num_lanes: int) -> Segment:
-        """Play until `num_lanes` lanes are complete: T = unroll_length, N = num_lanes."""
-        while self._lanes.ready < num_lanes:
+    def collect(self, num_trajectories: int) -> Segment:
+        """Play until `num_trajectories` trajectories are complete: T = unroll_length, N = num_trajectories."""
+        while self._buffer.ready < num_trajectories:
             self.advance()
-        return self.take(num_lanes)
+        return self.take(num_trajectories)
 
     @property
     def ready(self) -> int:
-        """Lanes that are complete."""
-        return self._lanes.ready
+        """Trajectories that are complete."""
+        return self._buffer.ready
 
-    def take(self, num_lanes: int) -> Segment:
-        """The first `num_lanes` of the `ready` lanes."""
+    def take(self, num_trajectories: int) -> Segment:
+        """The first `num_trajectories` of the `ready` trajectories."""
         episodes = np.concatenate([*self._episodes, np.zeros((0, 2), np.float32)])
         self._episodes.clear()
-        return self._lanes.take(num_lanes, episodes)
+        return self._buffer.take(num_trajectories, episodes)
 
     def pop_results(self) -> list[MatchResult]:
         """Games that ended since the last call, a result for each opponent that was met."""
@@ -150,7 +150,7 @@ class MatchSampler:
             observation, mask = turn.observation[rows], turn.action_mask[rows]
             taken, log_prob, value = self.policy.act(observation, self._generator, action_mask=mask)
             action[rows] = taken
-            self._lanes.decide(seats[rows], observation, mask, taken, log_prob, value, self.weight_version)
+            self._buffer.decide(seats[rows], observation, mask, taken, log_prob, value, self.weight_version)
             self.decisions += rows.size
         if rows.size < len(mine):
             theirs = np.flatnonzero(~mine)
@@ -159,7 +159,7 @@ class MatchSampler:
                 action[rows] = policy.choose(observation, self._generator, mask)
         self._turn = self.games.step(action)
         self._fresh = False
-        self._lanes.earn(self._turn.reward.ravel() * self._reward_scale)
+        self._buffer.earn(self._turn.reward.ravel() * self._reward_scale)
         ended = bool(self._turn.done.any())
         if ended:
             self._finish()
@@ -168,7 +168,7 @@ class MatchSampler:
     def _finish(self) -> None:
         finished = self.games.pop_finished()
         slots, home = finished.index, self._home[finished.index]
-        self._lanes.end(np.concatenate([2 * slots, 2 * slots + 1]))
+        self._buffer.end(np.concatenate([2 * slots, 2 * slots + 1]))
         returns = finished.returns[np.arange(len(slots)), home]
         met = self._met[slots]
         for number in np.unique(met):

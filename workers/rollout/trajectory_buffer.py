@@ -1,15 +1,15 @@
-"""From many games in turns to time-major segments: lanes, each so many decisions in a row of one seat of one game slot.
+"""From many games in turns to time-major segments: each trajectory is so many decisions of one seat of one game slot.
 
 A seat decides when it is its turn, so games that are stepped together do not decide together, and rows of a [T, N]
-array cannot be moments. They are decisions instead: a lane is filled by one seat's decisions in a game, one after
+array cannot be moments. They are decisions instead: a trajectory is filled by one seat's decisions in a game, one after
 another, then by those of another game. The reward at a decision is all that its seat gets until its next one; a game
-that ends sets `terminated` at the seat's last decision in it. A lane of T decisions is complete once the outcome of its
-last one is known: when the game has ended, or when the seat is to decide again, whose value is the lane's bootstrap
-value. Complete lanes are the columns of segments, and GAE runs down them as down any column.
+that ends sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the outcome
+of its last one is known: when the game has ended, or when the seat is to decide again, whose value is the trajectory's
+bootstrap value. Complete trajectories are the columns of segments, and GAE runs down them as down any column.
 
-A lane belongs to a seat for one game. What a game's end leaves unfinished is filled up by the next game that begins,
-in whatever slot and seat, the longest waiting first: nothing flows past a game's end, and no decisions wait out long
-games in which their seat does not decide, until they are too old to learn from.
+A trajectory belongs to a seat for one game. What a game's end leaves unfinished is filled up by the next game that
+begins, in whatever slot and seat, the longest waiting first: nothing flows past a game's end, and no decisions wait out
+long games in which their seat does not decide, until they are too old to learn from.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ import numpy as np
 
 from agents.segments import Segment
 
-NONE = -1  # no lane
-_Chunk = dict[str, np.ndarray]  # complete lanes by field of Segment: [T, K, ...], bootstrap_value and version [K]
+NONE = -1  # no trajectory
+_Chunk = dict[
+    str, np.ndarray
+]  # complete trajectories by field of Segment: [T, K, ...], bootstrap_value and version [K]
 
 
-class Lanes:
-    """Lanes of `seats` seats, each `length` decisions long; complete ones wait until they are taken.
+class TrajectoryBuffer:
+    """Trajectories of `seats` seats, each `length` decisions long; complete ones wait until they are taken.
 
-    `max_age`: weight versions after which a lane is dropped, counted from the version that began it (see `renew`).
+    `max_age`: weight versions after which a trajectory is dropped, counted from the one that began it (see `renew`).
     """
 
     def __init__(
@@ -39,15 +41,15 @@ class Lanes:
         max_age: int | None = None,
     ) -> None:
         self.length = length
-        self.ready = 0  # complete lanes
+        self.ready = 0  # complete trajectories
         self._max_age = max_age
         self._expired = 0  # decisions
-        # As many lanes as seats: in every game that goes on, each seat may hold one.
-        self._lane = np.full(seats, NONE)  # [seats]: the lane of each seat that has decided in its game
-        self._filled = np.zeros(seats, np.int64)  # [lanes]: decisions in it
-        self._version = np.zeros(seats, np.int64)  # [lanes]: of the weights that began it
-        self._partial = np.zeros(0, np.int64)  # lanes of no seat that hold decisions, the longest waiting first
-        self._empty = np.arange(seats)  # lanes of no seat that hold none
+        # As many trajectories as seats: in every game that goes on, each seat may hold one.
+        self._trajectory = np.full(seats, NONE)  # [seats]: the trajectory of each seat that has decided in its game
+        self._filled = np.zeros(seats, np.int64)  # [trajectories]: decisions in it
+        self._version = np.zeros(seats, np.int64)  # [trajectories]: of the weights that began it
+        self._partial = np.zeros(0, np.int64)  # trajectories of no seat that hold decisions, the longest waiting first
+        self._empty = np.arange(seats)  # trajectories of no seat that hold none
         shape = (length, seats)
         self._columns: dict[str, np.ndarray] = {
             "observation": np.zeros((*shape, *observation_shape), np.float32),
@@ -71,13 +73,13 @@ class Lanes:
         version: int,
     ) -> None:
         """Decisions of `seats` int64 [K], no seat twice; the rest [K, ...] as Policy.act takes and returns them."""
-        self._give_lanes(seats[self._lane[seats] == NONE])
-        lanes = self._lane[seats]
-        full = self._filled[lanes] == self.length
+        self._assign(seats[self._trajectory[seats] == NONE])
+        trajectories = self._trajectory[seats]
+        full = self._filled[trajectories] == self.length
         if full.any():
-            self._complete_lanes(lanes[full], value[full])
-        rows = self._filled[lanes]
-        self._version[lanes] = np.where(rows == 0, version, self._version[lanes])
+            self._complete_trajectories(trajectories[full], value[full])
+        rows = self._filled[trajectories]
+        self._version[trajectories] = np.where(rows == 0, version, self._version[trajectories])
         written = {
             "observation": observation,
             "action_mask": action_mask,
@@ -88,26 +90,26 @@ class Lanes:
             "terminated": False,
         }
         for name, values in written.items():
-            self._columns[name][rows, lanes] = values
-        self._filled[lanes] += 1
+            self._columns[name][rows, trajectories] = values
+        self._filled[trajectories] += 1
 
     def earn(self, reward: np.ndarray) -> None:
         """Rewards of all seats, float32 [seats]; what a seat gets before its first decision in a game is nobody's."""
-        seats = np.flatnonzero(self._lane != NONE)
-        lanes = self._lane[seats]
-        self._columns["reward"][self._filled[lanes] - 1, lanes] += reward[seats]
+        seats = np.flatnonzero(self._trajectory != NONE)
+        trajectories = self._trajectory[seats]
+        self._columns["reward"][self._filled[trajectories] - 1, trajectories] += reward[seats]
 
     def end(self, seats: np.ndarray) -> None:
         """The games of `seats` int64 [K] are over; call it after `earn`."""
-        seats = seats[self._lane[seats] != NONE]
-        lanes = self._lane[seats]
-        self._lane[seats] = NONE
-        self._columns["terminated"][self._filled[lanes] - 1, lanes] = True
-        full = self._filled[lanes] == self.length
+        seats = seats[self._trajectory[seats] != NONE]
+        trajectories = self._trajectory[seats]
+        self._trajectory[seats] = NONE
+        self._columns["terminated"][self._filled[trajectories] - 1, trajectories] = True
+        full = self._filled[trajectories] == self.length
         if full.any():
-            self._complete_lanes(lanes[full], np.zeros(np.count_nonzero(full), np.float32))
-            self._empty = np.concatenate([lanes[full], self._empty])
-        self._partial = np.concatenate([self._partial, lanes[~full]])
+            self._complete_trajectories(trajectories[full], np.zeros(np.count_nonzero(full), np.float32))
+            self._empty = np.concatenate([trajectories[full], self._empty])
+        self._partial = np.concatenate([self._partial, trajectories[~full]])
 
     def renew(self, version: int) -> None:
         """The learning policy is at `version` from now on: what is older than `max_age` by then is dropped."""
@@ -118,7 +120,9 @@ class Lanes:
         if old.size:
             self._expired += int(self._filled[old].sum())
             self._filled[old] = 0
-            self._lane[np.isin(self._lane, old)] = NONE  # games go on, and their next decision begins a lane
+            self._trajectory[np.isin(self._trajectory, old)] = (
+                NONE  # games go on, and their next decision begins a trajectory
+            )
             self._partial = self._partial[~np.isin(self._partial, old)]
             self._empty = np.concatenate([self._empty, old])
         kept = []
@@ -128,7 +132,7 @@ class Lanes:
             self.ready -= dropped
             self._expired += dropped * self.length
             if len(young):
-                kept.append(_lanes_of(chunk, young) if dropped else chunk)
+                kept.append(_trajectories_of(chunk, young) if dropped else chunk)
         self._complete = kept
 
     def pop_expired(self) -> int:
@@ -137,15 +141,15 @@ class Lanes:
         return expired
 
     def take(self, count: int, episodes: np.ndarray) -> Segment:
-        """A segment of the `count` lanes that were complete first (N = count <= ready), with these `episodes`."""
+        """A segment of the `count` trajectories completed first (N = count <= ready), with these `episodes`."""
         taken: list[_Chunk] = []
         missing = count
         while missing:
             chunk = self._complete.pop(0)
             size = len(chunk["version"])
             if size > missing:
-                self._complete.insert(0, _lanes_of(chunk, slice(missing, size)))
-                chunk, size = _lanes_of(chunk, slice(missing)), missing
+                self._complete.insert(0, _trajectories_of(chunk, slice(missing, size)))
+                chunk, size = _trajectories_of(chunk, slice(missing)), missing
             taken.append(chunk)
             missing -= size
         self.ready -= count
@@ -159,29 +163,29 @@ class Lanes:
         return Segment(**joined, truncated=never, final_value=nothing, weight_version=version, episodes=episodes)
 
     def clear(self) -> None:
-        """Drop every lane, complete or not: another player's weights go on from here."""
+        """Drop every trajectory, complete or not: another player's weights go on from here."""
         self._filled[:] = 0
-        self._lane[:] = NONE
-        self._partial, self._empty = np.zeros(0, np.int64), np.arange(len(self._lane))
+        self._trajectory[:] = NONE
+        self._partial, self._empty = np.zeros(0, np.int64), np.arange(len(self._trajectory))
         self._complete.clear()
         self.ready = 0
 
-    def _give_lanes(self, seats: np.ndarray) -> None:
-        """A lane to each of `seats`, which begin a game, or go on with one whose lane was dropped."""
+    def _assign(self, seats: np.ndarray) -> None:
+        """A trajectory to each of `seats`, which begin a game, or go on with one whose trajectory was dropped."""
         unfinished = self._partial[: len(seats)]
         more = len(seats) - len(unfinished)
-        self._lane[seats] = np.concatenate([unfinished, self._empty[:more]])
+        self._trajectory[seats] = np.concatenate([unfinished, self._empty[:more]])
         self._partial, self._empty = self._partial[len(unfinished) :], self._empty[more:]
 
-    def _complete_lanes(self, lanes: np.ndarray, bootstrap_value: np.ndarray) -> None:
-        chunk = {name: column[:, lanes] for name, column in self._columns.items()}
-        self._complete.append({**chunk, "bootstrap_value": bootstrap_value, "version": self._version[lanes]})
-        self._filled[lanes] = 0
-        self.ready += len(lanes)
+    def _complete_trajectories(self, trajectories: np.ndarray, bootstrap_value: np.ndarray) -> None:
+        chunk = {name: column[:, trajectories] for name, column in self._columns.items()}
+        self._complete.append({**chunk, "bootstrap_value": bootstrap_value, "version": self._version[trajectories]})
+        self._filled[trajectories] = 0
+        self.ready += len(trajectories)
 
 
 _FLAT = ("bootstrap_value", "version")
 
 
-def _lanes_of(chunk: _Chunk, lanes: slice | np.ndarray) -> _Chunk:
-    return {name: values[lanes] if name in _FLAT else values[:, lanes] for name, values in chunk.items()}
+def _trajectories_of(chunk: _Chunk, trajectories: slice | np.ndarray) -> _Chunk:
+    return {name: values[trajectories] if name in _FLAT else values[:, trajectories] for name, values in chunk.items()}

@@ -92,7 +92,7 @@ class Sampler:
 
     def _check(self, field: str, array: np.ndarray, leading: int) -> None:
         """`array` of `field` has `leading` dimensions of steps and environments."""
-        # One nan would make every weight nan. A sum is not finite where a number is not, and far quicker to look at.
+        # One nan would make every weight nan. A sum is not finite where a number is not, and far quicker to check.
         if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
             where = np.argwhere(~np.isfinite(array))[0]
             shape = list(array.shape[leading:])

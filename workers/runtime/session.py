@@ -95,7 +95,7 @@ class Session:
 
 
 def watched(config: Config) -> bool:
-    """Whether somebody looks at task events."""
+    """Whether somebody reads task events."""
     return config.task_events or config.flower_port is not None
 
 

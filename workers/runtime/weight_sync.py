@@ -32,7 +32,7 @@ class NewestWeights:
             self._keep(payload["version"], payload["data"])
 
     def fetch(self) -> None:
-        """Look into the pool for what no event brought: at the start and after a lost connection."""
+        """Read from the pool what no event brought: at the start and after a lost connection."""
         model = self._pool.newest(self.player, newer_than=self.version)
         if model is not None:
             self._keep(model.version, model.data)

@@ -53,7 +53,7 @@ def match(away: str = "rival", home_generation: int = 0, away_generation: int = 
 def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
     monkeypatch.setattr(module, "Subscription", lambda *_, **__: SimpleNamespace(start=lambda: None))
     monkeypatch.setattr(module, "GENERATION_PATIENCE", 0.5)
-    monkeypatch.setattr(module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(module, "POLL_EVERY", 0.01)
     pool = Pool()
     pool.put("main", 5)
     pool.put("rival", 7)

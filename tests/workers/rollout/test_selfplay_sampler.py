@@ -68,7 +68,7 @@ class Watched:
 
 @pytest.mark.parametrize("env_id", [KUHN, LEDUC])
 @pytest.mark.parametrize("mirror", [True, False])
-def test_lanes_tell_what_the_learning_seats_lived_through(env_id, mirror):
+def test_trajectories_tell_what_the_learning_seats_lived_through(env_id, mirror):
     watched = Watched(envs.make_two_player(env_id, 4, 3))
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, unroll_length=6)
     if not mirror:
@@ -78,20 +78,20 @@ def test_lanes_tell_what_the_learning_seats_lived_through(env_id, mirror):
     games = [tuple_of(game) for story in stories for game in games_in(story)]
     starts = {game[:end] for game in games for end in range(1, len(game) + 1)}
     runs = {game[start:end] for game in games for start in range(len(game)) for end in range(start + 1, len(game) + 1)}
-    lanes = set()
+    trajectories = set()
     for segment, n in [(segment, n) for segment in segments for n in range(3)]:
         steps = zip(
             segment.observation[:, n], segment.action[:, n], segment.reward[:, n], segment.terminated[:, n], strict=True
         )
         first, *others = map(tuple_of, games_in(steps))
-        assert first in runs, "it may go on with a game that another lane began"
+        assert first in runs, "it may go on with a game that another trajectory began"
         assert set(others) <= starts, "one whole game after another, and the beginning of a last one"
-        lanes.add((first, *others))
-    assert len(lanes) > 12
+        trajectories.add((first, *others))
+    assert len(trajectories) > 12
 
 
 def games_in(steps):
-    """The steps of a lane or of a seat, game by game; the last may be unfinished."""
+    """The steps of a trajectory or of a seat, game by game; the last may be unfinished."""
     game = []
     for step in steps:
         game.append(step)
@@ -125,9 +125,11 @@ def test_advantages_down_a_lane_stop_at_the_ends_of_games():
     advantage = generalized_advantage(
         s.reward, s.value, s.terminated, s.truncated, s.final_value, s.bootstrap_value, 1.0, 1.0
     )
-    steps, lanes = np.nonzero(segment.terminated)
+    steps, trajectories = np.nonzero(segment.terminated)
     np.testing.assert_allclose(
-        advantage[steps, lanes], segment.reward[steps, lanes] - segment.value[steps, lanes], rtol=1e-5
+        advantage[steps, trajectories],
+        segment.reward[steps, trajectories] - segment.value[steps, trajectories],
+        rtol=1e-5,
     )
 
 

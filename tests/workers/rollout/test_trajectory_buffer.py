@@ -2,33 +2,33 @@ import numpy as np
 import pytest
 
 from agents.segments import Segment
-from workers.rollout.trajectory_buffer import Lanes
+from workers.rollout.trajectory_buffer import TrajectoryBuffer
 
 NO_EPISODES = np.zeros((0, 2), np.float32)
 
 
-def decide(lanes, seats, number, version=0):
+def decide(buffer, seats, number, version=0):
     """Decisions that can be told apart: `number` is in every field."""
     count = len(seats)
     of = np.full(count, number, np.float32)
-    lanes.decide(
+    buffer.decide(
         np.array(seats), of[:, None], np.ones((count, 2), bool), np.full(count, number % 2), -of, 10 * of, version
     )
 
 
-def earn(lanes, *rewards):
-    lanes.earn(np.array(rewards, np.float32))
+def earn(buffer, *rewards):
+    buffer.earn(np.array(rewards, np.float32))
 
 
 def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_between():
-    lanes = Lanes(seats=1, length=2, observation_shape=(1,), num_actions=2)
-    decide(lanes, [0], 1)
+    buffer = TrajectoryBuffer(seats=1, length=2, observation_shape=(1,), num_actions=2)
+    decide(buffer, [0], 1)
     for reward in (1, 2, 4):
-        earn(lanes, reward)
-    decide(lanes, [0], 2)
-    earn(lanes, 8)
-    lanes.end(np.array([0]))
-    segment = lanes.take(1, NO_EPISODES)
+        earn(buffer, reward)
+    decide(buffer, [0], 2)
+    earn(buffer, 8)
+    buffer.end(np.array([0]))
+    segment = buffer.take(1, NO_EPISODES)
     assert segment.reward[:, 0].tolist() == [7, 8]
     assert segment.terminated[:, 0].tolist() == [False, True]
     assert segment.bootstrap_value.tolist() == [0]
@@ -39,87 +39,87 @@ def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_bet
 
 
 def test_a_full_lane_waits_for_the_value_of_the_next_decision():
-    lanes = Lanes(seats=1, length=2, observation_shape=(1,), num_actions=2)
-    decide(lanes, [0], 1)
-    decide(lanes, [0], 2)
-    earn(lanes, 5)
-    assert lanes.ready == 0
-    decide(lanes, [0], 3)
-    segment = lanes.take(1, NO_EPISODES)
+    buffer = TrajectoryBuffer(seats=1, length=2, observation_shape=(1,), num_actions=2)
+    decide(buffer, [0], 1)
+    decide(buffer, [0], 2)
+    earn(buffer, 5)
+    assert buffer.ready == 0
+    decide(buffer, [0], 3)
+    segment = buffer.take(1, NO_EPISODES)
     assert segment.bootstrap_value.tolist() == [30]
     assert segment.reward[:, 0].tolist() == [0, 5]
-    decide(lanes, [0], 4)
-    lanes.end(np.array([0]))
-    assert lanes.take(1, NO_EPISODES).observation[:, 0, 0].tolist() == [3, 4]
+    decide(buffer, [0], 4)
+    buffer.end(np.array([0]))
+    assert buffer.take(1, NO_EPISODES).observation[:, 0, 0].tolist() == [3, 4]
 
 
 def test_games_in_which_a_seat_never_decided_leave_no_trace():
-    lanes = Lanes(seats=1, length=1, observation_shape=(1,), num_actions=2)
-    earn(lanes, 3)
-    lanes.end(np.array([0]))
-    decide(lanes, [0], 1)
-    lanes.end(np.array([0]))
-    earn(lanes, 9)  # of the next game, before its first decision there
-    decide(lanes, [0], 2)
-    lanes.end(np.array([0]))
-    segment = lanes.take(2, NO_EPISODES)
+    buffer = TrajectoryBuffer(seats=1, length=1, observation_shape=(1,), num_actions=2)
+    earn(buffer, 3)
+    buffer.end(np.array([0]))
+    decide(buffer, [0], 1)
+    buffer.end(np.array([0]))
+    earn(buffer, 9)  # of the next game, before its first decision there
+    decide(buffer, [0], 2)
+    buffer.end(np.array([0]))
+    segment = buffer.take(2, NO_EPISODES)
     assert segment.reward.tolist() == [[0, 0]] and segment.terminated.all()
 
 
-def test_seats_fill_at_their_own_pace_and_lanes_are_taken_in_the_order_of_completion():
-    lanes = Lanes(seats=3, length=2, observation_shape=(1,), num_actions=2)
+def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of_completion():
+    buffer = TrajectoryBuffer(seats=3, length=2, observation_shape=(1,), num_actions=2)
     for number in range(1, 5):
-        decide(lanes, [2], number)
-        decide(lanes, [0, 1] if number % 2 else [0], 10 * number)
-    lanes.end(np.arange(3))
-    assert lanes.ready == 5
-    first, second = lanes.take(1, NO_EPISODES), lanes.take(4, NO_EPISODES)
+        decide(buffer, [2], number)
+        decide(buffer, [0, 1] if number % 2 else [0], 10 * number)
+    buffer.end(np.arange(3))
+    assert buffer.ready == 5
+    first, second = buffer.take(1, NO_EPISODES), buffer.take(4, NO_EPISODES)
     assert first.observation[..., 0].tolist() == [[1], [2]]
     assert second.observation[..., 0].tolist() == [[10, 30, 10, 3], [20, 40, 30, 4]]
     assert second.bootstrap_value.tolist() == [300, 0, 0, 0]
-    assert lanes.ready == 0
+    assert buffer.ready == 0
 
 
 def test_a_segment_bears_the_version_that_began_its_oldest_lane():
-    lanes = Lanes(seats=2, length=2, observation_shape=(1,), num_actions=2)
-    decide(lanes, [0], 1, version=5)
-    decide(lanes, [0, 1], 2, version=6)
-    decide(lanes, [1], 3, version=7)
-    lanes.end(np.arange(2))
-    assert lanes.take(2, NO_EPISODES).weight_version == 5
-    decide(lanes, [0], 1, version=8)
-    decide(lanes, [0], 1, version=9)
-    lanes.end(np.arange(1))
-    assert lanes.take(1, NO_EPISODES).weight_version == 8
+    buffer = TrajectoryBuffer(seats=2, length=2, observation_shape=(1,), num_actions=2)
+    decide(buffer, [0], 1, version=5)
+    decide(buffer, [0, 1], 2, version=6)
+    decide(buffer, [1], 3, version=7)
+    buffer.end(np.arange(2))
+    assert buffer.take(2, NO_EPISODES).weight_version == 5
+    decide(buffer, [0], 1, version=8)
+    decide(buffer, [0], 1, version=9)
+    buffer.end(np.arange(1))
+    assert buffer.take(1, NO_EPISODES).weight_version == 8
 
 
-def test_cleared_lanes_are_empty():
-    lanes = Lanes(seats=1, length=1, observation_shape=(1,), num_actions=2)
+def test_cleared_trajectories_are_empty():
+    buffer = TrajectoryBuffer(seats=1, length=1, observation_shape=(1,), num_actions=2)
     for number in (1, 2):
-        decide(lanes, [0], number)
-    assert lanes.ready == 1
-    lanes.clear()
-    assert lanes.ready == 0
-    earn(lanes, 7)
-    decide(lanes, [0], 3)
-    lanes.end(np.array([0]))
-    segment = lanes.take(1, NO_EPISODES)
+        decide(buffer, [0], number)
+    assert buffer.ready == 1
+    buffer.clear()
+    assert buffer.ready == 0
+    earn(buffer, 7)
+    decide(buffer, [0], 3)
+    buffer.end(np.array([0]))
+    segment = buffer.take(1, NO_EPISODES)
     assert segment.observation.item() == 3 and segment.reward.item() == pytest.approx(0)
 
 
 def play(decisions_a_game, slots=64, length=8, staleness=8, segments=60, max_age=None):
     """Ages, in versions, of segments of one policy that takes the seats of each slot in turn, a version a segment."""
-    lanes = Lanes(2 * slots, length, observation_shape=(1,), num_actions=2, max_age=max_age)
+    buffer = TrajectoryBuffer(2 * slots, length, observation_shape=(1,), num_actions=2, max_age=max_age)
     home, left, version, ages = np.arange(slots) % 2, np.full(slots, decisions_a_game), 0, []
     left -= np.arange(slots) % decisions_a_game  # games do not end all at once
     while len(ages) < segments:
-        decide(lanes, 2 * np.arange(slots) + home, 1, version)
+        decide(buffer, 2 * np.arange(slots) + home, 1, version)
         left -= 1
         if (over := np.flatnonzero(left <= 0)).size:
-            lanes.end(np.concatenate([2 * over, 2 * over + 1]))
+            buffer.end(np.concatenate([2 * over, 2 * over + 1]))
             home[over], left[over] = 1 - home[over], decisions_a_game
-        while lanes.ready >= slots:
-            ages.append(version - lanes.take(slots, NO_EPISODES).weight_version)
+        while buffer.ready >= slots:
+            ages.append(version - buffer.take(slots, NO_EPISODES).weight_version)
             version += 1
     return np.array(ages)
 
@@ -131,50 +131,50 @@ def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decis
 
 
 def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_begins():
-    lanes = Lanes(seats=4, length=3, observation_shape=(1,), num_actions=2)
-    decide(lanes, [0], 1)
-    lanes.end(np.array([0]))
-    decide(lanes, [3], 2)
-    decide(lanes, [3], 3)
-    lanes.end(np.array([3]))
-    segment = lanes.take(1, NO_EPISODES)
+    buffer = TrajectoryBuffer(seats=4, length=3, observation_shape=(1,), num_actions=2)
+    decide(buffer, [0], 1)
+    buffer.end(np.array([0]))
+    decide(buffer, [3], 2)
+    decide(buffer, [3], 3)
+    buffer.end(np.array([3]))
+    segment = buffer.take(1, NO_EPISODES)
     assert segment.observation[:, 0, 0].tolist() == [1, 2, 3]
     assert segment.terminated[:, 0].tolist() == [True, False, True]
 
 
-def test_of_lanes_left_unfinished_the_one_that_waits_longest_is_filled_first():
-    lanes = Lanes(seats=4, length=2, observation_shape=(1,), num_actions=2)
+def test_of_trajectories_left_unfinished_the_one_that_waits_longest_is_filled_first():
+    buffer = TrajectoryBuffer(seats=4, length=2, observation_shape=(1,), num_actions=2)
     for seat in (2, 0):
-        decide(lanes, [seat], 10 + seat)
-        decide(lanes, [1 + seat], 20 + seat)
-        lanes.end(np.array([seat]))
-    lanes.end(np.array([1, 3]))
-    lanes.take(lanes.ready, NO_EPISODES)
-    assert lanes.ready == 0
+        decide(buffer, [seat], 10 + seat)
+        decide(buffer, [1 + seat], 20 + seat)
+        buffer.end(np.array([seat]))
+    buffer.end(np.array([1, 3]))
+    buffer.take(buffer.ready, NO_EPISODES)
+    assert buffer.ready == 0
 
 
 def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
-    lanes = Lanes(seats=3, length=2, observation_shape=(1,), num_actions=2, max_age=2)
-    decide(lanes, [0, 1], 1, version=0)  # seat 0 goes on, seat 1 ends
-    lanes.end(np.array([1]))
-    lanes.renew(3)
-    assert lanes.pop_expired() == 2 and lanes.pop_expired() == 0
-    earn(lanes, 9, 9, 9)  # for a decision that was dropped: nobody's
-    decide(lanes, [0, 2], 5, version=3)
-    decide(lanes, [0, 2], 6, version=3)
-    lanes.end(np.arange(3))
-    segment = lanes.take(2, NO_EPISODES)
+    buffer = TrajectoryBuffer(seats=3, length=2, observation_shape=(1,), num_actions=2, max_age=2)
+    decide(buffer, [0, 1], 1, version=0)  # seat 0 goes on, seat 1 ends
+    buffer.end(np.array([1]))
+    buffer.renew(3)
+    assert buffer.pop_expired() == 2 and buffer.pop_expired() == 0
+    earn(buffer, 9, 9, 9)  # for a decision that was dropped: nobody's
+    decide(buffer, [0, 2], 5, version=3)
+    decide(buffer, [0, 2], 6, version=3)
+    buffer.end(np.arange(3))
+    segment = buffer.take(2, NO_EPISODES)
     assert segment.weight_version == 3 and not segment.reward.any()
     assert segment.observation[..., 0].tolist() == [[5, 5], [6, 6]]
 
 
-def test_complete_lanes_that_nobody_took_in_time_are_dropped_as_well():
-    lanes = Lanes(seats=2, length=1, observation_shape=(1,), num_actions=2, max_age=1)
-    decide(lanes, [0, 1], 1, version=0)
-    lanes.end(np.arange(2))
-    decide(lanes, [0], 2, version=1)
-    lanes.end(np.arange(2))
-    assert lanes.ready == 3
-    lanes.renew(2)
-    assert lanes.ready == 1 and lanes.pop_expired() == 2
-    assert lanes.take(1, NO_EPISODES).observation.item() == 2
+def test_complete_trajectories_that_nobody_took_in_time_are_dropped_as_well():
+    buffer = TrajectoryBuffer(seats=2, length=1, observation_shape=(1,), num_actions=2, max_age=1)
+    decide(buffer, [0, 1], 1, version=0)
+    buffer.end(np.arange(2))
+    decide(buffer, [0], 2, version=1)
+    buffer.end(np.arange(2))
+    assert buffer.ready == 3
+    buffer.renew(2)
+    assert buffer.ready == 1 and buffer.pop_expired() == 2
+    assert buffer.take(1, NO_EPISODES).observation.item() == 2
