@@ -195,7 +195,7 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
             first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
             with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
                 # The first one's processes are on the same machine, so they hold the names of the second one's.
-                second.until(lambda: client.exists(f"warren.{run_name}:card"))
+                second.until(lambda: client.exists(f"warren.{run_name}:leader"))
                 launcher.resume()
                 assert first.wait() == 1, first.output
                 assert re.search(r"process \d+ on \S+ has taken this one's place", first.output)
