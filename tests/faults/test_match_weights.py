@@ -21,6 +21,7 @@ from workers.rollout.match_record import FOLDER
 from workers.servers import Servers
 
 MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "200"))
+KILLS = 5  # at least, however quickly the matches are played
 PATIENCE = 300.0 + MATCHES  # s
 
 
@@ -53,7 +54,7 @@ def test_an_opponents_weights_are_the_same_at_its_first_and_its_last_decision_of
         store = run.store(servers.redis_url)
         run.until(lambda: "main@0" in store.view().roster)
         until = time.monotonic() + PATIENCE
-        while sum("status" in line for line in lines_of(record)) < MATCHES:
+        while killed < KILLS or sum("status" in line for line in lines_of(record)) < MATCHES:
             assert time.monotonic() < until, run.output
             run.kill_one(rng, "actor", "learner")
             killed += 1
