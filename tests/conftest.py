@@ -20,7 +20,8 @@ from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
 
-SERVER_FIXTURES = {"servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url", "embedded", "embedded_url"}
+SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url"}
+SERVER_FIXTURES |= {"embedded", "embedded_url"}
 
 
 # How long an example takes says how busy the machine is.
@@ -66,11 +67,29 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(session_servers: Servers) -> Servers:
     """RabbitMQ and Redis (see brokers.py), shared by all tests: keep to names made of `run_name`."""
+    return session_servers
+
+
+@pytest.fixture(scope="session")
+def session_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """`servers`, under a name that no module overrides."""
     if not brokers.GIVEN and (missing := debian.missing(Machine())):
         lacking(f"{' and '.join(missing)} not installed")
     with brokers.start(tmp_path_factory.mktemp("servers")) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def private_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Private servers, also where others are given, for tests that are about just these."""
+    if not brokers.GIVEN:
+        yield request.getfixturevalue("session_servers")
+        return
+    if missing := debian.missing(Machine()):
+        lacking(f"{' and '.join(missing)} not installed")
+    with finding.acquire("private", folder=tmp_path_factory.mktemp("private-servers")) as found:
         yield found
 
 

@@ -45,6 +45,12 @@ time.sleep(600)
 """
 
 
+@pytest.fixture(scope="session")
+def servers(private_servers: Servers) -> Servers:
+    """What is tested here is how private servers run, whichever the rest of the session uses."""
+    return private_servers
+
+
 def eventually(condition: Callable[[], bool], within: float = GONE_WITHIN) -> bool:
     """Whether `condition` becomes true within so many seconds."""
     deadline = time.monotonic() + within

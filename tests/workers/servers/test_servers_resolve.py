@@ -78,6 +78,12 @@ def _accepts(port: int) -> bool:
     return True
 
 
+@pytest.fixture(scope="session")
+def servers(private_servers: Servers) -> Servers:
+    """What is tested here is how private servers run, whichever the rest of the session uses."""
+    return private_servers
+
+
 @pytest.fixture
 def guest(servers: Servers) -> Iterator[int]:
     """The port of a RabbitMQ that admits guest/guest, as a distribution installs it."""
