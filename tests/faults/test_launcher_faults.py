@@ -115,7 +115,7 @@ def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path)
             run.until(lambda: (run.folder / "servers" / "servers.json").exists()) and record.read(run.folder).redis_url
         )
         store = run.store(url)
-        run.until(lambda: "main@0" in store.view().roster)
+        run.until(lambda: "main@0" in store.view().roster and store.counters().get("counted", 0) > 0)
         for _ in range(2):
             before = check_books(store)
             server = next(one for one in run.children(lambda line: "redis-server" in line[0]))
@@ -136,15 +136,13 @@ def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_an_actor_that_is_paused_is_named_and_so_is_how_long_nothing_was_learned(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_an_actor_that_is_paused_is_named(tmp_path: Path, servers: Servers) -> None:
     with TrainingRun(tmp_path, *ENDLESS, "actors=2", "round_timeout=300", **urls(servers)) as run:
         run.after_updates(3)
         actor = run.role("actor-1")
         actor.suspend()
         try:
-            run.until(lambda: re.search(r"no step for \d+ s, waiting for .*actor-1 is stopped \(SIGSTOP\)", run.output))
+            run.until(lambda: "actor-1 is stopped (SIGSTOP)" in run.output)
         finally:
             actor.resume()
         run.after_updates(3)
