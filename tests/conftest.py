@@ -33,6 +33,7 @@ WHOLE_RUNS = ("faults/", "integration/test_training", "integration/test_league_r
               "integration/test_own_services", "integration/test_flower")  # fmt: skip
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
 
