@@ -5,6 +5,7 @@ They are published by py-amqp alone, past everything that checks what it sends.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 import amqp
+from amqp.exceptions import MessageNacked
 from kombu import Connection
 
 from tasks import codec
@@ -125,11 +127,12 @@ class Publisher:
         self._connection.close()
 
     def send(self, exchange: str, key: str, messages: Iterable[Hostile]) -> int:
-        """Publish them, each confirmed; how many."""
+        """Publish them, each confirmed; how many the broker took: a full queue refuses more, and its sender knows."""
         number = 0
         for message in messages:
-            self._channel.basic_publish_confirm(amqp.Message(message.body, **message.properties), exchange, key)
-            number += 1
+            with contextlib.suppress(MessageNacked):
+                self._channel.basic_publish_confirm(amqp.Message(message.body, **message.properties), exchange, key)
+                number += 1
         return number
 
 

@@ -173,7 +173,10 @@ def test_a_handle_can_be_waited_for_from_another_thread(served):
 
 
 def test_a_cancelled_call_raises_and_does_not_run(served):
-    busy = served.solver.send("actor.sleep", 3.0)  # long enough for the cancellation to arrive on a busy machine
+    # The worker has to be busy first, and for long enough that the cancellation arrives on a busy machine.
+    begun = served.ran("busy") + 1
+    busy = served.solver.send("actor.touch_slowly", "busy", 3.0)
+    until(lambda: served.ran("busy") == begun)
     handle = served.solver.send("actor.ran", "cancelled")
     assert handle.cancel()
     with pytest.raises(CallCancelled):

@@ -57,6 +57,8 @@ def settings(overrides: list[str], folder: Path | None, run: str | None) -> tupl
     goes_on = run is not None
     if goes_on and folder is None:
         config.run = run
+    if goes_on:
+        name_run(config)  # what it is called is not known here: only its folder was given
     if not wrong:
         try:
             verify(config, role="actor" if goes_on else "train")

@@ -158,7 +158,7 @@ def test_a_segment_that_a_full_queue_refuses_is_stored_once_and_forgotten_if_it_
     topology, stopping = Topology("claims"), threading.Event()
     app = create_app(topology, "memory://", "redis://127.0.0.1:1/0")
     app.warren_claims, app.warren_broker = kept.claims, InMemoryBroker()
-    sender = BoundedSender(app, topology.learner_queue(), 2, stopping)
+    sender = BoundedSender(app, topology.learner_queue(), topology.learner_bound, stopping)
     app.send_task = refusing(app, 3, None if taken else stopping)
     assert sender.send("learner.learn", (LONG,)) is taken
     assert kept.stored == 1 and len(kept.bodies) == int(taken)

@@ -44,14 +44,14 @@ class Screen:
 class Faulty(ShareMonitor):
     """Fails while it looks, as a launcher does that has a fault."""
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         raise TypeError("'<' not supported between instances of 'str' and 'int'")
 
 
 class Finished(ShareMonitor):
     """Ends at once, but fails where it accounts for what was done."""
 
-    def look(self) -> str | None:
+    def poll(self) -> str | None:
         return "finished"
 
     def account(self) -> None:
