@@ -20,7 +20,7 @@ class Request:
     redelivered, _payload = False, ((), {}, {})
 
     def __init__(self, name: str) -> None:
-        self.name = "learner.learn"
+        self.name = "strategy.learn"
         self.id, self.args, self.kwargs = name, (name,), dict[str, Any]()
         self.request_dict = {"id": name}
         self.ends: list[str] = []
@@ -55,10 +55,11 @@ class Timer:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Any:
+    # A name of its own: to finalize an app enters the shared tasks of all others too.
     app = Celery("strategy", broker="memory://", backend="cache+memory://", set_as_current=False)
-    made = app.task(learn, base=BatchTask, name="learner.learn", batch=4, shared=False)
+    made = app.task(learn, base=BatchTask, name="strategy.learn", batch=4, shared=False)
     app.finalize()
-    app.tasks["learner.learn"].__trace__ = None
+    app.tasks["strategy.learn"].__trace__ = None
     return made
 
 
