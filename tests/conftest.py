@@ -28,8 +28,10 @@ SERVER_FIXTURES |= {"embedded", "embedded_url"}
 settings.register_profile("warren", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("warren")
 
-# What starts launchers and kills processes: whole runs, of which two at a time would make each other late.
-WHOLE_RUNS = ("faults/", "integration/test_training", "integration/test_league_run", "integration/test_scaling",
+# Processes are killed and servers restarted: two of these at a time would make each other late.
+FAULTS = "faults/"
+# Whole runs, which start launchers.
+WHOLE_RUNS = ("integration/test_training", "integration/test_league_run", "integration/test_scaling",
               "integration/test_own_services", "integration/test_flower")  # fmt: skip
 
 
@@ -37,16 +39,19 @@ WHOLE_RUNS = ("faults/", "integration/test_training", "integration/test_league_r
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
 
-    A file stays with one process of pytest-xdist, which has servers of its own; whole runs all go to one, and first.
+    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to one, and first. Whole
+    runs come last, so that both processes share what is left of them.
     """
     here = Path(__file__).parent
+    order = {}
     for item in items:
         if SERVER_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.servers)
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group("runs" if file.startswith(WHOLE_RUNS) else file))
+        item.add_marker(pytest.mark.xdist_group(FAULTS if file.startswith(FAULTS) else file))
+        order[item] = 0 if file.startswith(FAULTS) else 2 if file.startswith(WHOLE_RUNS) else 1
     if hasattr(config, "workerinput"):  # one of several processes
-        items.sort(key=lambda item: item.get_closest_marker("xdist_group").args != ("runs",))  # type: ignore[union-attr]
+        items.sort(key=order.__getitem__)
 
 
 def lacking(what: str) -> NoReturn:

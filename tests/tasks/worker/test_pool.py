@@ -54,8 +54,10 @@ def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:
     worker.do("sleep", 4.0, ignore_result=True)
     worker.noted("began", 4.0)
     node = [f"obedient@{worker.topology.run}"]
-    assert worker.app.control.ping(timeout=2.0, destination=node) == [{node[0]: {"ok": "pong"}}]
-    active = worker.app.control.inspect(timeout=2.0, destination=node).active()
+    with worker.app.connection_for_write() as connection:  # the pool's may be one that another test has cut
+        asked = {"timeout": 2.0, "destination": node, "connection": connection}
+        assert worker.app.control.ping(**asked) == [{node[0]: {"ok": "pong"}}]
+        active = worker.app.control.inspect(**asked).active()
     assert not worker.notes("ended"), "the answers came after the task"
     assert [task["name"] for tasks in active.values() for task in tasks] == ["actor.rollout"]
 
