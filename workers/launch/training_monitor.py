@@ -89,6 +89,7 @@ class TrainingMonitor:
         self.context.say(
             f"segments: {account.confirmed:,} confirmed, {account.learned:,} learned, {account.stale:,} too old, "
             f"{account.repeated:,} delivered again, {unused:,} unused, {lost:,} lost"
+            + (f", {account.refused:,} refused (the learner's log says why)" if account.refused else "")
         )
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Progress:
     episodes: int = 0
     version: int = 0
     stale_steps: int = 0  # dropped because their weights were too old
+    refused: int = 0  # segments that were damaged, or that no update could be made with
     training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -81,6 +82,7 @@ class Progress:
             "data_age": self.data_age,
             "staleness": self.staleness,
             "stale_steps": self.stale_steps,
+            "refused": self.refused,
             "training_seconds": self.training_seconds,
         }
 
@@ -92,6 +94,7 @@ class Progress:
             "episodes": self.episodes,
             "version": self.version,
             "stale_steps": self.stale_steps,
+            "refused": self.refused,
             "training_seconds": self.training_seconds,
             "returns": list(self.returns),
             "lengths": list(self.lengths),
@@ -100,12 +103,8 @@ class Progress:
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Progress:
         """Go on from what `to_meta` gave."""
-        progress = cls(
-            **{
-                name: meta[name]
-                for name in ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
-            }
-        )
+        names = ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
+        progress = cls(refused=meta.get("refused", 0), **{name: meta[name] for name in names})
         progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from league.models.pool import checksum_of
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, WarrenError, WireError
 from workers.learning import curve
+from workers.learning.faulty_segments import faulty
 from workers.learning.metrics import MetricsLog, Progress
 from workers.runtime.run_status import verdict
 from workers.runtime.session import PLAYER, Session
@@ -32,6 +33,7 @@ Arrived = tuple[dict[str, Any], Segment]  # a payload as an actor sent it, and t
 Number = tuple[str, int]  # a segment: the process that made it, and which of its segments it is
 
 LATE = 10.0  # times checkpoint_every: a checkpoint older than the pool's weights by so much is not gone on from
+MOST_SEGMENTS = 1 << 32  # of one process: Redis has no bits beyond
 STATUS_EVERY = 0.25  # s between status events
 
 
@@ -58,7 +60,7 @@ class Trainer:
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
         self._published: tuple[int, int, bytes] = (-1, 0, b"")  # version, step, safetensors bytes
         self.trouble = ""  # the last thing that could not be done
-        self._unsettled: tuple[list[Number], list[Number], list[Number]] = ([], [], [])  # learned, too old, unused
+        self._unsettled: tuple[list[Number], ...] = ([], [], [], [])  # learned, too old, unused, refused
         self.log = MetricsLog(folder, last_version=self._go_on())
 
     def build(self) -> tuple[Policy, Algorithm]:
@@ -177,36 +179,70 @@ class Trainer:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the payloads of `calls`; each call gives one payload or a list of them.
 
-        Returns None for each call, or the error of a call whose payload is damaged: that one fails alone. Raises what
-        the algorithm raises, having used nothing. What cannot be done after an update (a server is away, the disk is
-        full) is logged and tried again later: data that was trained on is never given up as not used.
+        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, or no
+        update can be made with it. It fails alone; such payloads are counted (`Progress.refused`). Raises what the
+        algorithm raises where no one payload is at fault, having used nothing. What cannot be done after an update (a
+        server is away, the disk is full) is logged and tried again later: data that was trained on is never given up
+        as not used.
         """
-        outcomes: list[Any] = [None] * len(calls)
-        fresh: list[Arrived] = []
-        stale: list[Arrived] = []
-        for index, call in enumerate(calls):
+        errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
+        fresh: list[tuple[int, Arrived]] = []
+        stale: list[tuple[int, Arrived]] = []
+        refused: list[Any] = []
+        for index, payload in _payloads(calls):
             try:
-                for payload in call if isinstance(call, list) else [call]:
-                    segment = Segment.from_dict(payload["segment"])
-                    behind = self.progress.version - segment.weight_version
-                    (fresh if behind <= self.config.max_staleness else stale).append((payload, segment))
-                    self.progress.stale_steps += int(payload.get("expired", 0))
+                segment = Segment.from_dict(payload["segment"])
+                behind = self.progress.version - segment.weight_version
+                (fresh if behind <= self.config.max_staleness else stale).append((index, (payload, segment)))
+                self.progress.stale_steps += int(payload.get("expired", 0))
             except (WireError, KeyError, TypeError) as error:
-                logger.error("a damaged payload was refused: %s", error)
-                outcomes[index] = error
-        self.progress.stale_steps += sum(segment.num_steps for _, segment in stale)
+                errors[index] = self._refuse(payload, error)
+                refused.append(payload)
+        self.progress.stale_steps += sum(segment.num_steps for _, (_, segment) in stale)
         use = bool(fresh) and self.outcome is None
         if use:
-            self._update(fresh)
-        learned, unused = (_numbers(fresh), []) if use else ([], _numbers(fresh))
+            for place, fault in self._update([arrived for _, arrived in fresh]).items():
+                index, (payload, _) = fresh[place]
+                errors[index] = self._refuse(payload, fault)
+                refused.append(payload)
+            fresh = [(index, arrived) for index, arrived in fresh if not any(arrived[0] is one for one in refused)]
+        learned, unused = ([one for _, one in fresh], []) if use else ([], [one for _, one in fresh])
+        settled = [_numbers([payload for payload, _ in kind]) for kind in (learned, [one for _, one in stale], unused)]
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        self._attempt("write down what was learned from", lambda: self._settle(learned, _numbers(stale), unused))
+        self._attempt("write down what was learned from", lambda: self._settle(*settled, _numbers(refused)))
         if use:
             self._after_update()
-        return outcomes
+        used = {index for index, _ in (*fresh, *stale)}
+        return [None if index in used else errors.get(index) for index in range(len(calls))]
 
-    def _update(self, fresh: Sequence[Arrived]) -> None:
+    def _refuse(self, payload: Any, error: Exception) -> Exception:
+        self.progress.refused += 1
+        given = payload if isinstance(payload, Mapping) else {}
+        logger.error(
+            "segment %s of %s was refused (%d so far): %s: %s",
+            given.get("number"), given.get("source"), self.progress.refused, type(error).__name__, error,
+        )  # fmt: skip
+        return error
+
+    def _update(self, fresh: Sequence[Arrived]) -> dict[int, Exception]:
+        """An update on those of `fresh` that one can be made with; what is wrong with the others, by index."""
+        found: dict[int, Exception] = {}
+        try:
+            self._update_on(fresh)
+        except Exception:
+            found = faulty([segment for _, segment in fresh], self._trial)
+            if not found:
+                raise
+            self._update_on([arrived for index, arrived in enumerate(fresh) if index not in found])
+        return found
+
+    def _trial(self) -> Callable[[Sequence[Segment]], Any]:
+        policy, algorithm = self.build()
+        policy.load_state_dict(self.policy.state_dict())
+        return algorithm.update
+
+    def _update_on(self, fresh: Sequence[Arrived]) -> None:
         progress, now = self.progress, time.time()
         progress.start(min(payload["first_step_at"] for payload, _ in fresh))
         progress.data_age = sum(now - payload["collected_at"] for payload, _ in fresh) / len(fresh)
@@ -249,7 +285,7 @@ class Trainer:
         for waiting, more in zip(self._unsettled, added, strict=True):
             waiting += more
         self.session.ledger.settle(*self._unsettled)
-        self._unsettled = ([], [], [])
+        self._unsettled = ([], [], [], [])
 
     def finish(self, state: str) -> None:
         """The run is over: nothing more is learned."""
@@ -304,7 +340,7 @@ class Trainer:
         self.fire_status(outcome["state"], always=True)
 
     def _settle_rest(self) -> None:
-        self._settle([], [], [])
+        self._settle([], [], [], [])
 
 
 def write_whole(path: Path, content: Any) -> None:
@@ -317,5 +353,19 @@ def write_whole(path: Path, content: Any) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _numbers(payloads: Sequence[Arrived]) -> list[Number]:
-    return [(p["source"], p["number"]) for p, _ in payloads if p["number"] is not None]
+def _payloads(calls: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """(index of the call, payload)."""
+    for index, call in enumerate(calls):
+        for payload in call if isinstance(call, list) else [call]:
+            yield index, payload
+
+
+def _numbers(payloads: Sequence[Any]) -> list[Number]:
+    """Of those that have one; a damaged payload may have none, or none that can be one."""
+    numbers = []
+    for payload in payloads:
+        given = payload if isinstance(payload, Mapping) else {}
+        source, number = given.get("source"), given.get("number")
+        if isinstance(source, str) and type(number) is int and 0 <= number < MOST_SEGMENTS:
+            numbers.append((source, number))
+    return numbers

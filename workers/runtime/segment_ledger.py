@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+KINDS = ("learned", "stale", "refused", "unused", "confirmed")  # what is several of these counts as the first
+
 
 @dataclass(frozen=True)
 class Account:
     """Segments of a run. `repeated`: deliveries of a segment that was used already (after a learner died).
 
     What was used counts as confirmed, also where the actor was killed before it could say so. The rest adds up to it:
-    confirmed = learned + stale + unused + missing.
+    confirmed = learned + stale + unused + refused + missing.
     """
 
     confirmed: int
@@ -25,6 +27,7 @@ class Account:
     repeated: int
     unused: int  # given up at the end of the run
     missing: int  # none of these: still in a queue, or lost
+    refused: int = 0  # damaged, or no update could be made with them
 
 
 class Ledger:
@@ -45,9 +48,10 @@ class Ledger:
         learned: Iterable[tuple[str, int]],
         stale: Iterable[tuple[str, int]],
         unused: Iterable[tuple[str, int]] = (),
+        refused: Iterable[tuple[str, int]] = (),
     ) -> None:
-        """Segments, each (source, number), that an update has used, that were too old, that came after the end."""
-        settled = {"learned": list(learned), "stale": list(stale), "unused": list(unused)}
+        """Segments, each (source, number): an update has used it, it was too old, came after the end, was refused."""
+        settled = {"learned": list(learned), "stale": list(stale), "unused": list(unused), "refused": list(refused)}
         if not any(settled.values()):
             return
         with self._redis.pipeline(transaction=True) as pipe:
@@ -63,19 +67,19 @@ class Ledger:
 
     def account(self) -> Account:
         """Count everything."""
-        confirmed = learned = stale = unused = 0
+        counted = dict.fromkeys(KINDS, 0)
         for source in self._redis.smembers(f"{self._prefix}sources"):
-            said, was_learned, was_stale, was_unused = self._bits(source.decode())
-            confirmed += (said | was_learned | was_stale | was_unused).bit_count()
-            learned += was_learned.bit_count()
-            stale += (was_stale & ~was_learned).bit_count()
-            unused += (was_unused & ~(was_learned | was_stale)).bit_count()
+            rest = 0  # what counts as something already
+            for kind, bits in zip(KINDS, self._bits(source.decode()), strict=True):
+                counted[kind] += (bits & ~rest).bit_count()
+                rest |= bits
         repeated = int(self._redis.get(f"{self._prefix}repeated") or 0)
-        return Account(confirmed, learned, stale, repeated, unused, confirmed - learned - stale - unused)
+        learned, stale, refused, unused, missing = counted.values()
+        return Account(learned + stale + refused + unused + missing, learned, stale, repeated, unused, missing, refused)
 
     def _bits(self, source: str) -> list[int]:
-        """Confirmed, learned, stale, unused, aligned: Redis strings grow to the highest bit that was set."""
-        keys = [f"{self._prefix}{kind}:{source}" for kind in ("confirmed", "learned", "stale", "unused")]
+        """One of each of KINDS, aligned: Redis strings grow to the highest bit that was set."""
+        keys = [f"{self._prefix}{kind}:{source}" for kind in KINDS]
         found = [value or b"" for value in self._redis.mget(keys)]
         longest = max(map(len, found))
         return [int.from_bytes(value.ljust(longest, b"\0"), "big") for value in found]

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import redis
 import torch
@@ -61,7 +62,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.order: list[str] = []
-        self.settled: list[tuple[Any, Any, Any]] = []
+        self.settled: list[tuple[Any, ...]] = []
         self.pool = Pool(self.order)
         self.refusing: Exception | None = None
         self.session: Any = SimpleNamespace(
@@ -81,7 +82,7 @@ class Run:
         self.order.append("settle")
         if self.refusing is not None:
             raise self.refusing
-        self.settled.append(tuple(map(tuple, segments)))  # type: ignore[arg-type]
+        self.settled.append(tuple(map(tuple, segments)))
 
     def trainer(self) -> Any:
         return Trainer(self.session, self.folder, on_finished=lambda: None)
@@ -104,7 +105,7 @@ def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_ne
     trainer = run.trainer()
     trainer.learn([run.payload()])
     assert run.order == ["settle", "put 1"]
-    assert run.settled == [((("a", 1),), (), ())]
+    assert run.settled == [((("a", 1),), (), (), ())]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_what_fails_after_an_update_does_not_undo_it(
     with monkeypatch.context() as patched:
         patched.setattr(trainer, what, fail)
         assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
-    assert run.settled == [((("a", 1),), (), ())]
+    assert run.settled == [((("a", 1),), (), (), ())]
     assert trainer.troubles == 1
     assert str(error) in trainer.trouble
     assert trainer.learn([run.payload()]) == [None]
@@ -153,15 +154,70 @@ def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
     assert trainer.learn([run.payload()]) == [None]
     run.refusing = None
     trainer.learn([run.payload()])
-    assert run.settled == [((("a", 1), ("a", 2)), (), ())]
+    assert run.settled == [((("a", 1), ("a", 2)), (), (), ())]
 
 
 def test_segments_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
     trainer = run.trainer()
     trainer.finish("solved")
     trainer.learn([run.payload()])
-    assert run.settled == [((), (), (("a", 1),))]
+    assert run.settled == [((), (), (("a", 1),), ())]
     assert trainer.progress.updates == 0
+
+
+def no_such_action(segment: dict[str, Any]) -> None:
+    segment["action"][3, 0] = 9
+
+
+def another_observation(segment: dict[str, Any]) -> None:
+    segment["observation"] = np.zeros((16, 2, 7), np.float32)
+
+
+def a_mask_where_none_is(segment: dict[str, Any]) -> None:
+    segment["action_mask"] = np.ones((16, 2, 2), bool)
+
+
+def a_wrong_type(segment: dict[str, Any]) -> None:
+    segment["reward"] = segment["reward"].astype(np.int64)
+
+
+@pytest.mark.parametrize("spoil", [no_such_action, another_observation, a_mask_where_none_is, a_wrong_type])
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_segment_that_no_update_can_be_made_with_is_refused_alone(
+    run: Run, caplog: pytest.LogCaptureFixture, spoil: Any, place: int
+) -> None:
+    trainer = run.trainer()
+    calls = [run.payload() for _ in range(4)]
+    spoil(calls[place]["segment"])
+    outcomes = trainer.learn(calls)
+    assert [isinstance(outcome, Exception) for outcome in outcomes] == [index == place for index in range(4)]
+    good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
+    assert run.settled == [(good, (), (), (("a", place + 1),))]
+    assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
+    assert f"segment {place + 1} of a was refused (1 so far)" in caplog.text
+    assert run.pool.version("main") == 1, "the others' update is published"
+
+
+def test_of_a_round_in_which_one_segment_is_bad_the_others_are_learned_from(run: Run) -> None:
+    trainer = run.trainer()
+    payloads = [run.payload() for _ in range(3)]
+    a_wrong_type(payloads[0]["segment"])
+    assert trainer.learn([payloads]) == [None], "most of it was used"
+    assert trainer.progress.steps == 2 * 32
+
+
+def test_an_update_that_fails_whatever_it_is_given_is_not_blamed_on_a_segment(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = run.trainer()
+
+    def fail(self: Any, segments: Any) -> None:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(type(trainer.algorithm), "update", fail)
+    with pytest.raises(MemoryError):
+        trainer.learn([run.payload(), run.payload()])
+    assert trainer.progress.refused == 0
 
 
 def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own(run: Run) -> None:

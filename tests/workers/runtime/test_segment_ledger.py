@@ -54,6 +54,14 @@ def test_what_came_after_the_end_is_unused_and_neither_learned_nor_lost(redis_ur
     assert ledger.account() == Account(confirmed=3, learned=1, stale=0, repeated=0, unused=1, missing=1)
 
 
+def test_what_was_refused_is_neither_learned_nor_missing(redis_url: str, run_name: str) -> None:
+    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
+    for number in range(3):
+        ledger.confirm("a", number)
+    ledger.settle([("a", 0)], [], refused=[("a", 2)])
+    assert ledger.account() == Account(confirmed=3, learned=1, stale=0, repeated=0, unused=0, missing=1, refused=1)
+
+
 segments = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40))
 
 
