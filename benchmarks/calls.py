@@ -61,7 +61,7 @@ def main() -> int:
     dramatiq = peer_python("Dramatiq", None, options.peers, "queue") if "noops" in parts else None
     with (
         tempfile.TemporaryDirectory() as folder,
-        servers.acquire(options.servers, folder=Path(folder), say=lambda words: print(words, file=sys.stderr)) as found,
+        servers.acquire(options.servers, folder=Path(folder), say=lambda line: print(line, file=sys.stderr)) as found,
     ):
         urls = found.broker_url, found.redis_url
         report: dict[str, Any] = {}

@@ -109,8 +109,8 @@ class PlayerError(LeagueError):
     """Raised for a player that does not exist, exists already, is paused, or may not do what was asked of it."""
 
 
-class PlayerWaits(PlayerError):
-    """Raised for a player that is paused, or that another learner trains: what was asked for may come later."""
+class PlayerUnavailable(PlayerError):
+    """Raised for a player that is paused, or that another learner trains: ask again later."""
 
 
 class PlayerStopped(PlayerError):

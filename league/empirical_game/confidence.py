@@ -1,8 +1,8 @@
-"""Intervals for mean returns that hold at every moment at once, however often somebody looks and whenever it stops.
+"""Intervals for mean returns that hold at every moment at once, however often they are computed and whenever it stops.
 
 An interval of 1.96 standard errors is right for a number of games that was fixed before. Looked at after every batch,
 and stopped when it is narrow enough, it misses far more often than one time in twenty (docs/league.md has figures). A
-confidence sequence misses at most with the chance `alpha` over all looks together.
+confidence sequence misses at most with the chance `alpha` at all times together.
 
 For X in [0, 1] with mean m, any constants c in [0, 1] and s in (0, 1), with psi(s) = -log(1 - s) - s:
 
@@ -31,9 +31,9 @@ def confidence_sequence(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(lower, upper) of each mean return; of any shape, as `games`, sum of returns `total` and of their `squares` are.
 
-    Returns of single games lie within [-bound, bound]. All looks at one cell together miss its mean with a chance of at
-    most `alpha`; without games it is the whole range. That games were all alike makes it narrow in proportion to 1 /
-    games, and never a point: what was not seen in n games may still come in the next.
+    Returns of single games lie within [-bound, bound]. All intervals of one cell together miss its mean with a chance
+    of at most `alpha`; without games it is the whole range. Where all games were
+    alike its width is in proportion to 1 / games, never zero: what was not seen in n games may still come in the next.
     """
     n = np.asarray(games, np.float64)
     one = (np.asarray(total, np.float64) / bound + n) / 2.0  # sum of X in [0, 1]

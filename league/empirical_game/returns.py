@@ -50,7 +50,7 @@ class Returns:
         return mean
 
     def errors(self, slots: Slots) -> NDArray[np.float64]:
-        """Standard error of each mean, (n, n); inf with fewer than two games. For one look: see `interval` for many."""
+        """Standard error of each mean, (n, n); inf with fewer than two games. For all moments: `interval`."""
         cells = self._of(slots)
         games = np.maximum(cells[..., 0], 2.0)
         variance = np.maximum(cells[..., 2] - np.square(cells[..., 1]) / games, 0.0) / (games - 1.0)

@@ -33,7 +33,14 @@ from league.state.commands import Abort, Add, Change, Command, Count, Expire, Ex
 from league.state.fields import event_order, milliseconds, to_field, to_json
 from league.state.league_state import LeagueState, Match
 from league.state.records import Progress, match_from, progress_from
-from warren.errors import ConfigurationError, LeagueAbsent, LeagueError, MatchmakingError, PlayerError, PlayerWaits
+from warren.errors import (
+    ConfigurationError,
+    LeagueAbsent,
+    LeagueError,
+    MatchmakingError,
+    PlayerError,
+    PlayerUnavailable,
+)
 
 EXPIRED_AT_ONCE = 50  # matches freed with each request: a backlog goes quickly, no request waits long
 ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
@@ -232,7 +239,7 @@ class Store:
         """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
 
         `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
-        does not exist, PlayerWaits while it is paused, MatchmakingError when it has nobody to play.
+        does not exist, PlayerUnavailable while it is paused, MatchmakingError when it has nobody to play.
         """
         match = match or secrets.token_hex(8)
         for attempt in range(ATTEMPTS):
@@ -295,7 +302,7 @@ class Store:
                 *(home_frozen == "1", away_frozen == "1", int(deadline)),
             )
         if answer[0] == "paused":
-            raise PlayerWaits(f"player {home!r} is paused; ask again once it is resumed")
+            raise PlayerUnavailable(f"player {home!r} is paused; ask again once it is resumed")
         if answer[0] == "ended":
             raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
         if answer[1] == home:

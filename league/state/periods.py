@@ -21,7 +21,7 @@ from league.state.commands import ClosePeriod, OpenPeriod, TellProgress
 from league.state.fields import milliseconds, to_json
 from league.state.league import League
 from league.state.records import model_of
-from warren.errors import PlayerError, PlayerStopped, PlayerWaits
+from warren.errors import PlayerError, PlayerStopped, PlayerUnavailable
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class Periods:
         """The period to work on: a new one, or the open one of this learner or of one that went silent.
 
         Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
-        PlayerWaits while it is paused or another learner holds its period.
+        PlayerUnavailable while it is paused or another learner holds its period.
         """
         answer = self._league.execute(OpenPeriod(player, learner, milliseconds(lease)))
         if answer[0] == "unknown":
             self._league.progress_of(player)
         if answer[0] == "busy":
-            raise PlayerWaits(f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over")
+            raise PlayerUnavailable(f"player {player!r} is trained by {answer[1]!r}; wait until its lease is over")
         if answer[0] != "opened":
-            refusal = PlayerWaits if answer[0] == "paused" else PlayerStopped
+            refusal = PlayerUnavailable if answer[0] == "paused" else PlayerStopped
             raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
         number, start, initial, rules, hyperparameters, steps, generation, deadline = answer[1:]
         return LearningPeriod(

@@ -15,8 +15,8 @@ from tasks.topology import Topology
 
 logger = get_logger(__name__)
 
-LIVES = 24 * 3600  # s that the directory outlives the last worker that wrote to it
-FRESH = 1.0  # s for which a look at the directory is taken for the present
+TTL = 24 * 3600  # s that the directory outlives the last worker that wrote to it
+FRESH = 1.0  # s for which a read of the directory is cached
 
 
 class Directory:
@@ -35,7 +35,7 @@ class Directory:
         if entries:
             with self._redis.pipeline(transaction=True) as pipe:
                 pipe.hset(self._key, mapping=entries)
-                pipe.expire(self._key, LIVES)
+                pipe.expire(self._key, TTL)
                 pipe.execute()
 
     def known(self) -> dict[str, Spec]:

@@ -30,7 +30,7 @@ from warren.errors import ConfigurationError
 logger = get_logger(__name__)
 
 METHOD_TIMEOUT = 15.0  # s that the broker may take to answer a declaration
-LOOK_AFTER = 1.0  # s of silence after which a connection that only publishes is looked at before it is used
+PROBE_AFTER = 1.0  # s of silence after which a connection that only publishes is checked before it is used
 HELD_UP = 64 << 20  # bytes of messages that may wait for a broker which takes none at the moment
 
 ACK, NACK, CANCEL, RETURN = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x1e", b"\x00\x3c\x00\x32"
@@ -54,12 +54,12 @@ class Link:
     def __init__(self, app: Any, heartbeat: float = 30.0) -> None:
         self._app = app
         self._kombu = app.connection_for_write(heartbeat=heartbeat)
-        self._kombu.ensure_connection(max_retries=1, interval_start=0)  # who calls has a patience of its own
+        self._kombu.ensure_connection(max_retries=1, interval_start=0)  # callers try again in their own way
         self.connection = self._kombu.connection
         self.frame_max: int = self.connection.frame_max
         self.heartbeat: float = self.connection.heartbeat
         self.alive, self.blocked = True, ""
-        self.sent_at = self.heard_at = time.monotonic()
+        self.sent_at = self.received_at = time.monotonic()
         self._parser = Parser(self.frame_max)
         self._events: deque[Event] = deque()
         self._kept: list[Delivery] = []  # what came while py-amqp waited for something else
@@ -155,7 +155,7 @@ class Link:
             publisher = self._publisher = Link(self._app, self.heartbeat)
             if publisher.channel_id != self.channel_id:
                 raise self._lost(f"channel {publisher.channel_id} was opened in the place of {self.channel_id}")
-        elif time.monotonic() - publisher.heard_at > LOOK_AFTER:
+        elif time.monotonic() - publisher.received_at > PROBE_AFTER:
             publisher.drain(0.0)
         if not publisher.blocked and not self._held_up:
             publisher.send(data)
@@ -217,13 +217,13 @@ class Link:
         except (OSError, ValueError) as error:
             raise self._lost(f"cannot read: {error}") from error
         if count is None:
-            silent = time.monotonic() - self.heard_at
+            silent = time.monotonic() - self.received_at
             if self.heartbeat and silent > 2 * self.heartbeat:
                 raise self._lost(f"nothing from the broker for {silent:.0f} s")
             return
         if not count:
             raise self._lost("the broker closed the connection")
-        self.heard_at = time.monotonic()
+        self.received_at = time.monotonic()
         try:
             self._events.extend(self._parser.filled(count) if data is None else self._parser.feed(data))
         except FrameError as error:

@@ -8,7 +8,9 @@ from typing import Any, ClassVar, Protocol
 
 from tasks.amqp.frames import Delivery
 
-Settled = Callable[[int, bool, bool], None]  # number of a message, whether all up to it are meant, whether it was taken
+Settled = Callable[
+    [int, bool, bool], None
+]  # number of a message, whether all before it are meant too, whether it was taken
 Returned = Callable[[str], None]  # correlation id
 
 
@@ -22,7 +24,7 @@ class Connection(Protocol):
     channel_id: int  # of what is consumed and acknowledged here, and of what is published without confirmation
     frame_max: int  # bytes; no frame may be longer
     alive: bool
-    heard_at: float  # when the broker last said anything, on the monotonic clock
+    received_at: float  # when anything last came from the broker, on the monotonic clock
     blocked: str  # why the broker takes no messages at the moment ("low on memory"); empty while it does
 
     def declare(self, entity: Any) -> None:

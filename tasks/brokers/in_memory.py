@@ -190,14 +190,14 @@ class InMemoryConnection:
 
     def __init__(self, broker: InMemoryBroker) -> None:
         self.number, self._broker = next(_connections), broker
-        self.alive, self.blocked, self.heard_at = True, "", time.monotonic()
+        self.alive, self.blocked, self.received_at = True, "", time.monotonic()
         self._ways = _Way(), _Way()  # of `send` and of `publish`
         self._arrived = threading.Condition(broker.lock)
         self._inbox: deque[Delivery | Callable[[], None]] = deque()
         self._tags = itertools.count(1)
         self._unacked: dict[int, tuple[Consumer, Queue, Message]] = {}
         self._direct_tag: str | None = None
-        self._confirming: dict[int, tuple[Settled, itertools.count[int]]] = {}  # channel -> who hears, numbers
+        self._confirming: dict[int, tuple[Settled, itertools.count[int]]] = {}  # channel -> callback, numbers
         self._returned: Returned | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
         broker.connections[self.number] = self
@@ -264,7 +264,7 @@ class InMemoryConnection:
             if not self._inbox and not self.alive:
                 raise LinkLost("the connection was cut")
             arrived, self._inbox = self._inbox, deque()
-            self.heard_at = time.monotonic() if arrived else self.heard_at
+            self.received_at = time.monotonic() if arrived else self.received_at
             if self._wake is not None and arrived:
                 with contextlib.suppress(BlockingIOError):
                     self._wake[0].recv(1 << 16)

@@ -1,11 +1,11 @@
 """Long events in parts: one message of several MiB is stored whole before it is forwarded, parts flow on both sides.
 
-Every message of an event bears who sent it, the number of the event and which part of how many it is. So a subscriber
+Every message of an event carries who sent it, the number of the event and which part of how many it is. So a subscriber
 whose queue was full knows what it lost, and drops an event of which a part is missing.
 
-Nothing is heard of a sender that is faster than its subscriber unless some event arrives whole. Parts are therefore
-acknowledged where an event ends, or else when all WINDOW that may be under way have come: the broker then hands out
-the next WINDOW in a row, and whatever event they begin with, another one is whole among them.
+A subscriber that is slower than its sender gets something only if some event arrives whole. Parts are therefore
+acknowledged where an event ends, or else when WINDOW messages, as many as may be in flight, have come: the broker then
+delivers the next WINDOW in a row, and wherever in an event they begin, another event is whole among them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from warren.errors import CodecError
 
 logger = get_logger(__name__)
 
-WINDOW = EVENT_LENGTH  # messages under way to a subscriber, and as many wait in its queue
+WINDOW = EVENT_LENGTH  # messages in flight to a subscriber; as many wait in its queue
 MOST_PARTS = WINDOW // 2  # of one event
 PART_BYTES = 1 << 20  # bytes; longer ones where MOST_PARTS of these do not suffice
 LONGEST_PART = 12 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB
 CLAIM_LASTS = 60.0  # s that a longer event can be fetched: a newer one has replaced it by then
-TELL_EVERY = 1.0  # s between words about dropped events
-SENDERS_KEPT = 64  # that a subscriber remembers the last event of
+WARN_EVERY = 1.0  # s between warnings about dropped events
+SENDERS_KEPT = 64  # senders of which a subscriber remembers the last event
 
 FROM, EVENT, PART, PARTS = "from", "event", "part", "parts"
 
@@ -79,18 +79,18 @@ def properties(headers: Mapping[str, Any]) -> bytes:
 class Assembler:
     """Puts the messages of one queue together to events, and says which of them may be acknowledged.
 
-    `missed`: events that the queue dropped since it was bound. Where the handler was to hear all, that is logged.
+    `missed`: events that the queue dropped since it was bound. Where the handler was to get all, that is logged.
     """
 
     def __init__(self, on: Subscribed) -> None:
         self._on = on
-        self._begun: dict[str, tuple[int, list[bytes]]] = {}  # sender -> its event under way, the parts of it so far
+        self._begun: dict[str, tuple[int, list[bytes]]] = {}  # sender -> its event in flight, the parts received so far
         self._last: dict[str, int] = {}  # sender -> its last event that was whole
         self._tags: list[int] = []
-        self._at_end = False  # whether the last message was the end of an event, with no other under way
-        self.missed = self._told = 0
-        self.refused = 0  # messages that were none of an event
-        self._tell_at = 0.0
+        self._at_end = False  # whether the last message was the end of an event, with no other in flight
+        self.missed = self._reported = 0
+        self.refused = 0  # messages that are no part of an event
+        self._report_at = 0.0
 
     def add(self, delivery: Delivery) -> bytes | None:
         """The body of the event that `delivery` completes, or None."""
@@ -108,7 +108,7 @@ class Assembler:
 
     @property
     def full(self) -> bool:
-        """Whether more may wait in the queue, since everything that may be under way has come."""
+        """Whether more may wait in the queue, since all that may be in flight has come."""
         return len(self._tags) >= WINDOW
 
     def _add(self, delivery: Delivery) -> bytes | None:
@@ -116,7 +116,7 @@ class Assembler:
             headers = frames.read_properties(delivery.properties).headers
             sender = headers.get(FROM)
             if sender is None:
-                return delivery.body  # fired by something else than Warren
+                return delivery.body  # not sent by Warren
             number, index, count = numbers = [headers.get(name, -1) for name in (EVENT, PART, PARTS)]
             whole = all(type(one) is int for one in numbers) and 0 <= index < count <= MOST_PARTS
             if not whole or type(sender) is not str:
@@ -150,13 +150,13 @@ class Assembler:
         self.missed += number - last - 1
         self._last[sender] = number
         _forget(self._last)
-        if not self._on.latest and self.missed > self._told and time.monotonic() >= self._tell_at:
+        if not self._on.latest and self.missed > self._reported and time.monotonic() >= self._report_at:
             logger.warning(
                 "event %r: %d were dropped, %d in all, since over %d messages waited; make the handler faster or its "
                 "bound larger",
-                *(self._on.event, self.missed - self._told, self.missed, self._on.bound),
+                *(self._on.event, self.missed - self._reported, self.missed, self._on.bound),
             )
-            self._told, self._tell_at = self.missed, time.monotonic() + TELL_EVERY
+            self._reported, self._report_at = self.missed, time.monotonic() + WARN_EVERY
         return body
 
 

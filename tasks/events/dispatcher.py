@@ -19,7 +19,7 @@ logger = get_logger(__name__)
 
 WEIGHTS = "weights"  # {"player", "version", "step", "data": safetensors bytes}
 STATUS = "status"  # the learner's figures, several times a second; its last carries the outcome of the run
-EVALUATION = "evaluation"  # what a league's evaluator found
+EVALUATION = "evaluation"  # the scores that a league's evaluator has measured
 
 
 def of_player(name: str, player: str) -> str:
@@ -51,7 +51,7 @@ class EventDispatcher:
             self._sender.send(name, body)
         except GONE as error:
             raise BrokerError(f"event {name!r} was not sent, since the broker is away: {error}") from error
-        if not kept:  # nobody heard it; but whoever subscribed while it was sent is not the last who does
+        if not kept:  # nobody had subscribed before; who did while it was sent may be followed by others, who need it
             self._retained.keep(name, body)
 
     def close(self) -> None:

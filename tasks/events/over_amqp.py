@@ -1,4 +1,4 @@
-"""Events on RabbitMQ past kombu: written from where they lie, read with one copy, long ones in parts."""
+"""Events on RabbitMQ past kombu: sent without a copy, received with one, long ones in parts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class Sender:
                 raise LinkLost(f"the broker did not confirm an event within {SEND_TIMEOUT:.0f} s")
 
     def _ready(self) -> Connection:
-        if self._pid != os.getpid():  # after a fork the link is the parent's; even to collect it would close it there
+        if (
+            self._pid != os.getpid()
+        ):  # after a fork the link is the parent's: garbage collection here would close it there
             self._inherited += [self._link] if self._link is not None else []
             self._link, self._pid = None, os.getpid()
             self._name, self._number = os.urandom(8).hex(), 1
@@ -84,7 +86,7 @@ class Sender:
         return link
 
     def _confirmed(self, tag: int, multiple: bool, _taken: bool) -> None:
-        # Not taken: by the queue of a subscriber that is no more.
+        # What is refused is refused by the queue of a subscriber that has gone.
         self._unconfirmed -= {sent for sent in self._unconfirmed if sent <= tag} if multiple else {tag}
 
     def _again(self, _error: Exception, pauses: Iterator[float], _retries: int) -> float:
@@ -100,21 +102,21 @@ class Sender:
 
 
 class Source:
-    """The queues of one subscription on a connection of its own. `heard`: consumer tag -> what it hears.
+    """The queues of one subscription on a connection of its own. `subscribed`: consumer tag -> what it subscribes to.
 
     `keep` is called with the tag and the body of each event that has come whole.
     """
 
     def __init__(
-        self, app: Any, topology: Topology, heard: Mapping[str, Subscribed], subscriber: str, keep: Keep
+        self, app: Any, topology: Topology, subscribed: Mapping[str, Subscribed], subscriber: str, keep: Keep
     ) -> None:
         self._keep = keep
-        self._assemblers = {tag: Assembler(on) for tag, on in heard.items()}
+        self._assemblers = {tag: Assembler(on) for tag, on in subscribed.items()}
         self._held: dict[int, None] = {}  # delivery tags that are not to be acknowledged yet, in order
-        self.full = False  # whether more may wait in a queue, since all that may be under way had come
+        self.full = False  # whether more may wait in a queue, since all that may be in flight had come
         self._link = link = brokers.of(app).connect()
         try:
-            for tag, on in heard.items():
+            for tag, on in subscribed.items():
                 queue = topology.event_queue(on.event, subscriber, waiting_messages(on))
                 link.declare(queue)
                 link.consume(queue.name, tag, prefetch=WINDOW)

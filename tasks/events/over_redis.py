@@ -12,8 +12,8 @@ from tasks.events.chunks import CLAIM_LASTS
 from tasks.service import Subscribed
 from tasks.topology import Topology
 
-SHORTEST_LOOK = 0.002  # s; kombu takes 0 for any time
-A_MOMENT = 0.2  # s that an idle subscription waits before it looks up
+SHORTEST_POLL = 0.002  # s; to kombu, 0 means no time limit
+IDLE_POLL = 0.2  # s that an idle subscription waits for events before it checks whether to stop
 
 
 class Sender:
@@ -42,7 +42,7 @@ class Sender:
 
 
 class Source:
-    """The queues of one subscription on a connection of its own. `heard`: name -> what it hears.
+    """The queues of one subscription on a connection of its own. `subscribed`: name -> what it subscribes to.
 
     `keep` is called with the name and the body of each event, also while more keep arriving.
     """
@@ -53,7 +53,7 @@ class Source:
         self,
         app: Any,
         topology: Topology,
-        heard: Mapping[str, Subscribed],
+        subscribed: Mapping[str, Subscribed],
         subscriber: str,
         keep: Callable[[str, bytes], None],
     ) -> None:
@@ -62,7 +62,7 @@ class Source:
             self._connection = stack.enter_context(app.connection_for_read())
             self._connection.connect()
             channel = stack.enter_context(self._connection.channel())
-            for name, on in heard.items():
+            for name, on in subscribed.items():
                 stack.enter_context(
                     self._connection.Consumer(
                         topology.event_queue(on.event, subscriber),
@@ -72,13 +72,13 @@ class Source:
                         no_ack=True,
                     )
                 )
-            self.receive(SHORTEST_LOOK)  # the first look is what subscribes
+            self.receive(SHORTEST_POLL)  # kombu subscribes at the first poll
             self._stack = stack.pop_all()
 
     def receive(self, timeout: float | None) -> bool:
         """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
         try:
-            self._connection.drain_events(timeout=A_MOMENT if timeout is None else max(timeout, SHORTEST_LOOK))
+            self._connection.drain_events(timeout=IDLE_POLL if timeout is None else max(timeout, SHORTEST_POLL))
         except TimeoutError:
             return False
         return True

@@ -20,9 +20,9 @@ from warren.errors import WireError
 
 logger = get_logger(__name__)
 
-NEWER_WITHIN = 0.01  # s that a subscriber who was busy looks for a newer event before it hands one on
-PAUSED_FOR = 0.3  # s; a look for events takes less, unless the process was stopped or the network is slow
-KEPT_FOR = 0.5  # s after which an event is handed on although newer ones keep arriving
+NEWER_WITHIN = 0.01  # s that a subscriber who was busy checks for a newer event before it hands one on
+PAUSED_FOR = 0.3  # s; a check for events takes less, unless the process was stopped or the network is slow
+KEPT_FOR = 0.5  # s that an event is held back at most while newer ones keep arriving
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
 
 Handler = Callable[[Any], None]
@@ -32,7 +32,7 @@ class Subscription:
     """A thread with a connection and queues of its own that hands events to their handlers, one after another.
 
     `handlers`: event -> what is called with its payload. One that is marked with `@event_handler(event, latest=False)`
-    hears every event, while no more than its bound wait. Any other hears the newest: of what comes while a handler
+    gets every event, while no more than its bound wait. Any other gets the newest: of what comes while a handler
     runs, all but the newest is dropped. After a lost connection it subscribes anew and calls `on_connected`, so that
     the owner can fetch what it missed; while that raises, it is called again every second.
     """
@@ -49,10 +49,10 @@ class Subscription:
             app, topology = context.current()
         self._app, self._topology, self._subscriber = app, topology, subscriber
         self._handlers = dict(handlers)
-        self._heard = {name: _subscribed(name, handler) for name, handler in handlers.items()}
+        self._marks = {name: _mark(name, handler) for name, handler in handlers.items()}
         self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
         self._on_connected, self._catch_up_at = on_connected, 0.0
-        self._kept: dict[str, list[bytes]] = {}  # name -> bodies that its handler is still to be given
+        self._kept: dict[str, list[bytes]] = {}  # event -> bodies not yet handed to its handler
         self._kept_since = 0.0
         self._stopping, self._subscribed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"events-{subscriber}", daemon=True)
@@ -79,7 +79,7 @@ class Subscription:
             try:
                 # Queues of a new name each time: the old ones are locked until the broker, too, knows that the old
                 # connection is gone, which takes it up to two heartbeats.
-                source = self._source(self._app, self._topology, self._heard, self._subscriber, self._keep)
+                source = self._source(self._app, self._topology, self._marks, self._subscriber, self._keep)
                 with contextlib.closing(source):
                     self._listen(source)
             except Exception as error:  # of whatever kind: a thread that ended would do so unseen
@@ -96,14 +96,14 @@ class Subscription:
         while not self._stopping.is_set():
             if self._catch_up_at and time.monotonic() >= self._catch_up_at:
                 self._catch_up()
-            looked_at, kept = time.monotonic(), bool(self._kept)
+            since, kept = time.monotonic(), bool(self._kept)
             found = source.receive((NEWER_WITHIN if behind else 0.0) if kept else None)
             if found:
-                behind = behind or source.full or time.monotonic() - looked_at > PAUSED_FOR
+                behind = behind or source.full or time.monotonic() - since > PAUSED_FOR
             else:
-                looked_at = time.monotonic()
+                since = time.monotonic()
                 self._deliver()
-                behind = time.monotonic() - looked_at > NEWER_WITHIN
+                behind = time.monotonic() - since > NEWER_WITHIN
 
     def _catch_up(self) -> None:
         """Call `on_connected`; what it needs (Redis, say) may be away for a moment itself."""
@@ -120,12 +120,12 @@ class Subscription:
         if not self._kept:
             self._kept_since = time.monotonic()
         kept = self._kept.setdefault(name, [])
-        if self._heard[name].latest:
+        if self._marks[name].latest:
             kept.clear()
         kept.append(body)
-        # Here and not in `_listen`: on a Redis broker, kombu does not come back while events keep arriving.
-        # And a full bound: what has not been read yet waits where the bound counts.
-        full = not self._heard[name].latest and len(kept) >= self._heard[name].bound
+        # Here and not in `_listen`: on a Redis broker, kombu does not return while events keep arriving. A full bound
+        # is delivered at once too, so that what has not been read waits in the broker's queue, which has that bound.
+        full = not self._marks[name].latest and len(kept) >= self._marks[name].bound
         if full or time.monotonic() - self._kept_since > KEPT_FOR:
             self._deliver()
 
@@ -139,7 +139,7 @@ class Subscription:
                     logger.exception("the handler of event %r failed", name)
 
 
-def _subscribed(name: str, handler: Handler) -> Subscribed:
-    """What `handler` hears: as it is marked, or else the newest event of that name."""
+def _mark(name: str, handler: Handler) -> Subscribed:
+    """What `handler` subscribes to: as it is marked, or else the newest event of that name."""
     marked: Subscribed | None = getattr(handler, "__subscribed__", None)
     return Subscribed(name, latest=True) if marked is None else replace(marked, event=name)

@@ -12,7 +12,7 @@ Dropped = Callable[[ServiceQueue, Call], None]
 
 
 class BatchScheduler:
-    """Gathers the calls of `queues` to batches. `dropped` hears of calls that nobody needs any more."""
+    """Gathers the calls of `queues` to batches. `dropped` is told of calls that nobody needs any more."""
 
     def __init__(self, queues: Iterable[ServiceQueue], dropped: Dropped) -> None:
         self._queues = list(queues)
@@ -42,8 +42,8 @@ class BatchScheduler:
         ]
         return max(0.0, min(left)) if left else None
 
-    def next(self, look: Callable[[], bool]) -> tuple[ServiceQueue, list[Call]] | None:
-        """The next batch, or None while nothing may run. `look` takes in what else has arrived; False: nothing has."""
+    def next(self, poll: Callable[[], bool]) -> tuple[ServiceQueue, list[Call]] | None:
+        """The next batch, or None while nothing may run. `poll` takes in what else has arrived; False: nothing has."""
         order = self._order
         for queue in self._timed:
             if queue.waiting and self._waited(queue):
@@ -54,9 +54,9 @@ class BatchScheduler:
             if not queue.waiting:
                 continue  # its calls went with an earlier batch
             if spec.batch > 1 and len(queue.waiting) < spec.batch:
-                # Is there really nothing more? A look at the socket costs little beside a call.
+                # Is there really nothing more? A poll of the socket costs little beside a call.
                 order.appendleft(queue)
-                if look():
+                if poll():
                     continue
                 order.popleft()
                 if not self.ready(queue):

@@ -95,7 +95,7 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     return receive
 
 
-UNRECORDED = "unrecorded"  # a call that was run, and whose outcome neither result backend nor chord has
+UNRECORDED = "unrecorded"  # a call that ran, but whose outcome the result backend or the chord could not be given
 Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, or None for a success
 
 
@@ -122,7 +122,7 @@ def _record(task: Any, request: Any, call: Arguments, outcome: Any) -> Ending:
 
 
 def settle(consumer: Any, requests: Sequence[Any], endings: Sequence[Ending], started: float) -> None:
-    """In the event loop: acknowledge what was used; what failed goes to the dead-letter queue."""
+    """In the event loop: acknowledge the calls that succeeded; those that failed go to the dead-letter queue."""
     runtime = time.monotonic() - started
     again = [request for request, ending in zip(requests, endings, strict=True) if ending is UNRECORDED]
     if again:

@@ -48,11 +48,11 @@ from warren.errors import BrokerError, CodecError, ConfigurationError, Deliverie
 logger = get_logger(__name__)
 
 PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
-FLUSH_AFTER = 0.0005  # s of computing for which replies that are ready may wait
+FLUSH_AFTER = 0.0005  # s; a batch that takes longer does not run before the replies that are ready are written
 FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
 RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
 ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
-AGAIN_AFTER = 1.0  # s until what Redis is needed for is tried again, while it is away
+AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
 
 
 class ConsumerLoop:
@@ -165,13 +165,13 @@ class ConsumerLoop:
         self._scheduler.clear()
         self._later.clear()
         self._outbox = Outbox(link, getattr(self._app, "warren_claims", None))
-        self._deadlines.look_at_clock()
+        self._deadlines.read_clock()
         self._events.subscribe(link)
         for name, waiting in self._queues.items():
             spec = waiting.spec
             queue = self._topology.service_queue(name, spec.response, spec.bound)
             link.declare(queue)
-            if not spec.response:  # its dead letters have no other place than one of their own
+            if not spec.response:  # where its dead letters go
                 link.declare(self._topology.dead_queue(name.partition(".")[0]))
             link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * spec.batch))
         self._directory.enter(waiting.spec for waiting in self._queues.values())
@@ -188,7 +188,7 @@ class ConsumerLoop:
             self._try_later(AGAIN_AFTER, self._renew)
 
     def _serve(self, link: Connection) -> None:
-        def look() -> bool:
+        def poll() -> bool:
             more = link.drain(0.0)
             self._take(more)
             return bool(more)
@@ -199,12 +199,12 @@ class ConsumerLoop:
                 self._take(deliveries)
             if self._later and self._later[0][0] <= time.monotonic():
                 heapq.heappop(self._later)[2]()
-            while (batch := self._scheduler.next(look)) is not None:
+            while (batch := self._scheduler.next(poll)) is not None:
                 self._run_batch(*batch)
             self._outbox.flush()
 
     def _patience(self) -> float | None:
-        """s that nothing need be done for, unless something arrives; None for any time."""
+        """s for which there is nothing to do unless something arrives; None without limit."""
         patience = self._scheduler.patience()
         if self._later and self._later[0][0] < time.monotonic() + AGAIN_AFTER:
             due = max(0.0, self._later[0][0] - time.monotonic())
@@ -218,7 +218,7 @@ class ConsumerLoop:
 
     def _take(self, deliveries: list[Delivery]) -> None:
         """Sort what arrived: calls to their queues, events to their handlers at once."""
-        self._deadlines.look_at_clock()
+        self._deadlines.read_clock()
         queues, held = self._queues, self._outbox.held
         events: list[Delivery] = []
         for delivery in deliveries:
@@ -237,7 +237,7 @@ class ConsumerLoop:
             self._events.take(events, self._outbox)
 
     def _accept(self, queue: ServiceQueue, delivery: Delivery) -> None:
-        """A call into its queue; or its end, when it is unreadable or its caller is to send it again."""
+        """Put a call into its queue; refuse one that is unreadable, answer one that its caller is to send again."""
         try:
             properties = frames.read_properties(delivery.properties)
         except frames.Malformed as error:
@@ -274,7 +274,7 @@ class ConsumerLoop:
         self._scheduler.add(queue, call)
 
     def _refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
-        """The end of a message that is no call: told to its caller where there is one, else a dead letter; counted."""
+        """A message that is no call: answered with an error where a caller waits, else a dead letter; counted."""
         name = queue.spec.name
         queue.counts["refused"] += 1
         logger.error("a message for %s is refused: %s", name, reason)
@@ -310,17 +310,18 @@ class ConsumerLoop:
             self._answer(queue, call, outcome)
         for hook in queue.chain.after_run:
             hook(queue, calls, outcomes, seconds)
-        # What was given up is acknowledged before the next call may kill this worker too: or it is given up again.
+        # A call that was given up is acknowledged before the next one runs: should that kill this worker, the first
+        # would be given up a second time.
         if seconds > FLUSH_AFTER or any(call.delivery.redelivered for call in calls):
             self._outbox.flush()
-            self._deadlines.look_at_clock()
+            self._deadlines.read_clock()
 
     def _schedule(self, queue: ServiceQueue, calls: list[Call]) -> None:
         for call in calls:
             self._scheduler.add(queue, call)
 
     def _answer(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """The outcome to whoever waits for it: over the channel it came from, or by Celery's own ways."""
+        """Send the outcome to whoever waits for it: by direct reply, or in Celery's own ways."""
         properties, delivery = call.properties, call.delivery
         if properties.reply_to.startswith(DIRECT_REPLY):
             self._outbox.reply(properties, outcome)
@@ -356,7 +357,7 @@ class ConsumerLoop:
     # Leaving.
 
     def _leave(self, link: Connection) -> None:
-        """Told to stop: take no more, run what is held while there is time, hand the rest back as it came."""
+        """Stopping: consume no more, run the calls that are held while there is time, hand the rest back unchanged."""
         for tag in (*self._queues, *self._events.tags):
             link.cancel(tag)
         while deliveries := link.drain(0.0):

@@ -12,14 +12,14 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class Deadlines(Middleware):
-    """Drops what expired or was revoked. `look_at_clock` is called whenever time may have passed."""
+    """Drops what expired or was revoked. `read_clock` is called whenever time may have passed."""
 
     def __init__(self) -> None:
         self._now = ""
-        self.look_at_clock()
+        self.read_clock()
 
-    def look_at_clock(self) -> None:
-        """From here on it is now: a look for every call would cost more than the comparison."""
+    def read_clock(self) -> None:
+        """The time to compare with from here on: reading the clock for every call would cost more than comparing."""
         self._now = datetime.now(UTC).isoformat(timespec="microseconds")
 
     def before_run(self, queue: ServiceQueue, call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""The events that the workers of one process hear, on the connection of their services and in the same thread."""
+"""The events that the workers of one process handle, on the connection of their services and in the same thread."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EventInbox:
     def _catch_up(self) -> None:
         """What was fired before the queues were bound, but not again what came before a lost connection."""
         wanted = [handler for handler in self._handlers.values() if handler.on.retained]
-        self._retained.hear(handler.on.event for handler in wanted)
+        self._retained.subscribe(handler.on.event for handler in wanted)
         for handler in wanted:
             body = self._retained.newest(handler.on.event)
             if body is not None and xxhash.xxh3_64_intdigest(body) != handler.last:
@@ -71,7 +71,7 @@ class EventInbox:
 
     def renew(self) -> None:
         """Keep the newest of the events retained for another while. Raises redis.RedisError."""
-        self._retained.hear(handler.on.event for handler in self._handlers.values() if handler.on.retained)
+        self._retained.subscribe(handler.on.event for handler in self._handlers.values() if handler.on.retained)
 
     def take(self, deliveries: Sequence[Delivery], outbox: Outbox) -> None:
         """Put messages together to events, and call the handlers of those that are whole."""

@@ -22,7 +22,7 @@ def hand_back(link: Connection, outbox: Outbox, topology: Topology, queues: Iter
     """Give back every call that waits in `queues`.
 
     What nobody waits for on a connection of ours goes back to its place in its queue; that it is delivered again costs
-    nothing, since it was not begun. To a caller of ours a call that is delivered again looks like one that killed its
+    nothing, since it has not run. To a caller of ours a call that is delivered again looks like one that killed its
     worker; it goes back as a new message, and is acknowledged when the broker has confirmed that.
     """
     again: list[tuple[ServiceQueue, Call]] = []

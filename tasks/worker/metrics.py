@@ -11,7 +11,7 @@ from tasks.worker.middleware import Middleware
 from tasks.worker.running import Failed
 from tasks.worker.service_queue import Call, ServiceQueue
 
-REMEMBER = 0.8  # share of the slowest batch's time that is remembered when the next was faster
+DECAY = 0.8  # factor by which `slowest` falls with each batch that is faster
 
 
 class Metrics(Middleware):
@@ -30,5 +30,5 @@ class Metrics(Middleware):
             if isinstance(outcome, Failed):
                 counts["failed"] += 1
         before = queue.slowest
-        queue.slowest = seconds if before == float("inf") else max(seconds, REMEMBER * before)
+        queue.slowest = seconds if before == float("inf") else max(seconds, DECAY * before)
         worker_state.total_count[queue.spec.name] += len(calls)

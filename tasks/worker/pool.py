@@ -115,7 +115,7 @@ class OneThreadPool(compat.Pool):
             try:
                 job()
             except (SystemExit, KeyboardInterrupt):
-                return  # and whatever else waits goes back to its queue
+                return  # the tasks that still wait go back to their queue
 
     def _in_loop(self, callback: Callable[..., Any] | None) -> Callable[..., None]:
         def post(*args: Any) -> None:
@@ -138,7 +138,7 @@ class OneThreadPool(compat.Pool):
             try:
                 self._finished.popleft()()
             except Exception:  # out of the event loop it would end the worker
-                logger.critical("what follows the end of a task failed", exc_info=True)
+                logger.critical("a callback of a finished task failed", exc_info=True)
 
     def info_besides(self) -> dict[str, Any]:
         """See compat.Pool."""

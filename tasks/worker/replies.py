@@ -21,13 +21,13 @@ class Outbox:
     """
 
     def __init__(self, link: Connection, claims: ClaimStore | None) -> None:
-        self.link, self._long = link, claims
+        self.link, self._store = link, claims
         self.held: dict[int, None] = {}
         self._replies = Replies(link.channel_id, link.frame_max)
         self._messages: list[bytes] = []
         self._refusals: list[bytes] = []
         self._acks: list[int] = []
-        self._claims: list[bytes] = []  # bodies in Redis that nobody needs once their messages are acknowledged
+        self._claims: list[bytes] = []  # claim checks to release once their messages are acknowledged
 
     @property
     def pending(self) -> bool:
@@ -35,27 +35,27 @@ class Outbox:
         return bool(self._messages or self._acks or self._refusals)
 
     def ack(self, tag: int, body: bytes = b"") -> None:
-        """Message `tag` has been dealt with; `body` is its body where nobody else needs what it stands for."""
+        """Acknowledge message `tag`; `body` is given where it may be a claim check whose body nobody else needs."""
         self.held.pop(tag, None)
         self._acks.append(tag)
         if claim_check.is_stub(body):
             self._claims.append(body)
 
     def reject(self, tag: int, requeue: bool) -> None:
-        """Message `tag` back to its queue, or to the dead letters where its queue has those."""
+        """Put message `tag` back into its queue, or among the dead letters where its queue has those."""
         self.held.pop(tag, None)
         self._refusals.append(frames.reject(self.link.channel_id, tag, requeue))
 
     def reply(self, properties: Properties, outcome: Any) -> None:
-        """`outcome` to who waits for it on a connection of ours."""
+        """Send `outcome` to the caller, who waits for it on a connection of ours."""
         if not isinstance(outcome, Failed):
             try:
-                body = codec.encode(outcome, self._long)
+                body = codec.encode(outcome, self._store)
                 self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body)
                 return
             except Exception as error:  # a result outside the wire format is the service's failure
                 outcome = failed(error)
-        body = codec.encode((outcome.kind, str(outcome.error), outcome.traceback), self._long)
+        body = codec.encode((outcome.kind, str(outcome.error), outcome.traceback), self._store)
         self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body, FAILED)
 
     def reply_lost(self, properties: Properties) -> None:
@@ -63,7 +63,7 @@ class Outbox:
         self._messages += self._replies.write(properties.reply_to, properties.correlation_id, b"", LOST)
 
     def publish(self, exchange: str, key: str, properties: bytes, body: bytes) -> None:
-        """A message as it came, to `exchange`."""
+        """Publish a message unchanged to `exchange`."""
         self._messages.append(frames.publish_method(self.link.channel_id, exchange, key))
         self._messages += frames.content(self.link.channel_id, properties, body, self.link.frame_max)
 
@@ -74,10 +74,10 @@ class Outbox:
             self._messages.clear()
         if self._acks or self._refusals:
             # Refusals first: an acknowledgement may stand for all messages up to its own.
-            words = self._refusals
+            data = self._refusals
             if self._acks:
-                words += frames.acks(self.link.channel_id, self._acks, self.held)
-            self.link.send(b"".join(words))
+                data += frames.acks(self.link.channel_id, self._acks, self.held)
+            self.link.send(b"".join(data))
             self._acks.clear()
             self._refusals.clear()
         if self._claims:

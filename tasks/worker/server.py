@@ -1,4 +1,4 @@
-"""Serving: the methods of workers as Celery tasks of one Celery worker, received by the way the broker allows.
+"""Serving: the methods of workers as Celery tasks of one Celery worker, received in the way that the broker allows.
 
 On RabbitMQ a step of the worker's blueprint runs a ConsumerLoop (consumer_loop.py), and Celery's consumer leaves the
 services' queues alone. On a Redis broker, which has no direct reply-to, Celery's consumer takes the calls and
@@ -35,7 +35,7 @@ from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
-LOOK_EVERY = 0.2  # s between looks whether the worker has ended under an event that waits for its pool
+POLL_EVERY = 0.2  # s between checks whether the worker has ended while an event handler waits for its pool
 
 
 class ServiceTask(BatchTask):
@@ -116,7 +116,7 @@ def _services(control: Any, **_: Any) -> dict[str, Any] | None:
 class Serving:
     """A Celery worker that serves `workers`. `name` is its node name on this host.
 
-    `event_rate`: share of calls that Flower hears of; None for that of WARREN_EVENT_RATE, which is none by default.
+    `event_rate`: share of calls that Flower is told of; None for that of WARREN_EVENT_RATE, which is none by default.
     `queues`: Celery queues to consume besides, for ordinary tasks.
     """
 
@@ -174,7 +174,7 @@ class Serving:
                     return
             else:
                 Directory(self.app, self.topology).enter(self.specs)
-                self._hear()
+                self._subscribe()
             if on_ready is not None:
                 on_ready()
 
@@ -198,9 +198,9 @@ class Serving:
         return int(self.worker.exitcode or 0)
 
     def _served(self) -> bool:
-        """Wait until every service is; False when this worker is told to stop, or cannot serve, before that."""
+        """Wait until every service is served; False if this worker is told to stop, or cannot serve, before that."""
         loop: ConsumerLoop = self.app.warren_receiver
-        while not loop.ready.wait(LOOK_EVERY):
+        while not loop.ready.wait(POLL_EVERY):
             stopping = any(
                 told is not None and told is not False for told in (state.should_stop, state.should_terminate)
             )
@@ -212,7 +212,7 @@ class Serving:
         """Ask for a warm stop, from any thread."""
         state.should_stop = 0
 
-    def _hear(self) -> None:
+    def _subscribe(self) -> None:
         """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""
         retained = Retained(self.app, self.topology)
         for worker in self.workers:
@@ -223,7 +223,7 @@ class Serving:
                 subscriber = f"{role_of(worker)}.{method}"
 
                 def catch_up(on: Subscribed = on, handler: Callable[[Any], None] = handler) -> None:
-                    retained.hear([on.event])
+                    retained.subscribe([on.event])
                     body = retained.newest(on.event)
                     if body is not None:
                         handler(unpack(body))
@@ -234,12 +234,12 @@ class Serving:
                 self._subscriptions.append(found.start())
 
     def _in_pool(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
-        """`handler`, called in the pool and waited for: what comes meanwhile waits where its bound counts."""
+        """`handler`, run in the pool and waited for: meanwhile further events stay in the queue, which is bounded."""
 
         def hand_over(payload: Any) -> None:
             done = threading.Event()
             self.worker.pool.apply_async(_guarded, (handler, payload, done))
-            while not done.wait(LOOK_EVERY) and not self._ended.is_set():
+            while not done.wait(POLL_EVERY) and not self._ended.is_set():
                 pass
 
         return hand_over

@@ -1,4 +1,4 @@
-"""One service as a worker sees it: the calls that it holds of it, and what has become of those before."""
+"""One service as a worker sees it: the calls of it that wait here, and counters of those before."""
 
 from __future__ import annotations
 

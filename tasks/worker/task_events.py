@@ -16,7 +16,7 @@ from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
-RATE_VARIABLE = "WARREN_EVENT_RATE"  # share of calls told of, for processes that name none themselves
+RATE_VARIABLE = "WARREN_EVENT_RATE"  # share of calls that send task events, where a process names none
 
 
 def given_rate() -> float | None:
@@ -39,22 +39,22 @@ class TaskEvents(Middleware):
     def __init__(self, app: Any, hostname: str, rate: float) -> None:
         self.rate = min(max(rate, 0.0), 1.0)
         self._app, self._hostname = app, hostname
-        self._seen = self._told = 0
+        self._seen = self._sent = 0
         self._dispatcher: Any = None
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
-        """Those calls whose turn it is are told of."""
+        """Send the events of those calls whose turn it is."""
         for call, outcome in zip(calls, outcomes, strict=True):
             self._seen += 1
-            if int(self._seen * self.rate) > self._told:
-                self._told += 1
+            if int(self._seen * self.rate) > self._sent:
+                self._sent += 1
                 try:
-                    self._tell(queue.spec.name, call.properties, outcome, seconds)
+                    self._send(queue.spec.name, call.properties, outcome, seconds)
                 except Exception as error:  # whoever watches must never stop what is watched
                     logger.debug("a task event was not sent: %s", error)
                     self.close()
 
-    def _tell(self, name: str, properties: Any, outcome: Any, runtime: float) -> None:
+    def _send(self, name: str, properties: Any, outcome: Any, runtime: float) -> None:
         if self._dispatcher is None:
             connection = self._app.connection_for_write()
             self._dispatcher = self._app.events.Dispatcher(connection, hostname=self._hostname, enabled=True)

@@ -67,7 +67,7 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "message"),
     [
         ("1 / 0", "my_game.py:15: ZeroDivisionError: division by zero"),
         ("np.zeros(3).reshape(2, 2)", "my_game.py:15: ValueError: cannot reshape"),
@@ -77,12 +77,12 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
         ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
     ],
 )
-def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Path, fault: str, words: str) -> None:
-    assert words in problem(tmp_path, ENVIRONMENT, fault)
+def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Path, fault: str, message: str) -> None:
+    assert message in problem(tmp_path, ENVIRONMENT, fault)
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"),
+    ("fault", "message"),
     [
         ("made.reward[:, 1] = 0", "is not zero-sum: a game ended with returns 1 and 0"),
         ("made.observation[0, 0] = np.inf", "gave a Turn whose observation is not finite"),
@@ -91,8 +91,8 @@ def test_a_step_that_goes_wrong_is_one_sentence_with_the_users_line(tmp_path: Pa
         ("raise KeyError('board')", "my_game.py:12: KeyError: 'board'"),
     ],
 )
-def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, words: str) -> None:
-    assert words in problem(tmp_path, GAME, fault, two_player=True)
+def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, message: str) -> None:
+    assert message in problem(tmp_path, GAME, fault, two_player=True)
 
 
 def test_a_step_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def replay(game, history):
 
 
 def watch_ends(games):
-    """A list to which the whole history of every game is added when it ends: chance may have had the last word."""
+    """A list to which the whole history of every game is added when it ends: the last move may have been chance's."""
     ends, past_chance = [], games._past_chance
 
     def watched(state):

@@ -42,8 +42,8 @@ def environment(servers: Servers) -> dict[str, str]:
     return {**os.environ, "WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
 
 
-def command(servers: Servers, module: str, *words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", module, *words]
+def command(servers: Servers, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", module, *arguments]
     return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False, env=environment(servers))
 
 
@@ -60,8 +60,8 @@ def test_a_second_launcher_on_a_live_run_changes_nothing_of_it(tmp_path: Path, s
         run.after_updates(2)
         config = (run.folder / "config.yaml").read_text()
         (run.folder / "outcome.json").write_text('{"state": "as it was"}')
-        for words in ((f"resume={run.folder}",), (f"folder={tmp_path}", "project=project", "trial=t", "actors=3")):
-            second = command(servers, "workers.train", *words)
+        for arguments in ((f"resume={run.folder}",), (f"folder={tmp_path}", "project=project", "trial=t", "actors=3")):
+            second = command(servers, "workers.train", *arguments)
             assert second.returncode == 2, second.stdout + second.stderr
             holder = rf"another run uses the folder \S+project/t \(process {run.process.pid} on "
             assert re.search(holder, second.stderr) and len(second.stderr.splitlines()) == 1

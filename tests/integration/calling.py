@@ -73,17 +73,17 @@ class Calling:
         remove_run(self.app, self.solver._directory._redis, self.topology)
 
 
-def events_heard_while_busy(calling: Calling, number: int, busy_for: float) -> tuple[list[int], list[int]]:
-    """What the handlers of all events and of the newest heard of `number` that were fired while they had to wait."""
+def events_received_while_busy(calling: Calling, number: int, busy_for: float) -> tuple[list[int], list[int]]:
+    """What the handlers of all events and of the newest received, of `number` fired while they had to wait."""
     events = EventDispatcher(calling.app, calling.topology)
     busy = calling.solver.send("actor.sleep", busy_for)
     for fired in range(number):
         events.fire("counted", fired)
         events.fire("stated", fired)
     busy.result()
-    until(lambda: all(heard[-1:] == [number - 1] for heard in calling.solver.call("actor.events_heard")))
-    heard: tuple[list[int], list[int]] = calling.solver.call("actor.events_heard")
-    return heard
+    until(lambda: all(received[-1:] == [number - 1] for received in calling.solver.call("actor.events_received")))
+    received: tuple[list[int], list[int]] = calling.solver.call("actor.events_received")
+    return received
 
 
 def until(true: Callable[[], Any], seconds: float = 20.0) -> None:

@@ -19,12 +19,12 @@ PATIENCE = 120.0  # s for anything to happen; a bound against hanging, not an ex
 class Launched:
     """`python -m MODULE WORDS`, printing into `log`; `given` is added to an environment without Warren's variables."""
 
-    def __init__(self, log: Path, module: str, *words: str, given: Mapping[str, str] = {}) -> None:
+    def __init__(self, log: Path, module: str, *arguments: str, given: Mapping[str, str] = {}) -> None:
         self.log = log
         kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
         with log.open("a") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", module, *words],
+                [sys.executable, "-m", module, *arguments],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**kept, **given},

@@ -23,7 +23,7 @@ class Actor(Worker):
     def __init__(self, store: redis.Redis, prefix: str) -> None:
         super().__init__()
         self.store, self.prefix = store, prefix
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self.newest: list[int] = []
 
     @service
@@ -44,8 +44,8 @@ class Actor(Worker):
         return os.getpid()
 
     @service
-    def fail(self, words: str) -> None:
-        raise ValueError(words)
+    def fail(self, message: str) -> None:
+        raise ValueError(message)
 
     @service(batch=8)
     def halves(self, numbers: list[int]) -> list[float | Exception]:
@@ -122,24 +122,24 @@ class Actor(Worker):
         self.store.incr(f"{self.prefix}ran:{key}")
 
     @service(response=False)
-    def push_badly(self, words: str) -> None:
-        raise ValueError(words)
+    def push_badly(self, message: str) -> None:
+        raise ValueError(message)
 
     @service
     def total(self, numbers: list[int]) -> int:
         return sum(numbers)
 
     @event_handler("counted", bound=100)
-    def hear(self, number: int) -> None:
-        self.heard.append(number)
+    def note(self, number: int) -> None:
+        self.received.append(number)
 
     @event_handler("stated", latest=True)
-    def hear_newest(self, number: int) -> None:
+    def note_newest(self, number: int) -> None:
         self.newest.append(number)
 
     @service
-    def events_heard(self) -> tuple[list[int], list[int]]:
-        return self.heard, self.newest
+    def events_received(self) -> tuple[list[int], list[int]]:
+        return self.received, self.newest
 
 
 def main() -> int:

@@ -98,11 +98,11 @@ def write(folder: Path, text: str = FILE, name: str = "own.yaml") -> Path:
 class OwnRun(Launched):
     """One launcher. Its output is `output`; its processes are found by the names of their logs."""
 
-    def __init__(self, file: Path, servers: Any, *words: str, label: str = "out") -> None:
+    def __init__(self, file: Path, servers: Any, *arguments: str, label: str = "out") -> None:
         self.folder = file.parent / f"runs-{label}"
         urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
-        words = (str(file), f"folder={self.folder}", *words)
-        super().__init__(file.parent / f"{label}.log", "workers.run", *words, given=urls)
+        arguments = (str(file), f"folder={self.folder}", *arguments)
+        super().__init__(file.parent / f"{label}.log", "workers.run", *arguments, given=urls)
 
     def logged(self, process: str) -> str:
         """What one of its processes has printed."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import Calling, events_heard_while_busy, until
+from calling import Calling, events_received_while_busy, until
 from celery import Celery
 
 from tasks import codec, context
@@ -252,7 +252,7 @@ def test_a_service_that_nobody_serves_is_an_error_that_says_for_how_long(served)
     from tasks.service import Spec
 
     served.solver._directory.enter([Spec("critic.judge")])
-    time.sleep(1.0)  # the solver believes its last look for that long
+    time.sleep(1.0)  # for which the solver caches the directory
     solver = solving.Solver(served.app, served.topology, patience=0.6)
     with pytest.raises(NobodyServing, match=r"nobody has served critic\.judge for 0\.\d s"):
         solver.call("critic.judge", 1, deadline=20.0)
@@ -344,8 +344,8 @@ def test_chains_and_callbacks_of_celery_go_on_from_a_service(served):
 
 
 def test_events_reach_handlers_in_order_and_latest_only_ones_hear_the_newest(served):
-    heard, newest = events_heard_while_busy(served, 60, busy_for=0.5)
-    assert heard == list(range(60))
+    received, newest = events_received_while_busy(served, 60, busy_for=0.5)
+    assert received == list(range(60))
     assert newest[-1] == 59 and len(newest) < 30
 
 

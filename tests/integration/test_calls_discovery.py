@@ -173,19 +173,19 @@ def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
     watching = subprocess.Popen(
         command, cwd=ROOT, env=environment_of(calling), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    looks = [json.loads(watching.stdout.readline()) for _ in range(3)]
-    assert all({one["service"] for one in look["served"]} >= {"actor.add", "actor.infer"} for look in looks[1:])
+    reports = [json.loads(watching.stdout.readline()) for _ in range(3)]
+    assert all({one["service"] for one in report["served"]} >= {"actor.add", "actor.infer"} for report in reports[1:])
     watching.stdout.close()
     assert watching.wait(timeout=20) == 0
     assert watching.stderr.read() == ""
 
 
 def test_watching_goes_on_while_a_server_is_away():
-    looks: list[Any] = [Found([], []), OperationalError("refused"), Found([], ["actor.add"]), KeyboardInterrupt()]
+    reports: list[Any] = [Found([], []), OperationalError("refused"), Found([], ["actor.add"]), KeyboardInterrupt()]
     shown: list[Any] = []
 
     def query() -> Found:
-        found = looks.pop(0)
+        found = reports.pop(0)
         if isinstance(found, BaseException):
             raise found
         return found

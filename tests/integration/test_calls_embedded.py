@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from calling import Calling, events_heard_while_busy, until
+from calling import Calling, events_received_while_busy, until
 
 from tasks.solver import Solver
 from warren.errors import DeadlinePassed, NoSuchService, RemoteFailure
@@ -79,6 +79,6 @@ def test_chords_join(served):
 
 
 def test_handlers_of_all_events_hear_all_and_those_of_the_newest_skip_to_it_while_a_call_computes(served):
-    heard, newest = events_heard_while_busy(served, 60, busy_for=1.0)
-    assert heard == list(range(60))
+    received, newest = events_received_while_busy(served, 60, busy_for=1.0)
+    assert received == list(range(60))
     assert newest == sorted(newest) and len(newest) < 30

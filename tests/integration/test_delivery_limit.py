@@ -114,13 +114,13 @@ def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
     raise AssertionError(f"{most} learners were killed")
 
 
-def send(calling: Calling, name: str, *words: str) -> None:
+def send(calling: Calling, name: str, *texts: str) -> None:
     queue = calling.topology.learner_queue()
     with calling.app.connection_for_write() as connection, connection.channel() as channel:
         for declared in calling.topology.declared():
             declared(channel).declare()
-    for word in words:
-        calling.app.send_task(name, args=(word,), ignore_result=True, **address(queue))
+    for text in texts:
+        calling.app.send_task(name, args=(text,), ignore_result=True, **address(queue))
 
 
 def test_a_segment_that_crashes_its_learner_crashes_three_and_the_others_are_learned(calling):

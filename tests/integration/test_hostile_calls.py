@@ -61,12 +61,12 @@ def works(app: Calling) -> None:
     app.solver.call("actor.push", "alive")
     app.app.send_task("learner.learn", args=("segment",), ignore_result=True, **address(app.topology.learner_queue()))
     until(lambda: app.ran("alive") == pushed + 1 and app.ran("segment") == learned + 1, 60)
-    fired = len(app.solver.call("actor.events_heard")[0]) + 1000
+    fired = len(app.solver.call("actor.events_received")[0]) + 1000
     EventDispatcher(app.app, app.topology).fire("counted", fired)
-    until(lambda: app.solver.call("actor.events_heard")[0][-1:] == [fired], 60)
+    until(lambda: app.solver.call("actor.events_received")[0][-1:] == [fired], 60)
     logs = "".join(path.read_text() for path in app.folder.glob("*.log"))
-    for words in ("connecting anew", "Unrecoverable", "outside the code", "outside its own code", "subscribing anew"):
-        assert words not in logs, words
+    for message in ("connecting anew", "Unrecoverable", "outside the code", "outside its own code", "subscribing anew"):
+        assert message not in logs, message
 
 
 def dead(app: Calling) -> int:

@@ -35,7 +35,7 @@ def test_a_run_plays_through_a_killed_service_to_its_end_and_leaves_nothing(serv
         (learner,) = [one for one in run.processes("workers.serve") if "Learner-0" in one.cmdline()]
         for adder in run.processes("workers.serve"):
             if adder != learner:
-                adder.kill()  # both: who is restarted has to hear weights that were fired before its time
+                adder.kill()  # both: one that is restarted must get the weights that were fired before
         run.until(lambda: "restarting Adder-0 (1 of 5)" in run.output and "restarting Adder-1 (1 of 5)" in run.output)
         (tmp_path / "go").touch()
         assert run.wait() == 0, run.output
@@ -80,10 +80,10 @@ def test_two_hosts_start_their_shares_of_one_file_and_end_together(servers, tmp_
 def test_a_host_that_gives_up_ends_the_run_everywhere(servers, tmp_path: Path, run_name: str):
     file = write(tmp_path, HOSTS)
     (tmp_path / "play.py").write_text("raise RuntimeError('the game has crashed')")
-    words = (f"run={run_name}", "restarts=0", "--host")
+    arguments = (f"run={run_name}", "restarts=0", "--host")
     with (
-        OwnRun(file, servers, *words, "master", label="master") as master,
-        OwnRun(file, servers, *words, "box-2", label="box-2") as box,
+        OwnRun(file, servers, *arguments, "master", label="master") as master,
+        OwnRun(file, servers, *arguments, "box-2", label="box-2") as box,
     ):
         assert master.wait() == 1 and box.wait() == 1, master.output + box.output
     assert "host box-2 gave up: play-0 ended with status 1" in master.output

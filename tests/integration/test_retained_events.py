@@ -1,4 +1,4 @@
-"""Who subscribes later hears the newest event of before; what no service hears is not kept."""
+"""Who subscribes later gets the newest event of before; what no service subscribes to is not kept."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ def test_a_worker_that_starts_later_first_hears_the_newest_event_of_before(calli
     dispatcher = EventDispatcher(calling.app, calling.topology)
     for number in (1, 2, 3):
         dispatcher.fire("counted", number)
-    until(lambda: calling.solver.call("actor.events_heard") == ([1, 2, 3], []))
+    until(lambda: calling.solver.call("actor.events_received") == ([1, 2, 3], []))
     first.kill()
     first.wait()
     calling.start(1)
-    until(lambda: calling.solver.call("actor.events_heard") == ([3], []))
+    until(lambda: calling.solver.call("actor.events_received") == ([3], []))
     dispatcher.fire("counted", 4)
-    until(lambda: calling.solver.call("actor.events_heard") == ([3, 4], []))
+    until(lambda: calling.solver.call("actor.events_received") == ([3, 4], []))
 
 
 def test_only_the_newest_of_what_services_hear_is_kept(servers, run_name: str):
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     dispatcher, retained = EventDispatcher(app, topology), Retained(app, topology)
-    retained.hear(["weights_of_mine"])
+    retained.subscribe(["weights_of_mine"])
     for number in (1, 2):
         dispatcher.fire("weights_of_mine", number)
-        dispatcher.fire("heard_by_nobody", number)
+        dispatcher.fire("wanted_by_nobody", number)
     assert unpack(retained.newest("weights_of_mine") or b"") == 2
-    assert retained.newest("heard_by_nobody") is None
-    assert retained.names() == ["heard_by_nobody", "weights_of_mine"]  # so that both exchanges can be removed
+    assert retained.newest("wanted_by_nobody") is None
+    assert retained.names() == ["wanted_by_nobody", "weights_of_mine"]  # so that both exchanges can be removed
 
 
 def test_a_redis_that_is_away_keeps_nobody_from_firing(servers, run_name: str, caplog: pytest.LogCaptureFixture):

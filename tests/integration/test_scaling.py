@@ -77,7 +77,7 @@ def test_gathered_rounds_follow_the_number_of_actors_and_none_is_lost(gathered: 
 
 def test_a_request_that_cannot_be_met_says_why_and_changes_nothing(gathered: TrainingRun, servers: Servers) -> None:
     scale = scaler(gathered, servers)
-    for counts, words in (
+    for counts, message in (
         (("actors=0",), "actors: 0"),
         (("actors=-5",), "actors: -3"),
         (("actors=some",), "actors=some: give a number, +N or -N"),
@@ -85,7 +85,7 @@ def test_a_request_that_cannot_be_met_says_why_and_changes_nothing(gathered: Tra
         (("3",), "3: write it as actors=4"),
     ):
         refused = scale(*counts)
-        assert refused.returncode == 2 and words in refused.stderr, refused.stderr
+        assert refused.returncode == 2 and message in refused.stderr, refused.stderr
     nowhere = scale("actors=3", name=f"{gathered.name}x")
     assert nowhere.returncode == 2
     assert f"did you mean {gathered.name}?" in nowhere.stderr

@@ -66,10 +66,10 @@ def test_amqp_a_connection_writes_by_its_transports_underscore_write(transport):
 
 
 def test_amqp_on_inbound_frame_takes_type_channel_and_payload():
-    connection, heard = amqp.Connection(), list[Any]()
-    connection.on_inbound_frame = connection.frame_handler_cls(connection, lambda *told: heard.append(told))
+    connection, received = amqp.Connection(), list[Any]()
+    connection.on_inbound_frame = connection.frame_handler_cls(connection, lambda *told: received.append(told))
     compat.hand_frame(connection, (1, 3, b"\x00\x14\x00\x28rest"))
-    assert heard == [(3, (20, 40), b"\x00\x14\x00\x28rest", None)]
+    assert received == [(3, (20, 40), b"\x00\x14\x00\x28rest", None)]
 
 
 def test_amqp_collect_closes_the_socket_and_may_be_called_again(transport):

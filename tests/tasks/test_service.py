@@ -67,13 +67,13 @@ def test_a_role_may_be_given_and_is_inherited():
     assert services_of(Critic)[0].name == "judge.plain"
 
 
-def test_handlers_say_what_they_hear():
-    (heard,) = handlers_of(Painter).values()
-    assert heard.event == "policy_update" and heard.latest
+def test_handlers_say_what_they_subscribe_to():
+    (received,) = handlers_of(Painter).values()
+    assert received.event == "policy_update" and received.latest
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "message"),
     [
         ({"batch": 0}, "batch=0"),
         ({"batch": 2, "gather": "all"}, "gather='all'"),
@@ -85,8 +85,8 @@ def test_handlers_say_what_they_hear():
         ({"response": False, "bound": 0}, "bound=0"),
     ],
 )
-def test_settings_without_sense_are_refused_with_their_value(settings, words):
-    with pytest.raises(ConfigurationError, match=words):
+def test_settings_without_sense_are_refused_with_their_value(settings, message):
+    with pytest.raises(ConfigurationError, match=message):
         service(**settings)
 
 

@@ -111,7 +111,7 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
             problems = list(wrong.values()) or [_first_line(error)]
-            # What is left may be wrong in other ways, and one look should tell all.
+            # What is left may be wrong in other ways, and one run should report it all.
             if wrong:
                 from workers.config.validation import verify  # and with it torch, which not every command line needs
 

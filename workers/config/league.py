@@ -41,7 +41,7 @@ class LeagueConfig:
     games: int = 256  # game slots of each player
     tables: int = 4  # opponents of a player at a time
     unroll_length: int = 8  # decisions in a trajectory
-    lanes: int = 256  # trajectories in one update, of lanes * unroll_length decisions
+    lanes: int = 256  # trajectories collected side by side for one update, of lanes * unroll_length decisions
     match_games: int = 256  # games after which a table asks for another opponent
     series: int = 1  # games that make one outcome of the payoff
     reward_scale: float = 1.0  # of rewards as the algorithm sees them
@@ -56,7 +56,7 @@ class LeagueConfig:
     cell_least: int = 2048  # games of a cell until it counts as known
     cell_most: int = 200_000
     cell_error: float = 0.05  # half of the interval of a mean return at which a cell is known well enough
-    cell_confidence: float = 0.95  # of each cell's interval, over all looks at it (empirical_game.confidence)
+    cell_confidence: float = 0.95  # of each cell's interval, at all times together (empirical_game.confidence)
     max_return: float | None = None  # largest return of a game, in absolute value; null: as the game says
     mixture_temperature: float = 0.25  # in mean standard errors of the cells (empirical_game.quantal_response)
 

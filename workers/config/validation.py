@@ -75,8 +75,8 @@ def name_run(config: Config) -> None:
         config.run = re.sub(r"[^A-Za-z0-9_-]+", "-", config.project).strip("-")[:60] or "run"
     if config.run is None:
         # Two trials of the same name, on two machines or in two folders, must not meet on shared servers.
-        words = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{config.project}-{config.trial}").strip("-")
-        config.run = f"{words[:60]}-{uuid.uuid4().hex[:6]}"
+        name = re.sub(r"[^A-Za-z0-9_-]+", "-", f"{config.project}-{config.trial}").strip("-")
+        config.run = f"{name[:60]}-{uuid.uuid4().hex[:6]}"
 
 
 def _numbers(config: Config) -> Iterator[str]:

@@ -95,7 +95,7 @@ def target(
         )  # fmt: skip
         return
     mode = config.broker.mode
-    machine = servers.Machine(os_release=Path(os.devnull))  # to look is not to install
+    machine = servers.Machine(os_release=Path(os.devnull))  # a check installs nothing
     if mode == "install":
         if missing := debian.missing(machine):
             raise BrokerError(f"{' and '.join(missing)} not installed yet; python -m workers.servers install does so")

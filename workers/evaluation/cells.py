@@ -2,7 +2,7 @@
 
 Worth playing are cells that can change the mixture (league.empirical_game.restricted_game): those among its members,
 and those of others against whom it plays, until nobody outside can gain. Each is played until its interval, which holds
-at every look, is narrower than `error` to either side.
+at any time, is narrower than `error` to either side.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Evaluator:
 
     A cell is known from `least` games on. The cells of the mixture's members are then played on, those first that are
     known worst, weighted by the shares of their players, until their mean returns are known to within `error` with
-    confidence 1 - `alpha` each, whenever one looks, or at `most` games. Returns of games lie within [-bound, bound];
+    confidence 1 - `alpha` each, at all times, or at `most` games. Returns of games lie within [-bound, bound];
     None takes 1, or the largest that is seen.
     """
 
@@ -150,7 +150,7 @@ class Evaluator:
     def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
         """Between what and what the best of the mixture's members gain against `mixture` (2, n), in points a game.
 
-        With confidence 1 - alpha over all cells of the members together, at all looks while these are the members. None
+        With confidence 1 - alpha over all cells of the members together, at all times while these are the members. None
         for one player.
         """
         members = np.flatnonzero(mixture.max(axis=0) > 0.0)
@@ -178,13 +178,13 @@ class Evaluator:
         first, second = cell
         found = play(self.games, self._policy_of(first), self._policy_of(second), self._rounds, self._generator)
         if (largest := float(np.abs(found).max())) > self._bound * (1.0 + 1e-6):
-            words = (
+            problem = (
                 f"a game of {self.games.name!r} returned {largest:g}, beyond the {self._bound:g} that intervals are "
                 f"computed for; give league.max_return, at least {largest:g}"
             )
             if self._bound_is_given:
-                raise ConfigurationError(words)
-            logger.warning("%s; taking that", words)
+                raise ConfigurationError(problem)
+            logger.warning("%s; taking that", problem)
             self._bound = largest
         self.returns.record(first, second, found)
         self._batches += 1

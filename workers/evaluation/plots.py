@@ -108,25 +108,27 @@ def ratings(history: History) -> Figure | None:
 
 
 def lineage(history: History) -> Figure | None:
-    """Who descends from whom: a lane for each player that joined, its snapshots, its resets, and whom it copied."""
+    """Who descends from whom: a row for each player that joined, its snapshots, its resets, and whom it copied."""
     state = history.state
-    lanes = [player.name for player in state.players.values() if player.parent is None]
-    if not lanes:
+    joined = [player.name for player in state.players.values() if player.parent is None]
+    if not joined:
         return None
-    place = {name: number for number, name in enumerate(lanes)}
+    place = {name: number for number, name in enumerate(joined)}
     unit, seconds = time_unit(history.now - history.began)
 
     def moment(time: float) -> float:
         return (time - history.began) / seconds
 
-    size = 8.0 if len(lanes) <= 40 else 5.5
-    margin = 0.3 + max(len(shortened(name)) for name in lanes) * size / 72 * 0.6
-    tall = max(0.8, len(lanes) * (0.42 if len(lanes) <= 12 else 0.22 if len(lanes) <= 40 else 0.12))
+    size = 8.0 if len(joined) <= 40 else 5.5
+    margin = 0.3 + max(len(shortened(name)) for name in joined) * size / 72 * 0.6
+    tall = max(0.8, len(joined) * (0.42 if len(joined) <= 12 else 0.22 if len(joined) <= 40 else 0.12))
     figure = _figure(margin + 6.4 + 1.6, tall + 1.15)
     axes = _axes(figure, margin, 0.7, 6.4, tall)
-    ends = [moment(history.ended.get(name, history.now)) for name in lanes]
-    starts = [moment(history.joined[name]) for name in lanes]
-    axes.hlines(range(len(lanes)), starts, ends, color="#d0d0d0", linewidth=2.0 if len(lanes) <= 40 else 0.8, zorder=1)
+    ends = [moment(history.ended.get(name, history.now)) for name in joined]
+    starts = [moment(history.joined[name]) for name in joined]
+    axes.hlines(
+        range(len(joined)), starts, ends, color="#d0d0d0", linewidth=2.0 if len(joined) <= 40 else 0.8, zorder=1
+    )
 
     copies = [restart for restart in history.restarts if restart.source][-ARROWS:]
     segments = [
@@ -140,7 +142,7 @@ def lineage(history: History) -> Figure | None:
     resets = [(moment(restart.time), place[restart.player]) for restart in history.restarts if not restart.source]
     axes.scatter(
         *_columns(resets),
-        s=170 if len(lanes) <= 12 else 60 if len(lanes) <= 40 else 14,
+        s=170 if len(joined) <= 12 else 60 if len(joined) <= 40 else 14,
         marker="|",
         c="#D55E00",
         linewidths=1.4,
@@ -152,26 +154,26 @@ def lineage(history: History) -> Figure | None:
         elo = [state.ratings[state.players[snapshot.name].slot] for snapshot in taken]
         points = axes.scatter(
             [moment(snapshot.time) for snapshot in taken], [place[snapshot.parent] for snapshot in taken],
-            s=30 if len(lanes) <= 40 else 8, c=elo, cmap="viridis", edgecolors="black", linewidths=0.3, zorder=5,
+            s=30 if len(joined) <= 40 else 8, c=elo, cmap="viridis", edgecolors="black", linewidths=0.3, zorder=5,
         )  # fmt: skip
         tall_bar = min(tall, 3.0)
         colours = figure.add_axes(_place(figure, margin + 6.4 + 0.75, 0.7 + tall - tall_bar, 0.13, tall_bar))
         figure.colorbar(points, cax=colours).set_label("Elo now", fontsize=8)
         colours.tick_params(labelsize=7)
         colours.yaxis.set_major_locator(MaxNLocator(4))
-    counts = [sum(snapshot.parent == name for snapshot in taken) for name in lanes]
+    counts = [sum(snapshot.parent == name for snapshot in taken) for name in joined]
     for number, count in enumerate(counts):
         axes.annotate(
             f"{count}" if count else "", (1.0, number), xycoords=("axes fraction", "data"), xytext=(4, 0),
             textcoords="offset points", va="center", fontsize=size,
         )  # fmt: skip
-    axes.set_yticks(range(len(lanes)), [shortened(name) for name in lanes], fontsize=size)
-    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.set_yticks(range(len(joined)), [shortened(name) for name in joined], fontsize=size)
+    axes.set_ylim(len(joined) - 0.4, -0.6)
     axes.set_xlim(-0.01 * moment(history.now) - 1e-9, moment(history.now) * 1.01 + 1e-9)
     axes.set_xlabel(f"time, {unit}", fontsize=9)
     axes.tick_params(axis="y", length=0)
-    words = "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
-    figure.text(*_foot(figure), words, fontsize=7)
+    marks = "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
+    figure.text(*_foot(figure), marks, fontsize=7)
     return _titled(figure, "Lineage")
 
 
@@ -290,7 +292,7 @@ def shortened(name: str) -> str:
 
 
 def _lane(history: History, name: str) -> str:
-    """The lane that a player is in: its own, or for a snapshot its parent's."""
+    """The row that a player is in: its own, or for a snapshot its parent's."""
     return history.state.players[name].parent or name
 
 

@@ -60,7 +60,7 @@ def draw_all(
     """Draw into `folder`/pictures what there is to draw of a league, and tell `board` of it; the files.
 
     Scores are those of the evaluator in `folder`, `returns` its cells between frozen players, and `uniform` is the
-    exploitability of the uniform policy, for a line to compare with. Each file is replaced in one step: who looks at it
+    exploitability of the uniform policy, for a line to compare with. Each file is replaced in one step: who reads it
     never sees half a picture.
     """
     scores = read_scores(folder)

@@ -1,7 +1,7 @@
 """The evaluator: plays frozen players against each other until each pair is known well enough.
 
 Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
-mean return is known to within an interval that holds at every look, or up to a bound on games. Any number of evaluators
+mean return is known to within an interval that holds at all times, or up to a bound on games. Any number of evaluators
 add up: each leases the cell that it plays, so none plays another's. The one with `evaluator_id=0` also scores the
 league: exploitability of the main agent and of the mixture where the game is small enough, returns against fixed
 references anywhere; and draws the league's pictures.
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 # None of it is for good: Redis away, a model of another network that somebody added, a full disk.
 TROUBLE = (redis.RedisError, WarrenError, OSError)
-IDLE = 0.5  # s between looks when every cell is known well enough
+IDLE = 0.5  # s between checks while every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
 FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
 PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
@@ -101,7 +101,7 @@ class EvaluatorRole:
 
     def step(self) -> bool:
         """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
-        slots = self._look()
+        slots = self._check()
         if self.scores is not None and time.monotonic() >= self._score_at:
             self.score()
             self._score_at = time.monotonic() + self.league.evaluation_every
@@ -110,7 +110,7 @@ class EvaluatorRole:
     def score(self) -> Score:
         """Score the league as it is now, write it down and tell whoever listens."""
         assert self.scores is not None
-        slots = self._look()
+        slots = self._check()
         main = next(iter(self._main_agents()), None)
         policy = None if main is None else self._newest(main)
         shares = self.evaluator.mixture(slots) if len(slots) else None
@@ -154,7 +154,7 @@ class EvaluatorRole:
 
     # The league as this process sees it.
 
-    def _look(self) -> Slots:
+    def _check(self) -> Slots:
         self._roster = self.store.view().roster
         self.returns.refresh()
         return self._roster.historical

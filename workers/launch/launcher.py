@@ -154,7 +154,7 @@ class Launcher:
         self._examine(self._found)
 
     def _examine(self, found: servers.Servers) -> None:
-        """Look at the servers and this machine; say what may bite. Raises BrokerError for what would."""
+        """Check the servers and this machine; warn of what may do harm. Raises BrokerError for what would."""
         count = sum(len(spec.ranks) for spec in self.spec.processes)
         league = self.spec.kind == "league"
         doctor.quick(found, self.spec.run, self.folder.path, self.say, processes=count, league=league)
@@ -314,8 +314,8 @@ class Launcher:
             outcome.state, outcome.status = "superseded", outcome.status or 1
 
     def _remove(self, place: Leading, outcome: Outcome) -> None:
-        if (words := self._found.dead()) is not None:
-            self.say(f"{words}\nthis run's own server is gone, and nothing has to be removed from it")
+        if (death := self._found.dead()) is not None:
+            self.say(f"{death}\nthis run's own server is gone, and nothing has to be removed from it")
             return
         topology = self.topology
         if self.monitor is not None:

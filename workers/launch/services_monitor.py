@@ -89,7 +89,7 @@ class ServicesMonitor(ShareMonitor):
             events, roles = context.spec.card["events"], context.spec.card["roles"]
             assert isinstance(events, list) and isinstance(roles, list)
             # Before anything can be fired: an actor that starts after the learner gets its first weights all the same.
-            Retained(context.app, context.topology).hear(events)
+            Retained(context.app, context.topology).subscribe(events)
             if context.broker_kind == "rabbitmq":
                 with context.app.connection_for_write() as connection, connection.channel() as channel:
                     for role in roles:

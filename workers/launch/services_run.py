@@ -75,13 +75,15 @@ def main(description: str | None = None) -> int:
         prog="python -m workers.run", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     known = "Actor.num=2, Actor.kwargs.lr=0.1, run=NAME, join=RUN, broker=MODE, listen=ADDRESS, restarts=5, "
-    parser.add_argument("words", nargs="*", metavar="FILE [SETTING=VALUE]", help=f"{known}folder=runs, log_level=INFO")
+    parser.add_argument(
+        "arguments", nargs="*", metavar="FILE [SETTING=VALUE]", help=f"{known}folder=runs, log_level=INFO"
+    )
     parser.add_argument("-c", "--config", metavar="FILE", help="the file, as Oneagent has it")
     parser.add_argument("--host", help="which of the file's hosts this machine is")
     options = parser.parse_intermixed_args()
-    files = [options.config] if options.config else [word for word in options.words if "=" not in word]
+    files = [options.config] if options.config else [argument for argument in options.arguments if "=" not in argument]
     if len(files) != 1:
         parser.error("name one file" if not files else f"name one file, not {', '.join(files)}")
     options.file = files[0]
-    options.settings = [word for word in options.words if word != options.file]
+    options.settings = [argument for argument in options.arguments if argument != options.file]
     return guarded(lambda: run(options))

@@ -131,8 +131,8 @@ class Supervisor:
         """How many are alive of those that should be, and how many are done."""
         wanted = [managed for managed in self.children if not managed.done and not managed.leaving]
         done = sum(managed.done for managed in self.children)
-        words = f"{sum(managed.alive for managed in wanted)} of {len(wanted)} alive"
-        return f"{words}, {done} done" if done else words
+        alive = f"{sum(managed.alive for managed in wanted)} of {len(wanted)} alive"
+        return f"{alive}, {done} done" if done else alive
 
     def troubles(self) -> list[str]:
         """Which children are stopped, down or given up, in words."""

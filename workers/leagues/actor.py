@@ -19,7 +19,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
-from warren.errors import MatchmakingError, PlayerWaits, WarrenError
+from warren.errors import MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.config.validation import verify
@@ -75,8 +75,8 @@ class LeagueActorRole:
         self.first_step_at = self.first_step_at or time.time()
         try:
             segment = self._matches(home).collect(self.lanes)
-        except (MatchmakingError, PlayerWaits) as error:  # paused, or the first of a league: nothing has failed
-            return {"waits": str(error)}
+        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
+            return {"deferred": str(error)}
         assert home.sampler is not None
         return {
             "number": None,
@@ -140,7 +140,9 @@ class LeagueActorRole:
                 match, model = self.client.request(home.name, self.league.lease)
                 if not self.players.fits(match):
                     self.client.abort(match)
-                    raise PlayerWaits(f"{match.home} or {match.away} begins anew; its weights have not arrived yet")
+                    raise PlayerUnavailable(
+                        f"{match.home} or {match.away} begins anew; its weights have not arrived yet"
+                    )
                 models[match.match] = model
                 return match
 

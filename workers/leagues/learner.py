@@ -37,13 +37,13 @@ class LeagueLearnerRole(LearnerRole):
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task: an update, or another round soon when the player could not be played."""
         (payloads,) = calls
-        waits = next((payload["waits"] for payload in payloads if "waits" in payload), None)
-        if waits is None or any("failed" in payload for payload in payloads):
+        deferred = next((payload["deferred"] for payload in payloads if "deferred" in payload), None)
+        if deferred is None or any("failed" in payload for payload in payloads):
             return super().learn(calls)
         assert self.rounds is not None
         if self.rounds.returned(payloads[0]["round"]):
             self.rounds.succeeded()
-            logger.info("player %s: waiting: %s", self.trainer.player, waits)
+            logger.info("player %s: waiting: %s", self.trainer.player, deferred)
             again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
             again.daemon = True
             again.start()

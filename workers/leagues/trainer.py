@@ -14,7 +14,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
-from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerWaits
+from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerUnavailable
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
 from workers.learning.trainer import Trainer
@@ -122,7 +122,7 @@ class LeagueTrainer(Trainer):
             try:
                 self._take_up()
                 return
-            except PlayerWaits as error:
+            except PlayerUnavailable as error:
                 if not said:
                     logger.info("player %s: waiting: %s", self.player, error)
                     said = True
@@ -190,5 +190,5 @@ class LeagueTrainer(Trainer):
         return self._published
 
     def _seed(self, purpose: str) -> int:
-        words = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"
-        return zlib.crc32(words.encode()) % (1 << 31)
+        text = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"
+        return zlib.crc32(text.encode()) % (1 << 31)

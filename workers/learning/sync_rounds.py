@@ -21,7 +21,7 @@ SILENT = 10  # dispatches of one version without an answer before the run is giv
 LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
 STRAGGLER = 10.0  # s at least that an actor which does not answer holds a round up before others are asked as well
 USUAL = 5.0  # times as long as rounds usually take: later ones wait for an actor that does not answer
-SAY_EVERY = 5.0  # s between words about what is waited for
+REPORT_EVERY = 5.0  # s between messages about what is waited for
 
 
 class Rounds:
@@ -62,7 +62,7 @@ class Rounds:
         self._version = 0
         self._dispatches = 0  # of this version
         self._failures: list[str] = []  # of rounds in a row
-        self._dispatched_at = self._said_at = 0.0
+        self._dispatched_at = self._reported_at = 0.0
         self._waiting = self._withheld = False
         self._stopping = threading.Event()
         self._lock = threading.RLock()
@@ -95,7 +95,7 @@ class Rounds:
             return
         # Set first: should the broker be away, the watchdog tries again.
         self._version, self._waiting = version, True
-        self._dispatched_at = self._said_at = time.monotonic()
+        self._dispatched_at = self._reported_at = time.monotonic()
         self._dispatches += 1
         self.current = f"{version}-{uuid.uuid4().hex[:8]}"
         self._open[self.current] = self._dispatched_at
@@ -170,11 +170,11 @@ class Rounds:
         while not self._stopping.wait(1.0):
             try:
                 with self._lock:
-                    self._look()
+                    self._check()
             except Exception as error:  # the broker may be away: the next poll tries again
                 logger.warning("could not dispatch: %s", error)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         if not self._waiting:
             return
@@ -192,8 +192,8 @@ class Rounds:
             self.lost += 1
             logger.warning("round %s: %s; dispatching once more", self.current, self._missing(since))
             self._dispatch(self._version)
-        elif now - self._said_at > SAY_EVERY:
-            self._said_at = now
+        elif now - self._reported_at > REPORT_EVERY:
+            self._reported_at = now
             self._on_waiting(self._missing(now - min(self._open.values(), default=self._dispatched_at)))
 
     def _missing(self, since: float) -> str:

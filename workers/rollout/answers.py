@@ -32,5 +32,5 @@ def answer(round_id: str, stopping: threading.Event, play: Callable[[], dict[str
 
 def one_line(error: BaseException) -> str:
     """The error in one line, with the place where it was raised unless it is one of Warren's own messages."""
-    words = " ".join(str(error).split())
-    return words if isinstance(error, WarrenError) else f"{type(error).__name__}: {words}{where(error)}"
+    message = " ".join(str(error).split())
+    return message if isinstance(error, WarrenError) else f"{type(error).__name__}: {message}{where(error)}"

@@ -10,11 +10,11 @@ import numpy as np
 from agents.policies import Policy
 from agents.segments import Segment
 from league.state.league_state import Match
-from warren.errors import PlayerWaits
+from warren.errors import PlayerUnavailable
 from workers.rollout.match_result import MatchResult
 from workers.rollout.selfplay_sampler import MatchSampler, Opponent
 
-Request = Callable[[], Match]  # asks the league for the next match; PlayerWaits: there is none for now
+Request = Callable[[], Match]  # asks the league for the next match; PlayerUnavailable: there is none for now
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
 Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
 Between = Callable[[], None]  # called between moves
@@ -47,8 +47,8 @@ class Matches:
     def collect(self, num_trajectories: int) -> Segment:
         """The sampler's next segment; matches that ended meanwhile are reported, and followed by others.
 
-        Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there. PlayerWaits
-        only while a table has no match yet: later it plays on in the one that it has.
+        Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there.
+        PlayerUnavailable only while a table has no match yet: later it plays on in the one that it has.
         """
         if self._anew:
             self.leave()
@@ -96,7 +96,7 @@ class Matches:
         self._take_results()
         for table, match in enumerate(self._tables):
             if match in self._lost or sum(map(len, self._open[match][1])) >= self._match_games:
-                with contextlib.suppress(PlayerWaits):
+                with contextlib.suppress(PlayerUnavailable):
                     self._tables[table] = self._seat(table, self._request())
         for match in self._open.keys() - self.sampler.in_play():
             self._close(match)

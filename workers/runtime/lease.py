@@ -25,8 +25,8 @@ from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
-SECONDS = 15.0  # s that a lease holds after its holder's last word
-LOOK_EVERY = 0.2  # s between tries to get one
+SECONDS = 15.0  # s that a lease holds after it was last renewed
+POLL_EVERY = 0.2  # s between tries to get one
 
 _RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1 end return 0"
 _REPLACE = (
@@ -37,7 +37,7 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS
 
 
 class Lease:
-    """The right to be `work`, a word or two; the key begins with `prefix`. `take`, `renew` raise redis.RedisError."""
+    """The right to be `work`, a short name; the key begins with `prefix`. `take`, `renew` raise redis.RedisError."""
 
     def __init__(self, client: Any, prefix: str, work: str, seconds: float = SECONDS) -> None:
         self._redis, self._key, self._work = client, f"{prefix}lease:{work}", work
@@ -63,7 +63,7 @@ class Lease:
             if not said:
                 logger.info("%s: waiting whether %s is still there", self._work, who)
                 said = True
-            if stopping.wait(LOOK_EVERY):
+            if stopping.wait(POLL_EVERY):
                 return False
         return True
 

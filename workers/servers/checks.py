@@ -120,7 +120,7 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
         raise BrokerError(f"Redis {shown} {remedy}") from None
     except redis.BusyLoadingError:
         raise BrokerError(f"Redis {shown} is still loading its data; try again when it has") from None
-    except redis.ResponseError as error:  # its own words hold nothing of the URL's password
+    except redis.ResponseError as error:  # its message holds nothing of the URL's password
         raise BrokerError(f"Redis {shown} refuses: {error}; correct the URL or its configuration") from None
     except (redis.RedisError, OSError, ValueError) as error:
         host = urlsplit(url).hostname or urlsplit(url).path

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 
-PARENT_POLL = 0.5  # seconds; a fork of the launcher may hold the pipe open after the launcher's death, so look as well
+PARENT_POLL = 0.5  # seconds; a fork of the launcher may hold the pipe open after the launcher's death, so poll as well
 PR_SET_PDEATHSIG = 1
 
 

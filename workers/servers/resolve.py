@@ -56,7 +56,7 @@ class Revival:
     def __init__(self) -> None:
         self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
 
-    def look(self, child: Child, say: Say, restarts: int) -> None:
+    def check(self, child: Child, say: Say, restarts: int) -> None:
         """Of a child that is not alive: note its death, or start it again when it is time."""
         now = time.monotonic()
         if self._again_at:
@@ -92,8 +92,8 @@ class Servers:
 
     def check(self) -> None:
         """Log in to both again. Raises BrokerError with the one cause: of a dead private server, its last lines."""
-        if words := self.dead():
-            raise BrokerError(words)
+        if death := self.dead():
+            raise BrokerError(death)
         check_broker(self.broker_url)
         check_redis(self.redis_url)
 
@@ -108,7 +108,7 @@ class Servers:
         """
         for child in self.children:
             if not child.alive:
-                self._revivals.setdefault(child, Revival()).look(child, say, restarts)
+                self._revivals.setdefault(child, Revival()).check(child, say, restarts)
 
     def stop(self) -> None:
         """Stop what was started, all at the same time. Safe to call twice; bounded by the grace times (process.py)."""
@@ -218,7 +218,7 @@ class _Settings:
 @dataclass(frozen=True)
 class _Found:
     url: str = field(repr=False)
-    words: str
+    description: str
 
 
 class _Chooser:
@@ -243,7 +243,7 @@ class _Chooser:
             servers.broker_url, servers.redis_url = broker.url, redis.url
             servers.kind = kind_of(broker.url)
             servers.description = "; ".join(
-                filter(None, (f"broker: {broker.words}", redis.words and f"Redis: {redis.words}"))
+                filter(None, (f"broker: {broker.description}", redis.description and f"Redis: {redis.description}"))
             )
             node = self.node.node.as_dict() if self.node else None
             found = record.Record(
@@ -341,8 +341,8 @@ class _Chooser:
 
     def _broker_embedded(self) -> _Found:
         self.embedded = self._start_embedded()
-        words = f"embedded {self.embedded.version} at {LOOPBACK}:{self.embedded.port}, for everything"
-        return _Found(self.embedded.database(EMBEDDED_BROKER_DATABASE), words)
+        description = f"embedded {self.embedded.version} at {LOOPBACK}:{self.embedded.port}, for everything"
+        return _Found(self.embedded.database(EMBEDDED_BROKER_DATABASE), description)
 
     def _redis_embedded(self) -> _Found:
         server = self._start_embedded()

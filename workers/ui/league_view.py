@@ -87,8 +87,8 @@ def strength(score: Mapping[str, Any]) -> str:
     if not score:
         return "not known yet"
     found = [
-        f"{words} {score[name]:.4f}"
-        for name, words in (("mixture", "Nash mixture"), ("main_agent", "main agent"))
+        f"{title} {score[name]:.4f}"
+        for name, title in (("mixture", "Nash mixture"), ("main_agent", "main agent"))
         if score.get(name) is not None
     ]
     parts = [f"exploitability: {', '.join(found)}"] if found else []

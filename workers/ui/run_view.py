@@ -149,9 +149,9 @@ def plain_lines(standings: Sequence[Standing], calls: Sequence[Calls], note: str
 
 
 def _alive(one: Standing) -> str:
-    words = f"{one.alive} of {one.count} alive"
-    words += f", {one.done} done" if one.done else ""
-    return words + (f", {one.restarts} restarts" if one.restarts else "")
+    text = f"{one.alive} of {one.count} alive"
+    text += f", {one.done} done" if one.done else ""
+    return text + (f", {one.restarts} restarts" if one.restarts else "")
 
 
 def _tables(title: str, standings: Sequence[Standing], calls: Sequence[Calls], note: str) -> Group:

@@ -92,15 +92,15 @@ def watch_table(query: Query, run: str, every: float) -> int:
             live.update(drawn, refresh=True)
 
         return watch(
-            query, lambda found: show(table(found, run, console.width)), lambda words: show(Text(words, "red")), every
+            query, lambda found: show(table(found, run, console.width)), lambda error: show(Text(error, "red")), every
         )
 
 
 def watch_json(query: Query, run: str, every: float) -> int:
     """A line a query."""
 
-    def tell(words: str) -> None:
-        print(json.dumps({"run": run, "error": words}), flush=True)
+    def tell(error: str) -> None:
+        print(json.dumps({"run": run, "error": error}), flush=True)
 
     try:
         return watch(query, lambda found: print(as_json(found, run), flush=True), tell, every)

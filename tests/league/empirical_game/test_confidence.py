@@ -25,7 +25,7 @@ def games_of(name: str, rng: np.random.Generator) -> tuple[np.ndarray, float, fl
 
 
 def looks_at(returns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(games, sums, sums of squares) at each look, [streams, looks] each."""
+    """(games, sums, sums of squares) at each check, [streams, checks] each."""
     cut = returns.reshape(STREAMS, LOOKS, BATCH)
     games = np.broadcast_to(np.arange(1, LOOKS + 1) * BATCH, (STREAMS, LOOKS)).astype(float)
     return games, cut.sum(axis=2).cumsum(axis=1), np.square(cut).sum(axis=2).cumsum(axis=1)

@@ -60,9 +60,9 @@ def test_a_frame_without_its_end_octet_ends_the_connection(peer):
 
 def test_a_broker_that_has_been_silent_for_two_heartbeats_is_lost():
     peer = Peer(heartbeat=30.0)
-    peer.link.heard_at -= 59.0
+    peer.link.received_at -= 59.0
     assert peer.link.drain(0.0) == []
-    peer.link.heard_at -= 2.0
+    peer.link.received_at -= 2.0
     with pytest.raises(LinkLost, match="nothing from the broker for 61 s"):
         peer.link.drain(0.0)
 

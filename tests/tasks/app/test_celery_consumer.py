@@ -167,14 +167,14 @@ MALFORMED = {
 @pytest.mark.parametrize("task", ["actor.rollout", "actor.learn"])
 @pytest.mark.parametrize("what", MALFORMED)
 def test_a_malformed_message_is_a_dead_letter_with_a_reason_and_the_worker_goes_on(running, what, task):
-    body, headers, content_type, words = MALFORMED[what]
+    body, headers, content_type, reason = MALFORMED[what]
     running.letters()
     headers = {**headers, "task": task} if headers.get("task") == "actor.rollout" else headers
     seen = len(running.seen)
     publish(running, body, headers, content_type)
     eventually(lambda: running.dead())
     (letter,) = running.letters()
-    assert words in letter.headers[REASON] and (letter.body or b"") == body
+    assert reason in letter.headers[REASON] and (letter.body or b"") == body
     running.app.send_task("actor.rollout", args=(np.ones(5),), ignore_result=True)
     eventually(lambda: len(running.seen) > seen)
     assert running.thread.is_alive()

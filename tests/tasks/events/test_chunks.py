@@ -68,7 +68,7 @@ def test_an_event_that_lacks_a_part_is_dropped_and_the_next_one_is_whole():
     assert assembler.add(part("a", 5, 1, 2, b"2")) == b"12"
 
 
-def test_an_event_that_is_sent_again_after_a_lost_connection_is_heard_once():
+def test_an_event_that_is_sent_again_after_a_lost_connection_is_received_once():
     assembler = Assembler(NEWEST)
     assert assembler.add(part("a", 1, 0, 2, b"1")) is None
     assert assembler.add(part("a", 1, 0, 2, b"1")) is None  # from its beginning
@@ -77,14 +77,14 @@ def test_an_event_that_is_sent_again_after_a_lost_connection_is_heard_once():
 
 
 def test_events_that_were_dropped_are_counted_and_told_to_whoever_wanted_all(caplog):
-    for on, words in ((ALL, True), (NEWEST, False)):
+    for on, logged in ((ALL, True), (NEWEST, False)):
         assembler = Assembler(on)
         caplog.clear()
         for number in (5, 6, 10, 11):
             assembler.add(part("a", number, 0, 1, b""))
         assembler.add(part("b", 1, 0, 1, b""))
         assert assembler.missed == 3
-        assert ("event 'weights': 3 were dropped, 3 in all" in caplog.text) is words
+        assert ("event 'weights': 3 were dropped, 3 in all" in caplog.text) is logged
 
 
 def test_senders_that_never_finish_take_no_memory_for_ever():
@@ -132,7 +132,7 @@ class Broker:
 @pytest.mark.parametrize("published_for_each_received", [1.1, 2, 3.7, 10])
 def test_a_subscriber_that_is_always_slower_than_the_sender_still_hears_whole_events(published_for_each_received):
     broker, assembler = Broker(), Assembler(NEWEST)
-    due, tag, heard, longest_wait, waited = 0.0, 0, 0, 0, 0
+    due, tag, received, longest_wait, waited = 0.0, 0, 0, 0, 0
     for _ in range(4000):
         due += published_for_each_received
         while due >= 1:
@@ -141,9 +141,9 @@ def test_a_subscriber_that_is_always_slower_than_the_sender_still_hears_whole_ev
             broker.publish(part("a", number, index, MOST_PARTS, b"", tag=tag))
         waited += 1
         if assembler.add(broker.under_way.pop(0)) is not None:
-            heard, longest_wait, waited = heard + 1, max(longest_wait, waited), 0
+            received, longest_wait, waited = received + 1, max(longest_wait, waited), 0
         broker.acknowledge(assembler.used())
-    assert heard > 4000 / (3 * WINDOW)
+    assert received > 4000 / (3 * WINDOW)
     assert longest_wait <= 3 * WINDOW
 
 

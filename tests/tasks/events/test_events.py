@@ -34,9 +34,9 @@ from tasks.events import Subscription
 from tasks.topology import Topology
 run, broker_url, redis_url = sys.argv[1:]
 topology, client = Topology(run), redis.Redis.from_url(redis_url)
-def note(payload): client.rpush("heard:" + run, payload["number"])
+def note(payload): client.rpush("received:" + run, payload["number"])
 Subscription(create_app(topology, broker_url, redis_url), topology, {"weights": note}, "listener").start()
-client.rpush("heard:" + run, -1)
+client.rpush("received:" + run, -1)
 time.sleep(600)
 """
 
@@ -82,13 +82,13 @@ def on_rabbitmq(servers: Servers, run_name: str) -> Iterator[Run]:
 
 
 def test_an_event_reaches_every_subscriber_of_its_name_and_no_other(run: Run) -> None:
-    heard: dict[str, list[Any]] = {"a": [], "b": [], "other": []}
-    run.subscribe({"weights": heard["a"].append}, "a")
-    run.subscribe({"weights": heard["b"].append}, "b")
-    run.subscribe({"status": heard["other"].append}, "c")
+    received: dict[str, list[Any]] = {"a": [], "b": [], "other": []}
+    run.subscribe({"weights": received["a"].append}, "a")
+    run.subscribe({"weights": received["b"].append}, "b")
+    run.subscribe({"status": received["other"].append}, "c")
     run.dispatcher.fire("weights", {"version": 3, "data": b"\x00\xff"})
-    until(lambda: heard["a"] and heard["b"], "an event at both")
-    assert heard == {
+    until(lambda: received["a"] and received["b"], "an event at both")
+    assert received == {
         "a": [{"version": 3, "data": b"\x00\xff"}],
         "b": [{"version": 3, "data": b"\x00\xff"}],
         "other": [],
@@ -96,20 +96,20 @@ def test_an_event_reaches_every_subscriber_of_its_name_and_no_other(run: Run) ->
 
 
 def test_an_event_without_subscribers_is_gone(run: Run) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     run.dispatcher.fire("weights", "before")
-    run.subscribe({"weights": heard.append})
+    run.subscribe({"weights": received.append})
     run.dispatcher.fire("weights", "after")
-    until(lambda: heard, "the event")
-    assert heard == ["after"]
+    until(lambda: received, "the event")
+    assert received == ["after"]
 
 
 def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
     for turn in range(10):
-        heard: list[int] = []
-        subscription = run.subscribe({"weights": heard.append}, f"subscriber-{turn}")
+        received: list[int] = []
+        subscription = run.subscribe({"weights": received.append}, f"subscriber-{turn}")
         run.dispatcher.fire("weights", turn)
-        until(lambda heard=heard: heard, f"event {turn}", timeout=10)
+        until(lambda received=received: received, f"event {turn}", timeout=10)
         subscription.stop()
 
 
@@ -118,14 +118,14 @@ def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_n
     server: Servers, run: Run, request: pytest.FixtureRequest, size: int
 ) -> None:
     client = redis.Redis.from_url(server.redis_url)
-    key = f"heard:{run.topology.run}"
+    key = f"received:{run.topology.run}"
 
-    def heard() -> list[int]:
+    def received() -> list[int]:
         return [int(number) for number in client.lrange(key, 0, -1)]
 
     listener = subprocess.Popen([sys.executable, "-c", LISTENER, run.topology.run, server.broker_url, server.redis_url])
     try:
-        until(heard, "the subscription")
+        until(received, "the subscription")
         listener.send_signal(signal.SIGSTOP)
         for number in range(60):
             run.dispatcher.fire("weights", {"number": number, "data": bytes(size)})
@@ -137,8 +137,8 @@ def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_n
                 assert [int(ready) for _, ready, _ in waiting] == [EVENT_LENGTH]
                 assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
         listener.send_signal(signal.SIGCONT)
-        until(lambda: heard()[-1] == 59, "the newest event")
-        assert len(heard()) <= 4, "a backlog was worked through"
+        until(lambda: received()[-1] == 59, "the newest event")
+        assert len(received()) <= 4, "a backlog was worked through"
     finally:
         listener.kill()
         listener.wait()
@@ -148,46 +148,46 @@ class Busy:
     """A handler that is busy with its first event until all others have been fired."""
 
     def __init__(self) -> None:
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self._begun, self._go_on = threading.Event(), threading.Event()
 
     def __call__(self, number: int) -> None:
-        self.heard.append(number)
+        self.received.append(number)
         self._begun.set()
         assert self._go_on.wait(30)
 
     def is_fired_at(self, run: Run, name: str, last: int) -> None:
-        """Fire 0, and while it is busy with that, 1 to `last`; returns once it has heard `last`."""
+        """Fire 0, and while it is busy with that, 1 to `last`; returns once it has received `last`."""
         run.dispatcher.fire(name, 0)
         assert self._begun.wait(30)
         for number in range(1, last + 1):
             run.dispatcher.fire(name, number)
         self._go_on.set()
-        until(lambda: self.heard[-1] == last, "the newest event")
+        until(lambda: self.received[-1] == last, "the newest event")
 
 
 def test_a_slow_handler_continues_with_the_newest(run: Run) -> None:
     slow = Busy()
     run.subscribe({"weights": slow})
     slow.is_fired_at(run, "weights", 20)
-    assert len(slow.heard) <= 4
+    assert len(slow.received) <= 4
 
 
 @pytest.mark.parametrize("size", [0, 1000, PART_BYTES, 3 * PART_BYTES + 17])
 def test_an_event_of_any_length_arrives_as_it_was_fired(run: Run, size: int) -> None:
-    heard: list[np.ndarray[Any, Any]] = []
-    run.subscribe({"weights": lambda payload: heard.append(np.array(payload["data"]))})
+    received: list[np.ndarray[Any, Any]] = []
+    run.subscribe({"weights": lambda payload: received.append(np.array(payload["data"]))})
     data = np.random.default_rng(0).integers(0, 256, size, dtype=np.uint8)
     run.dispatcher.fire("weights", {"data": data})
-    until(lambda: heard, "the event")
-    assert np.array_equal(heard[0], data)
+    until(lambda: received, "the event")
+    assert np.array_equal(received[0], data)
 
 
 def test_a_handler_of_all_events_hears_all_that_were_fired_while_it_was_busy(run: Run) -> None:
     count = event_handler("counted", latest=False, bound=500)(Busy())
     run.subscribe({"counted": count})
     count.is_fired_at(run, "counted", 300)
-    assert count.heard == list(range(301))
+    assert count.received == list(range(301))
 
 
 def test_beyond_its_bound_a_handler_of_all_events_loses_the_oldest_and_that_is_logged(
@@ -196,20 +196,20 @@ def test_beyond_its_bound_a_handler_of_all_events_loses_the_oldest_and_that_is_l
     count = event_handler("counted", bound=20)(Busy())
     on_rabbitmq.subscribe({"counted": count})
     count.is_fired_at(on_rabbitmq, "counted", 100)
-    heard = count.heard
-    assert heard == sorted(heard)
-    assert heard[-20:] == list(range(81, 101)), "the newest that fit its bound"
-    assert 20 < len(heard) <= 1 + EVENT_LENGTH + 20, "what was under way already, and what its queue held"
-    assert f"event 'counted': {101 - len(heard)} were dropped" in caplog.text
+    received = count.received
+    assert received == sorted(received)
+    assert received[-20:] == list(range(81, 101)), "the newest that fit its bound"
+    assert 20 < len(received) <= 1 + EVENT_LENGTH + 20, "what was under way already, and what its queue held"
+    assert f"event 'counted': {101 - len(received)} were dropped" in caplog.text
 
 
 def test_without_arguments_both_ends_belong_to_the_run_of_the_process(run: Run, monkeypatch: Any) -> None:
     monkeypatch.setattr(context, "_run", context.Run(run.app, run.topology))
-    heard: list[str] = []
-    subscription = Subscription(None, None, {"weights": heard.append}, "me").start()
+    received: list[str] = []
+    subscription = Subscription(None, None, {"weights": received.append}, "me").start()
     dispatcher = EventDispatcher()
     dispatcher.fire("weights", "here")
-    until(lambda: heard == ["here"], "the event")
+    until(lambda: received == ["here"], "the event")
     subscription.stop()
     dispatcher.close()
 
@@ -227,43 +227,43 @@ def test_the_wire_format_on_rabbitmq_is_one_that_kombu_reads(on_rabbitmq: Run) -
 def test_a_dispatcher_goes_on_after_its_connection_was_closed_and_after_its_exchange_was_deleted(
     on_rabbitmq: Run,
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
     connected: list[int] = []
-    on_rabbitmq.subscribe({"weights": heard.append}, on_connected=lambda: connected.append(1))
+    on_rabbitmq.subscribe({"weights": received.append}, on_connected=lambda: connected.append(1))
     on_rabbitmq.dispatcher.fire("weights", "first")
     close_connections(on_rabbitmq.servers)
     until(lambda: len(connected) == 2, "a new subscription")
     on_rabbitmq.dispatcher.fire("weights", "second")
-    until(lambda: heard[-1:] == ["second"], "the event")
+    until(lambda: received[-1:] == ["second"], "the event")
     with on_rabbitmq.app.connection_for_write() as connection:
         on_rabbitmq.topology.event("weights")(connection.default_channel).delete()
     on_rabbitmq.dispatcher.fire("weights", "to nobody")
 
 
 def test_events_without_a_pause_are_handed_on_all_the_same(run: Run) -> None:
-    heard: list[int] = []
-    run.subscribe({"weights": heard.append})
+    received: list[int] = []
+    run.subscribe({"weights": received.append})
     number, deadline = 0, time.monotonic() + 30
-    while not heard and time.monotonic() < deadline:
+    while not received and time.monotonic() < deadline:
         run.dispatcher.fire("weights", number)
         number += 1
-    assert heard, f"{number} events were fired and none was delivered"
-    assert heard[0] < number
+    assert received, f"{number} events were fired and none was delivered"
+    assert received[0] < number
 
 
 def test_a_subscriber_that_lost_its_connection_subscribes_anew_and_catches_up(run: Run) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     connected: list[float] = []
-    run.subscribe({"weights": heard.append}, on_connected=lambda: connected.append(time.monotonic()))
+    run.subscribe({"weights": received.append}, on_connected=lambda: connected.append(time.monotonic()))
     assert len(connected) == 1
     close_connections(run.servers)
     until(lambda: len(connected) == 2, "a new subscription")
     run.dispatcher.fire("weights", "after the loss")
-    until(lambda: heard == ["after the loss"], "the event")
+    until(lambda: received == ["after the loss"], "the event")
 
 
 def test_catching_up_is_tried_again_while_it_fails(run: Run) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     tries: list[int] = []
 
     def on_connected() -> None:
@@ -271,24 +271,24 @@ def test_catching_up_is_tried_again_while_it_fails(run: Run) -> None:
         if len(tries) < 3:
             raise redis.ConnectionError("away as well")
 
-    run.subscribe({"weights": heard.append}, on_connected=on_connected)
+    run.subscribe({"weights": received.append}, on_connected=on_connected)
     until(lambda: len(tries) == 3, "the third try")
     run.dispatcher.fire("weights", "still there")
-    until(lambda: heard == ["still there"], "the event")
+    until(lambda: received == ["still there"], "the event")
     assert len(tries) == 3
 
 
 def test_a_handler_that_fails_does_not_end_the_subscription(run: Run) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     def handler(payload: Any) -> None:
-        heard.append(payload)
+        received.append(payload)
         raise ValueError("a bad event")
 
     run.subscribe({"weights": handler})
     for payload in ("first", "second"):
         run.dispatcher.fire("weights", payload)
-        until(lambda payload=payload: payload in heard, payload)
+        until(lambda payload=payload: payload in received, payload)
 
 
 class Wire:
@@ -337,13 +337,13 @@ def test_a_subscriber_comes_back_although_the_broker_still_holds_its_old_connect
     try:
         through = url._replace(netloc=f"{url.username}:{url.password}@127.0.0.1:{wire.port}").geturl()
         app = create_app(on_rabbitmq.topology, through, on_rabbitmq.servers.redis_url)
-        heard: list[Any] = []
+        received: list[Any] = []
         connected: list[int] = []
-        on_rabbitmq.subscribe({"weights": heard.append}, app=app, on_connected=lambda: connected.append(1))
+        on_rabbitmq.subscribe({"weights": received.append}, app=app, on_connected=lambda: connected.append(1))
         wire.lose()
         until(lambda: len(connected) == 2, "a new subscription", timeout=15)
         on_rabbitmq.dispatcher.fire("weights", "after the loss")
-        until(lambda: heard == ["after the loss"], "the event")
+        until(lambda: received == ["after the loss"], "the event")
     finally:
         wire.close()
 

@@ -11,7 +11,7 @@ import pytest
 
 from tasks.brokers import InMemoryBroker
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler
-from tasks.events.retained import FIRED, HEARD, Retained
+from tasks.events.retained import FIRED, SUBSCRIBED, Retained
 from tasks.topology import Topology
 from warren.errors import WireError
 
@@ -98,20 +98,20 @@ def until(condition: Any, seconds: float = 20.0) -> None:
         time.sleep(0.005)
 
 
-def test_what_is_fired_is_heard_in_order_and_a_handler_that_fails_hears_the_next(app, make):
-    heard: list[Any] = []
+def test_what_is_fired_is_received_in_order_and_a_handler_that_fails_receives_the_next(app, make):
+    received: list[Any] = []
 
-    def hear(payload: Any) -> None:
-        heard.append(payload)
+    def receive(payload: Any) -> None:
+        received.append(payload)
         if payload == {"steps": "many"}:
             raise TypeError("no number")
 
-    handlers = {"counted": event_handler("counted", bound=100)(hear)}
+    handlers = {"counted": event_handler("counted", bound=100)(receive)}
     subscription = Subscription(app, TOPOLOGY, handlers, "me").start()
     events = EventDispatcher(app, TOPOLOGY)
     for payload in (1, {"steps": "many"}, 3):
         events.fire("counted", payload)
-    until(lambda: heard == [1, {"steps": "many"}, 3])
+    until(lambda: received == [1, {"steps": "many"}, 3])
     app.warren_broker.cut()
     until(lambda: len(app.warren_broker.connections) >= 1)
     events.fire("counted", 4)
@@ -131,7 +131,7 @@ def test_an_event_is_retained_for_the_second_subscriber_however_soon_after_the_f
     firing, first, second = make(), make(), make()
     assert not firing.keep("weights", b"0")
     assert store.table == {"weights": FIRED}
-    first.hear(["weights"])
+    first.subscribe(["weights"])
     assert firing.keep("weights", b"1")
     assert second.newest("weights") == b"1"
 
@@ -142,7 +142,7 @@ def test_what_somebody_subscribes_to_while_it_is_sent_is_retained_for_the_next(a
 
     def send_while_somebody_subscribes(name: str, body: bytes) -> None:
         send(name, body)
-        make().hear([name])
+        make().subscribe([name])
 
     monkeypatch.setattr(events._sender, "send", send_while_somebody_subscribes)
     events.fire("weights", 7)
@@ -150,11 +150,11 @@ def test_what_somebody_subscribes_to_while_it_is_sent_is_retained_for_the_next(a
     events.close()
 
 
-def test_firing_renews_what_says_that_the_event_is_heard(make, store):
+def test_firing_renews_the_entry_that_says_that_services_subscribe_to_the_event(make, store):
     firing = make()
-    firing.hear(["weights"])
+    firing.subscribe(["weights"])
     before = store.renewed
     firing.keep("weights", b"1")
     store.table.clear()  # Redis lost all
     firing.keep("weights", b"2")
-    assert store.renewed >= before + 2 and store.table == {"weights": HEARD}
+    assert store.renewed >= before + 2 and store.table == {"weights": SUBSCRIBED}

@@ -51,7 +51,7 @@ class InMemoryServing:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
         nothing = SimpleNamespace(
-            enter=lambda specs: list(specs), hear=lambda names: list(names), newest=lambda name: None
+            enter=lambda specs: list(specs), subscribe=lambda names: list(names), newest=lambda name: None
         )
         monkeypatch.setattr(consumer_loop, "Directory", lambda app, topology: nothing)
         monkeypatch.setattr(consumer_loop, "Retained", lambda app, topology: nothing)
@@ -107,12 +107,12 @@ class InMemoryServing:
 
     def answer(self, call_id: str) -> Any:
         """The reply to a call, once it is there: its kind and value."""
-        until(lambda: self._look() or call_id in self.answers)
+        until(lambda: self._read() or call_id in self.answers)
         found = self.answers[call_id]
         kind = frames.read_properties(found.properties).type
         return kind, codec.decode(found.body) if found.body else None
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         for delivery in self.link.drain(0.0):
             self.answers[frames.read_properties(delivery.properties).correlation_id] = delivery
 

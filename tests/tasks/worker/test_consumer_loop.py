@@ -112,8 +112,8 @@ def test_a_malformed_message_is_refused_and_counted_and_the_next_call_is_answere
         ((letter, reason),) = serving.dead
         assert letter.body == body and letter.key == name and reason
     if way == "direct" and headers is not None:
-        kind, (error, words, _) = serving.answer("c")
-        assert (kind, error) == ("failed", "warren.errors.CodecError") and "cannot be run" in words
+        kind, (error, message, _) = serving.answer("c")
+        assert (kind, error) == ("failed", "warren.errors.CodecError") and "cannot be run" in message
     until(lambda: not serving.loop._outbox.held)
 
 

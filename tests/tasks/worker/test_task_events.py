@@ -1,4 +1,4 @@
-"""The share of calls that Flower hears of: given by the environment, kept to exactly."""
+"""The share of calls that Flower is told of: given by the environment, kept to exactly."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_what_is_no_share_is_refused_with_a_remedy(monkeypatch, text):
 @pytest.mark.parametrize(("rate", "told"), [(0.0, 0), (0.01, 10), (0.3, 300), (1.0, 1000)])
 def test_the_share_told_is_that_of_all_calls_however_they_are_batched(monkeypatch, rate, told):
     sampler, seen = TaskEvents(None, "worker@host", rate), list[Any]()
-    monkeypatch.setattr(sampler, "_tell", lambda *what: seen.append(what))
+    monkeypatch.setattr(sampler, "_send", lambda *what: seen.append(what))
     call, left = SimpleNamespace(properties=None), 1000
     queue: Any = SimpleNamespace(spec=Spec("actor.add"))
     for size in [1, 2, 3, 7, 64] * 100:

@@ -131,7 +131,7 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("setting", "message"),
     [
         ("algorithm.minibatch_size=4096", "more than the 2048 decisions of an update"),
         ("cell_most=-1", "cell_most=-1 of the league must be at least 1"),
@@ -143,9 +143,9 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
         ("players.main.config={checkpoint_min_steps: many}", "player 'main': config {'checkpoint_min_steps': 'many'"),
     ],
 )
-def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, words: str) -> None:
+def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: str, message: str) -> None:
     (line,) = problems("experiment=rps", f"++league.{setting}")
-    assert words in line
+    assert message in line
 
 
 @pytest.mark.parametrize("role", ["train", "evaluator"])
@@ -260,8 +260,8 @@ def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -
 def test_what_is_wrong_with_network_algorithm_and_numbers_is_told_at_once(problems: Problems) -> None:
     found = problems("algorithm.minibatch_size=0", "network.activation=gelu2", "seconds=-1", "env.id=CartPol-v1")
     assert len(found) == 4
-    for words in ("seconds: -1", "env.id: environment 'CartPol-v1'", "activation 'gelu2'", "minibatch_size=0 of ppo"):
-        assert [problem for problem in found if words in problem]
+    for message in ("seconds: -1", "env.id: environment 'CartPol-v1'", "activation 'gelu2'", "minibatch_size=0 of ppo"):
+        assert [problem for problem in found if message in problem]
 
 
 def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems: Problems) -> None:

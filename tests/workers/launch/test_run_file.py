@@ -19,7 +19,7 @@ class Actor(Worker):
     @service
     def act(self, state): return 0
     @event_handler("policy_update")
-    def hear(self, weights): pass
+    def load(self, weights): pass
 class NoWorker: pass
 """
 PLAIN = """
@@ -89,7 +89,7 @@ def test_settings_of_the_command_line_win(reading):
 
 
 def test_everything_wrong_is_said_at_once(refused):
-    words = refused(
+    message = refused(
         """
         services:
           - {name: Actor, path: acter.py}
@@ -121,8 +121,8 @@ def test_everything_wrong_is_said_at_once(refused):
         "setting 'brokr' does not exist; did you mean broker?",
         "restarts: -1 is too small",
     ):
-        assert expected in words
-    assert len(words.splitlines()) == 12
+        assert expected in message
+    assert len(message.splitlines()) == 12
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_wrong_setting_is_named_with_what_would_be_right(reading, setting, exp
 
 def test_code_that_cannot_be_imported_is_named_by_its_line(refused, folder):
     (folder / "actor.py").write_text("import os\nimport no_such_module_at_all\n")
-    words = refused(PLAIN)
-    assert f"at {folder / 'actor.py'}:2: ModuleNotFoundError" in words
+    message = refused(PLAIN)
+    assert f"at {folder / 'actor.py'}:2: ModuleNotFoundError" in message
 
 
 def test_arguments_that_the_constructor_does_not_take_or_lacks_are_named(refused, folder):
@@ -153,9 +153,9 @@ def test_arguments_that_the_constructor_does_not_take_or_lacks_are_named(refused
         "from tasks.service import Worker, service\nclass Actor(Worker):\n"
         "    def __init__(self, size, depth=1): super().__init__()\n    @service\n    def act(self): pass\n"
     )
-    words = refused("services: [{name: Actor, path: actor.py, kwargs: {dept: 2}}]")
-    assert "argument 'dept' does not exist; did you mean depth?" in words
-    assert "argument 'size' is missing" in words
+    message = refused("services: [{name: Actor, path: actor.py, kwargs: {dept: 2}}]")
+    assert "argument 'dept' does not exist; did you mean depth?" in message
+    assert "argument 'size' is missing" in message
 
 
 def test_a_class_without_services_is_refused(refused, folder):
@@ -188,15 +188,15 @@ def test_oneagents_names_are_taken(reading):
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "message"),
     [
         ("master: 10.0.0.1", "master: '10.0.0.1' is no table; write what that host starts, as in master: {Actor: 2}"),
         ("environments: []", "environments: the file has envs as well"),
     ],
 )
-def test_what_of_oneagents_cannot_be_taken_is_explained(reading, more, words):
+def test_what_of_oneagents_cannot_be_taken_is_explained(reading, more, message):
     _, problems = reading(PLAIN + more)
-    assert len(problems) == 1 and words in problems[0]
+    assert len(problems) == 1 and message in problems[0]
 
 
 def test_the_classes_of_the_example_refuse_arguments_that_they_do_not_know():

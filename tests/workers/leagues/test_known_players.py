@@ -86,14 +86,14 @@ def test_weights_of_the_generation_that_are_about_to_come_are_waited_for(
     monkeypatch.setattr(module, "GENERATION_PATIENCE", 60.0)
     players = players_of(pool)
     assert players.fits(match())
-    looks: list[int] = []
+    polls: list[int] = []
 
-    def look() -> None:
-        looks.append(1)
-        if len(looks) == 3:
+    def poll() -> None:
+        polls.append(1)
+        if len(polls) == 3:
             pool.put("rival", 8, generation=1)
 
-    pool.when_asked = look
+    pool.when_asked = poll
     assert players.fits(match(away_generation=1))
 
 

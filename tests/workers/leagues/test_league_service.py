@@ -13,7 +13,7 @@ import redis
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
-from warren.errors import LeagueError, PlayerError, PlayerWaits, PoolError, RemoteFailure
+from warren.errors import LeagueError, PlayerError, PlayerUnavailable, PoolError, RemoteFailure
 from workers.leagues import client as client_module
 from workers.leagues import service as league_module
 from workers.leagues.client import LeagueClient, refused
@@ -35,11 +35,11 @@ def league(redis_url: str, run_name: str) -> Iterator[LeagueService]:
         client.delete(key)
 
 
-def test_a_batch_of_requests_is_answered_though_one_of_its_players_waits(league: LeagueService) -> None:
+def test_a_batch_of_requests_is_answered_though_one_of_its_players_is_paused(league: LeagueService) -> None:
     league.store.pause("idle")
     homes = ("main", "idle", "hunter", "nobody")
     answers = league.request([(home, "actor", 60.0, f"m-{home}") for home in homes])
-    assert isinstance(answers[1], PlayerWaits)
+    assert isinstance(answers[1], PlayerUnavailable)
     assert isinstance(answers[3], PlayerError)
     for home, answer in (("main", answers[0]), ("hunter", answers[2])):
         assert invitation_from_wire(answer).match.home == home
@@ -78,7 +78,7 @@ def test_a_learning_period_travels_both_ways(league: LeagueService) -> None:
     league.pool.put("main", 7, 700, b"weights")
     outcome = outcome_from_wire(league.close_period("main", period.number, "learner-main", 700, 7))
     assert (outcome.status, outcome.start) == ("closed", ModelRef("main", 7))
-    with pytest.raises(PlayerWaits):
+    with pytest.raises(PlayerUnavailable):
         league.open_period("main", "learner-main", 60.0)
 
 
@@ -96,8 +96,8 @@ def test_weights_are_frozen_only_where_they_become_a_snapshot(league: LeagueServ
 
 @pytest.mark.parametrize("module", ["warren.errors.", ""])
 def test_what_the_league_refused_is_raised_as_what_it_was(module: str) -> None:
-    refusal = refused(RemoteFailure("league.request", f"{module}PlayerWaits", "player 'main' is paused"))
-    assert type(refusal) is PlayerWaits
+    refusal = refused(RemoteFailure("league.request", f"{module}PlayerUnavailable", "player 'main' is paused"))
+    assert type(refusal) is PlayerUnavailable
     assert str(refusal) == "player 'main' is paused"
 
 

@@ -146,7 +146,7 @@ def test_rounds_go_on_without_an_actor_that_does_not_answer_long_before_the_time
 def test_what_is_waited_for_is_said(
     chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounds_module, "SAY_EVERY", 0.5)
+    monkeypatch.setattr(rounds_module, "REPORT_EVERY", 0.5)
     monkeypatch.setattr(rounds_module, "answered", lambda app, gathered: 2)
     said: list[str] = []
     rounds = make(on_waiting=said.append)
@@ -162,7 +162,7 @@ def test_a_round_that_has_returned_is_not_taken_for_lost_however_long_the_update
     rounds = make(timeout=0.3)
     rounds.start(version=4)
     assert rounds.returned(chords.last)
-    time.sleep(1.5)  # the watchdog looks once a second
+    time.sleep(1.5)  # the watchdog checks once a second
     assert len(chords.dispatched) == 1
 
 
@@ -277,7 +277,7 @@ def role(chords: Chords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         learner.on_stopping()
 
 
-def shipments(round_id: str) -> list[list[dict[str, str]]]:
+def three_rollouts(round_id: str) -> list[list[dict[str, str]]]:
     return [[{"round": round_id}] * 3]
 
 
@@ -285,7 +285,7 @@ def test_an_update_starts_the_next_round_with_the_new_version(chords: Chords, ro
     learner = role()
     assert learner.rounds is not None
     learner.rounds.start(0)
-    assert learner.learn(shipments(chords.last)) == [None]
+    assert learner.learn(three_rollouts(chords.last)) == [None]
     assert [version for _, version, _ in chords.dispatched] == [0, 1]
 
 
@@ -294,7 +294,7 @@ def test_a_late_round_is_dropped_without_an_update(chords: Chords, role: Callabl
     learner.rounds.start(0)
     late = chords.last
     learner.rounds.dispatch(0)
-    assert learner.learn(shipments(late)) == [None]
+    assert learner.learn(three_rollouts(late)) == [None]
     assert learner.trainer.updates == 0
     assert len(chords.dispatched) == 2
 
@@ -306,7 +306,7 @@ def test_the_error_of_a_rollout_is_the_learners_in_one_line_and_its_exit_says_wh
     learner.rounds.start(0)
     why = "environment 'game.py:Game': step() failed at game.py:7: ValueError: no such move"
     for _ in range(2):
-        (payloads,) = shipments(chords.last)
+        (payloads,) = three_rollouts(chords.last)
         payloads[1] = {"round": chords.last, "failed": why, "by_user": True}  # type: ignore[dict-item]
         assert learner.learn([payloads]) == [None]
     assert learner.trainer.updates == 0
@@ -338,7 +338,7 @@ def test_a_broker_that_is_away_when_the_next_round_is_dispatched_undoes_no_updat
     learner: Any = role()
     learner.rounds.start(0)
     chords.away = True
-    assert learner.learn(shipments(chords.last)) == [None], "the data was trained on, so it is acknowledged"
+    assert learner.learn(three_rollouts(chords.last)) == [None], "the data was trained on, so it is acknowledged"
     chords.away = False
     until(lambda: len(chords.dispatched) == 2)
     assert chords.dispatched[1][1] == 1
@@ -349,9 +349,9 @@ def test_an_update_that_fails_is_followed_by_another_round(chords: Chords, role:
     learner.rounds.start(0)
     learner.trainer.errors = [ConnectionError("Redis is away")]
     with pytest.raises(ConnectionError):
-        learner.learn(shipments(chords.last))
+        learner.learn(three_rollouts(chords.last))
     assert len(chords.dispatched) == 2, "nothing would ever start the next round"
-    assert learner.learn(shipments(chords.last)) == [None]
+    assert learner.learn(three_rollouts(chords.last)) == [None]
     assert learner.failure is None
 
 
@@ -366,7 +366,7 @@ def test_a_learner_whose_updates_keep_failing_gives_up_and_says_why(
     for left in (2, 1, 0):
         assert learner.failure is None
         with pytest.raises(OSError, match="No space"):
-            learner.learn(shipments(chords.last) if learner.rounds is not None else [{"round": None}])
+            learner.learn(three_rollouts(chords.last) if learner.rounds is not None else [{"round": None}])
         assert len(learner.trainer.errors) == left
     assert learner.failure == ("3 updates in a row failed, the last with OSError: [Errno 28] No space left on device")
     assert role.stopped.is_set()  # type: ignore[attr-defined]
@@ -376,7 +376,7 @@ def test_the_last_update_starts_no_round(chords: Chords, role: Callable[..., Lea
     learner: Any = role()
     learner.rounds.start(0)
     learner.trainer.outcome = {"state": "solved"}
-    learner.learn(shipments(chords.last))
+    learner.learn(three_rollouts(chords.last))
     assert len(chords.dispatched) == 1
 
 
@@ -396,17 +396,17 @@ def test_the_thread_that_keeps_the_weights_survives_any_error(
     role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learner_module, "KEEP_EVERY", 0.01)
-    learner, looks = role(), threading.Semaphore(0)
+    learner, polls = role(), threading.Semaphore(0)
 
-    def look() -> None:
-        looks.release()
+    def fail() -> None:
+        polls.release()
         raise PoolError("no memory left")
 
-    monkeypatch.setattr(learner, "keep", look)
+    monkeypatch.setattr(learner, "keep", fail)
     thread = threading.Thread(target=learner._keep, daemon=True)
     thread.start()
-    assert looks.acquire(timeout=20)
-    assert looks.acquire(timeout=20), "it looked once and died"
+    assert polls.acquire(timeout=20)
+    assert polls.acquire(timeout=20), "the thread died of the first error"
     learner.ended.set()
     thread.join(20)
     assert not thread.is_alive()

@@ -138,7 +138,7 @@ def test_what_fails_after_an_update_does_not_undo_it(
     assert trainer.progress.updates == 2
 
 
-def test_weights_that_could_not_be_published_are_published_by_the_next_look(run: Run) -> None:
+def test_weights_that_could_not_be_published_are_published_by_the_next_check(run: Run) -> None:
     trainer = run.trainer()
     run.pool.away = True
     trainer.learn([run.payload()])

@@ -5,7 +5,7 @@ import pytest
 import envs
 from agents import build_policy
 from league.state.in_memory import MemoryLeague
-from warren.errors import PlayerWaits
+from warren.errors import PlayerUnavailable
 from workers.rollout.match_scheduler import Matches
 from workers.rollout.selfplay_sampler import MatchSampler
 
@@ -68,10 +68,10 @@ def test_matches_of_which_nothing_was_played_are_given_back():
     matches, league, _ = playing()
 
     def stop():
-        raise PlayerWaits("before the first move")
+        raise PlayerUnavailable("before the first move")
 
     matches._between = stop
-    with pytest.raises(PlayerWaits):
+    with pytest.raises(PlayerUnavailable):
         matches.collect(4)
     assert len(matches.held) == 2
     matches.leave()
@@ -95,7 +95,7 @@ def test_a_table_plays_on_in_its_match_while_the_league_has_no_other():
     held, request = list(matches._tables), matches._request
 
     def waits():
-        raise PlayerWaits("paused")
+        raise PlayerUnavailable("paused")
 
     matches._request = waits
     matches.collect(64)
@@ -123,13 +123,13 @@ def test_a_restart_that_the_league_refused_is_made_later(failing):
     def refuse(*arguments):
         asked.append(arguments)
         if len(asked) > 1:  # in the middle of it
-            raise PlayerWaits("paused")
+            raise PlayerUnavailable("paused")
         return working(*arguments)
 
     setattr(matches, f"_{failing}", refuse)
     matches.restart()
     for _ in range(2):
-        with pytest.raises(PlayerWaits):
+        with pytest.raises(PlayerUnavailable):
             matches.collect(4)
     setattr(matches, f"_{failing}", working)
     matches.collect(64)

@@ -92,7 +92,7 @@ def test_no_two_actor_processes_have_the_same_name() -> None:
 @pytest.mark.parametrize(
     ("settings", "variable", "rate"),
     [
-        ({}, "0.5", 0.0),  # nobody looks
+        ({}, "0.5", 0.0),  # nobody watches
         ({"task_events": True}, None, 0.01),
         ({"flower_port": 5555}, None, 0.01),
         ({"task_events": True}, "0.5", 0.5),

@@ -250,8 +250,8 @@ def test_a_server_that_dies_during_the_run_is_reported_with_its_last_lines(tmp_p
         (server,) = descendants(found.children[0]._guard.pid)
         server.kill()
         assert eventually(lambda: found.dead() is not None)
-        words = found.dead() or ""
-        assert "private Redis ended with status 137" in words and "Ready to accept connections" in words
+        death = found.dead() or ""
+        assert "private Redis ended with status 137" in death and "Ready to accept connections" in death
         with pytest.raises(BrokerError, match="ended with status 137"):
             found.check()
 
