@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
 from warren.errors import ConfigurationError, unknown_name
@@ -19,8 +19,13 @@ def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
     Whole numbers are taken for floats, lists for tuples. Raises ConfigurationError.
     """
     hints = typing.get_type_hints(config_class)
-    known = {field.name for field in fields(config_class)}  # type: ignore[arg-type]
+    known = {field.name: field for field in fields(config_class)}  # type: ignore[arg-type]
     problems = [unknown_name(f"setting of {owner}", str(name), known) for name in config if name not in known]
+    problems += [
+        f"{owner} needs the setting {name!r}"
+        for name, field in known.items()
+        if name not in config and field.default is MISSING and field.default_factory is MISSING
+    ]
     values = {}
     for name, value in config.items():
         if name in known:

@@ -20,6 +20,7 @@ from agents.operators.losses import (
     standardize,
     value_loss,
 )
+from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
 from agents.segments import Segment
 from warren.errors import ConfigurationError
@@ -138,9 +139,11 @@ class PPO:
 
     @property
     def entropy_coefficient(self) -> float:
-        """As it is by now. In self-play, entropy that falls so leads to equilibria (Sokota et al. 2023, MMD)."""
-        decay = self.config.entropy_decay_steps
-        return self.config.entropy_coefficient / (1.0 if decay is None else (1.0 + self.steps / decay) ** 0.5)
+        """As it is by now."""
+        config = self.config
+        if config.entropy_decay_steps is None:
+            return config.entropy_coefficient
+        return InverseSquareRoot(config.entropy_coefficient, config.entropy_decay_steps)(self.steps)
 
     def adjust(self, changes: Mapping[str, Any]) -> None:
         """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""
@@ -194,8 +197,9 @@ class PPO:
 
     def _set_learning_rate(self) -> float:
         config = self.config
-        progress = min(1.0, self.steps / config.anneal_steps) if config.anneal_steps else 0.0
-        learning_rate = config.learning_rate * (1 - (1 - config.anneal_to) * progress)
+        learning_rate = config.learning_rate
+        if config.anneal_steps is not None:
+            learning_rate *= Linear(1.0, config.anneal_to, config.anneal_steps)(self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         return learning_rate

@@ -1,0 +1,89 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.operators.schedules import SCHEDULES, Constant, InverseSquareRoot, Linear, build_schedule
+from warren.errors import ConfigurationError
+
+EXAMPLES = {  # settings, then steps -> value worked by hand
+    "constant": ({"value": 0.3}, {0: 0.3, 10**9: 0.3}),
+    "linear": ({"start": 1, "end": 0.2, "steps": 100}, {0: 1, 25: 0.8, 50: 0.6, 100: 0.2, 1000: 0.2}),
+    "exponential": (
+        {"start": 8.0, "rate": 0.5, "steps": 10, "end": 0.9},
+        {0: 8, 10: 4, 20: 2, 5: 8 / math.sqrt(2), 30: 1, 40: 0.9},
+    ),
+    "piecewise": (
+        {"steps": [10, 20, 40], "values": [0, 1, 0.5]},
+        {0: 0, 10: 0, 15: 0.5, 20: 1, 30: 0.75, 40: 0.5, 99: 0.5},
+    ),
+    "cosine": (
+        {"start": 1.0, "end": 0.2, "steps": 60},
+        {0: 1, 20: 0.2 + 0.8 * 0.75, 30: 0.6, 40: 0.2 + 0.8 * 0.25, 60: 0.2, 61: 0.2},
+    ),
+    "inverse_square_root": ({"start": 2.0, "steps": 100}, {0: 2, 300: 1, 800: 2 / 3}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_goes_through_the_points_worked_by_hand(name):
+    settings, points = EXAMPLES[name]
+    schedule = build_schedule({"name": name, **settings}, "learning_rate of ppo")
+    assert {steps: schedule(steps) for steps in points} == pytest.approx(points, abs=1e-15)
+
+
+def test_a_number_alone_is_a_constant():
+    assert build_schedule(3, "learning_rate of ppo") == Constant(3.0)
+
+
+def test_a_piecewise_schedule_may_have_a_single_point():
+    schedule = build_schedule({"name": "piecewise", "steps": [5], "values": [2.0]}, "epsilon")
+    assert [schedule(steps) for steps in (0, 5, 6)] == [2, 2, 2]
+
+
+@given(
+    rate=st.floats(1e-6, 1),
+    to=st.floats(0, 1),
+    coefficient=st.floats(0, 1),
+    over=st.integers(1, 10**8),
+    steps=st.integers(0, 10**9),
+)
+def test_ppo_anneals_with_the_very_numbers_that_it_had_inline(rate, to, coefficient, over, steps):
+    assert rate * Linear(1.0, to, over)(steps) == rate * (1 - (1 - to) * min(1.0, steps / over))
+    assert InverseSquareRoot(coefficient, over)(steps) == coefficient / (1.0 + steps / over) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"name": "linaer"}, "epsilon of dqn: schedule 'linaer' does not exist; did you mean linear"),
+        ({"start": 1}, "epsilon of dqn must be a number or a table with a name (constant, cosine, exponential, "),
+        (True, "epsilon of dqn must be a number or a table"),
+        ("0.1", "epsilon of dqn must be a number or a table"),
+        ({"name": ["linear"]}, "epsilon of dqn must be a number or a table"),
+        ({"name": "linear", "start": 1, "end": 0}, "epsilon of dqn: schedule 'linear' needs the setting 'steps'"),
+        (
+            {"name": "linear", "start": 1, "end": 0, "steps": 1.5},
+            "epsilon of dqn: setting 'steps' of schedule 'linear' must be a whole number, is 1.5",
+        ),
+        ({"name": "cosine", "start": 1, "end": 0, "steps": 0}, "steps=0 of schedule 'cosine' must be at least 1"),
+        ({"name": "constant", "value": 1, "end": 0}, "setting of schedule 'constant' 'end' does not exist"),
+        ({"name": "exponential", "start": 1, "rate": 1.1, "steps": 9}, "must be above 0 and at most 1"),
+        ({"name": "exponential", "start": 1, "rate": 0.5, "steps": 9, "end": 2}, "must be within 0 and start=1.0"),
+        ({"name": "piecewise", "steps": [1, 2], "values": [1]}, "it has 2 steps and 1 values"),
+        ({"name": "piecewise", "steps": [], "values": []}, "it has 0 steps and 0 values"),
+        ({"name": "piecewise", "steps": [5, 5], "values": [1, 2]}, "must rise from 0 or more"),
+    ],
+)
+def test_a_schedule_that_cannot_be_built_says_which_setting_of_whom_is_wrong(config, message):
+    with pytest.raises(ConfigurationError) as caught:
+        build_schedule(config, "epsilon of dqn")
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("epsilon of dqn")
+
+
+def test_all_faults_of_a_schedule_are_named_at_once():
+    with pytest.raises(ConfigurationError) as caught:
+        build_schedule({"name": "linear", "strat": 1, "steps": "x"}, "epsilon")
+    assert len(caught.value.problems) == 4  # strat is unknown, steps no number, start and end are missing
