@@ -43,7 +43,7 @@ class TimedOutbox(Outbox):
     """Notes how long writing took, in `spent`."""
 
     def __init__(self, link: Any, before: Outbox, spent: list[float]) -> None:
-        super().__init__(link)
+        super().__init__(link, before._store)
         self.held, self._acks, self._spent = before.held, before._acks, spent
 
     def flush(self) -> None:
