@@ -1,9 +1,12 @@
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unroll_examples import channel, detached, random_unroll, unrolls
 
-from agents.operators.advantages import generalized_advantage
+from agents.operators.advantages import gae, generalized_advantage
+from agents.operators.returns import n_step_return
 
 
 def reference(reward, value, terminated, truncated, final_value, bootstrap_value, gamma, lam):
@@ -83,3 +86,39 @@ def test_nothing_of_the_next_episode_leaks_into_the_last():
     modest, rich = (generalized_advantage(reward=column(1, 1, r), **common) for r in (1, 1000))
     np.testing.assert_array_equal(modest[:2], rich[:2])
     assert rich[2] > modest[2]
+
+
+def arrays(unroll):
+    names = ("reward", "value", "terminated", "truncated", "final_value", "bootstrap_value")
+    return [getattr(unroll, name).numpy() for name in names]
+
+
+@given(unroll=unrolls(), gamma=st.sampled_from([0.0, 0.9, 1.0]), lam=st.sampled_from([0.0, 0.95, 1.0]))
+def test_advantages_of_tensors_equal_the_definition_too(unroll, gamma, lam):
+    expected = torch.from_numpy(reference(*arrays(unroll), gamma, lam))
+    torch.testing.assert_close(gae(unroll, gamma, lam), expected)
+
+
+@given(unroll=unrolls(), gamma=st.sampled_from([0.0, 0.9, 1.0]))
+def test_with_lambda_one_an_advantage_is_the_return_less_the_value(unroll, gamma):
+    expected = n_step_return(unroll, gamma, len(unroll.reward)) - unroll.value
+    torch.testing.assert_close(gae(unroll, gamma, 1.0), expected)
+
+
+@given(unroll=unrolls(channels=(3,)))
+def test_every_reward_channel_has_its_own_advantage(unroll):
+    gammas = torch.tensor([0.9, 0.5, 1.0], dtype=torch.float64)
+    together = gae(unroll, gammas, 0.9)
+    for c, gamma in enumerate(gammas.tolist()):
+        torch.testing.assert_close(together[..., c], gae(channel(unroll, c), gamma, 0.9))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradients_of_advantages_are_right(seed):
+    unroll, floats = detached(random_unroll(seed, steps=4))
+    assert torch.autograd.gradcheck(
+        lambda reward, value, final_value, bootstrap_value: gae(
+            type(unroll)(reward, value, unroll.terminated, unroll.truncated, final_value, bootstrap_value), 0.9, 0.8
+        ),
+        floats,
+    )

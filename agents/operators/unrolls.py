@@ -1,0 +1,74 @@
+"""Unroll: what all returns are computed from, with the two steps that they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Unroll:
+    """T steps of N environments, time-major; with C reward channels if each has a value of its own.
+
+    Floats have one dtype, float32 or float64; all tensors are on one device. Raises ValueError for shapes that differ.
+    """
+
+    reward: Tensor  # [T, N] or [T, N, C]
+    value: Tensor  # as reward: V(observation at step t)
+    terminated: Tensor  # bool [T, N]: the episode ended at step t, and is worth nothing afterwards
+    truncated: Tensor  # bool [T, N]: it was cut off at step t, and would have gone on
+    final_value: Tensor  # as reward: V(the observation that was cut off); only read where truncated
+    bootstrap_value: Tensor  # [N] or [N, C]: V(the observation after step T - 1); only read where that episode goes on
+
+    def __post_init__(self) -> None:
+        expected = {  # broadcasting would make wrong numbers out of wrong shapes
+            "value": self.reward.shape,
+            "terminated": self.reward.shape[:2],
+            "truncated": self.reward.shape[:2],
+            "final_value": self.reward.shape,
+            "bootstrap_value": self.reward.shape[1:],
+        }
+        problems = [
+            f"{name} must be {list(shape)}, is {list(getattr(self, name).shape)}"
+            for name, shape in expected.items()
+            if getattr(self, name).shape != shape
+        ]
+        if problems:
+            raise ValueError(f"for rewards {list(self.reward.shape)}, {'; '.join(problems)}")
+
+    @cached_property
+    def goes_on(self) -> Tensor:
+        """Whether the episode of a step goes on after it: bool [T, N], or [T, N, 1] where there are channels."""
+        return self.per_channel(~(self.terminated | self.truncated))
+
+    @property  # not cached: it may be asked for first where no gradients are kept, then where they are
+    def next_value(self) -> Tensor:
+        """V of what follows each step, as `value`.
+
+        0 follows a termination, `final_value` a truncation (Pardo et al. 2018), the next step's value any other step. A
+        step that is both has terminated.
+        """
+        return self.followed_by(self.value)
+
+    def followed_by(self, x: Tensor) -> Tensor:
+        """x_{t+1} (as `value`; of an estimate of what a step is worth) by the same rule: what follows each step."""
+        at_end = self.final_value.masked_fill(self.per_channel(self.terminated), 0)
+        return torch.where(self.goes_on, torch.cat([x[1:], self.bootstrap_value[None]]), at_end)
+
+    def per_channel(self, x: Tensor) -> Tensor:
+        """`x` [T, N] as [T, N, 1] where there are channels: one number for all of them."""
+        return x.unsqueeze(-1) if self.reward.dim() > x.dim() else x
+
+
+def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor:
+    """x [T, ...] with x_t = term_t + decay_t x_{t+1} and x_T = 0. `decay` broadcasts to `term`; differentiable."""
+    following = torch.zeros_like(term[0])
+    sums = []
+    for step_term, step_decay in zip(reversed(term.unbind()), reversed(decay.unbind()), strict=True):
+        following = torch.addcmul(step_term, step_decay, following)
+        sums.append(following)
+    sums.reverse()
+    return torch.stack(sums)

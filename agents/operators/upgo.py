@@ -1,0 +1,22 @@
+"""UPGO, the upgoing policy gradient: learn from what went better than expected."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agents.operators.returns import lambda_return
+from agents.operators.unrolls import Unroll
+
+
+def upgo_return(unroll: Unroll, gamma: float | Tensor) -> Tensor:
+    """G_t = r_t + gamma (G_{t+1} if the next step goes at least as well as expected, else V_{t+1}), a constant.
+
+    It does where r_{t+1} + gamma V_{t+2} >= V_{t+1}: methods of Vinyals et al. 2019 (AlphaStar), there with gamma = 1.
+    Shaped as reward. The policy gradient is weighted by min(1, pi / mu) (G_t - V_t), with `rho` of `vtrace`.
+    """
+    with torch.no_grad():
+        better = unroll.reward + gamma * unroll.next_value >= unroll.value
+        # What follows the last step is its bootstrap value either way.
+        follow = torch.cat([better[1:], torch.ones_like(better[:1])])
+        return lambda_return(unroll, gamma, follow.to(unroll.value.dtype))

@@ -1,0 +1,46 @@
+"""V-trace: returns and advantages of the policy that learns, from the steps of an older one that acted."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from agents.operators.unrolls import Unroll, sum_from_the_end
+
+
+class VTrace(NamedTuple):
+    """Constants for the losses: no gradient flows through any of them."""
+
+    target: Tensor  # v_s, as reward: what the value is trained towards
+    advantage: Tensor  # rho_s (r_s + gamma v_{s+1} - V_s), as reward: what the policy gradient is weighted by
+    rho: Tensor  # min(rho_bar, pi / mu), [T, N]
+
+
+def vtrace(
+    unroll: Unroll,
+    log_prob: Tensor,
+    behaviour_log_prob: Tensor,
+    gamma: float | Tensor,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+    lambda_: float = 1.0,
+) -> VTrace:
+    """V-trace, section 4.1 of Espeholt et al. 2018; `log_prob` [T, N] of the policy pi, the other of mu, which acted.
+
+    v_s = V_s + delta_s + gamma c_s (v_{s+1} - V_{s+1})                                     (remark 1)
+    delta_s = rho_s (r_s + gamma V_{s+1} - V_s), rho_s = min(rho_bar, pi / mu), c_s = lambda min(c_bar, pi / mu)
+
+    The unroll's values are those of the weights that learn. `rho_bar` decides which policy's value is found (infinity:
+    pi's; the smaller, the nearer to mu's), `c_bar` only how fast; the paper wants rho_bar >= c_bar. Either may be
+    math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C].
+    """
+    with torch.no_grad():
+        ratio = unroll.per_channel((log_prob - behaviour_log_prob).exp())
+        rho = ratio.clamp(max=rho_bar)
+        delta = rho * (unroll.reward + gamma * unroll.next_value - unroll.value)
+        decay = gamma * lambda_ * ratio.clamp(max=c_bar).masked_fill(~unroll.goes_on, 0)
+        target = unroll.value + sum_from_the_end(delta, decay)
+        advantage = rho * (unroll.reward + gamma * unroll.followed_by(target) - unroll.value)
+        return VTrace(target, advantage, rho.reshape(log_prob.shape))
