@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
+
+from warren.errors import UnknownName
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
@@ -12,16 +16,65 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_range: float) -> Te
     return -torch.min(ratio * advantage, clipped * advantage).mean()
 
 
-def value_loss(value: Tensor, target: Tensor, old_value: Tensor, clip_range: float | None = None) -> Tensor:
+def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
+    """-E[log pi(a|s) A], of A2C (Mnih et al. 2016) and, with V-trace's advantage, IMPALA; no gradient goes into A."""
+    return -(log_prob * advantage.detach()).mean()
+
+
+def target_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, target_log_prob: Tensor, clip: float = 2.0) -> Tensor:
+    """min(mu / pi', clip) pi / mu [B]: the ratio of APPO, for `clipped_surrogate` with V-trace's advantage.
+
+    `target_log_prob` of pi', older weights of the learner that V-trace takes for its own; `behaviour_log_prob` of mu,
+    which acted. It is pi / pi', the ratio that clipping bounds soundly whatever mu was, but for actions that mu liked
+    more than `clip` times as much as pi'. From Luo et al. 2020 (IMPACT), section 3.1, as RLlib's APPO has it, `clip`
+    included. Sample Factory's APPO takes pi / mu, by which V-trace's advantage is weighted already.
+    """
+    return (behaviour_log_prob - target_log_prob).exp().clamp(max=clip) * (log_prob - behaviour_log_prob).exp()
+
+
+def value_loss(
+    value: Tensor, target: Tensor, old_value: Tensor | None = None, clip_range: float | None = None
+) -> Tensor:
     """E[(V - target)^2]; with a clip range, the larger of that and of V held as near to `old_value` (as in ppo2).
 
     Half of it is the loss of CleanRL and baselines' ppo2: their value coefficient c is c / 2 here.
     """
     squared_error = (value - target).square()
-    if clip_range is None:
+    if old_value is None or clip_range is None:
         return squared_error.mean()
     clipped = old_value + (value - old_value).clamp(-clip_range, clip_range)
     return torch.max(squared_error, (clipped - target).square()).mean()
+
+
+def huber_value_loss(value: Tensor, target: Tensor, delta: float) -> Tensor:
+    """E[e^2 where |e| <= delta, else delta (2 |e| - delta)], e = V - target: twice the loss of Huber 1964.
+
+    So it is `value_loss` for small errors, and a large one's gradient is at most 2 delta.
+    """
+    error = (value - target).abs()
+    inside = error.clamp(max=delta)
+    return (inside * (2 * error - inside)).mean()
+
+
+def teacher_loss(
+    divergence: Mapping[str, Tensor], coefficients: Mapping[str, float], used: Mapping[str, Tensor] | None = None
+) -> Tensor:
+    """Sum over the heads of coefficient * E[KL(teacher || student)]: distillation (Rusu et al. 2016), AlphaStar's term.
+
+    `divergence`: [B] of each head by name, as `agents.operators.divergences` computes it from the teacher's output and
+    the student's. `used`: bool [B] of heads that not every action has (a target only where there is something to aim
+    at); steps without count as 0. Heads without a coefficient do not count. Raises UnknownName for a coefficient or a
+    `used` of no head.
+    """
+    used = used or {}
+    for name in (*coefficients, *used):
+        if name not in divergence:
+            raise UnknownName("policy head", name, divergence)
+    loss = next(iter(divergence.values())).new_zeros(())
+    for name, coefficient in coefficients.items():
+        head = divergence[name]
+        loss = loss + coefficient * (head.where(used[name], 0) if name in used else head).mean()
+    return loss
 
 
 def standardize(x: Tensor) -> Tensor:

@@ -1,0 +1,54 @@
+"""Entropy of distributions and Kullback-Leibler divergence between them, in closed form."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def masked_log_softmax(logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    """log pi [..., A] of logits [..., A]; 0 where `action_mask` bool [..., A] is False, whose probability is 0.
+
+    The 0 is no probability: it makes illegal actions drop out of every sum of p log p, without a nan in its gradient.
+    """
+    if action_mask is None:
+        return torch.log_softmax(logits, -1)
+    illegal = ~action_mask
+    masked = logits.masked_fill(illegal, torch.finfo(logits.dtype).min)
+    return torch.log_softmax(masked, -1).masked_fill(illegal, 0)
+
+
+def categorical_entropy(logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    """-sum_a p_a log p_a, [...], of logits [..., A]; illegal actions contribute 0."""
+    log_p = masked_log_softmax(logits, action_mask)
+    return -(_probabilities(log_p, action_mask) * log_p).sum(-1)
+
+
+def categorical_kl(logits: Tensor, other_logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    """KL(p || q) = sum_a p_a (log p_a - log q_a), [...], of p and q by their logits [..., A].
+
+    Actions that are illegal under `action_mask` bool [..., A], which is that of both, contribute 0.
+    """
+    log_p, log_q = masked_log_softmax(logits, action_mask), masked_log_softmax(other_logits, action_mask)
+    return (_probabilities(log_p, action_mask) * (log_p - log_q)).sum(-1)
+
+
+def gaussian_entropy(log_std: Tensor) -> Tensor:
+    """sum_i log(sigma_i sqrt(2 pi e)), [...], of a diagonal Gaussian [..., A]."""
+    return (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
+
+
+def gaussian_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+    """KL(p || q), [...], of diagonal Gaussians p and q [..., A]; a log_std [A] serves all.
+
+    sum_i log(sigma_q / sigma_p) + (sigma_p^2 + (mu_p - mu_q)^2) / (2 sigma_q^2) - 1/2
+    """
+    log_ratio = log_std - other_log_std
+    distance = (mean - other_mean) * torch.exp(-other_log_std)
+    return (0.5 * (torch.exp(2 * log_ratio) + distance.square() - 1) - log_ratio).sum(-1)
+
+
+def _probabilities(log_p: Tensor, action_mask: Tensor | None) -> Tensor:
+    return log_p.exp() if action_mask is None else log_p.exp() * action_mask
