@@ -1,0 +1,112 @@
+"""Running normalisation of observations, rewards and values, by mean and variance of all that was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+EPSILON = 1e-8  # added to variances, as Gymnasium, ppo2 and Stable-Baselines3 do
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of `count` samples of one shape: mean and (biased) variance of each element."""
+
+    count: Tensor  # a number, in the dtype of the others
+    mean: Tensor
+    variance: Tensor
+
+    @property
+    def deviation(self) -> Tensor:
+        return (self.variance + EPSILON).sqrt()
+
+
+def merge(a: Moments, b: Moments) -> Moments:
+    """The moments of all samples of both, in any order the same but for rounding: Chan, Golub & LeVeque 1983.
+
+    This is how batches come in, and how several learners' moments become one.
+    """
+    count = a.count + b.count
+    weight = b.count / count.clamp(min=1)
+    difference = b.mean - a.mean
+    mean = a.mean + weight * difference
+    variance = (1 - weight) * a.variance + weight * b.variance + weight * (1 - weight) * difference.square()
+    return Moments(count, mean, variance)
+
+
+class RunningMoments(nn.Module):
+    """Moments of all samples [*shape] so far, as buffers: part of a policy, they are published and saved with it.
+
+    Before the first sample mean 0 and variance 1: `normalize` changes nothing. float64 by default: a float32 mean stops
+    moving after some ten million samples; devices without it (mps) need dtype=torch.float32.
+    """
+
+    def __init__(self, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
+        super().__init__()
+        self.count: Tensor
+        self.mean: Tensor
+        self.variance: Tensor
+        self.register_buffer("count", torch.zeros((), dtype=dtype))
+        self.register_buffer("mean", torch.zeros(tuple(shape), dtype=dtype))
+        self.register_buffer("variance", torch.ones(tuple(shape), dtype=dtype))
+
+    @property
+    def moments(self) -> Moments:
+        return Moments(self.count, self.mean, self.variance)
+
+    @torch.no_grad()
+    def update(self, x: Tensor) -> None:
+        """Takes in samples [..., *shape] of any dtype and number; none at all change nothing."""
+        samples = x.reshape(-1, *self.mean.shape).to(self.mean)
+        if len(samples):
+            variance, mean = torch.var_mean(samples, 0, correction=0)
+            self.set(merge(self.moments, Moments(self.count.new_tensor(len(samples)), mean, variance)))
+
+    @torch.no_grad()
+    def set(self, moments: Moments) -> None:
+        """Goes on from these."""
+        self.count.copy_(moments.count)
+        self.mean.copy_(moments.mean)
+        self.variance.copy_(moments.variance)
+
+    def normalize(self, x: Tensor, clip: float | None = None) -> Tensor:
+        """(x - mean) / deviation, within [-clip, clip]; of observations [..., *shape], in their float dtype."""
+        return self.scale(x - self.mean.to(x.dtype), clip)
+
+    def denormalize(self, x: Tensor) -> Tensor:
+        """What `normalize` made `x` of, but for clipping: of values that a network gives in units of the deviation."""
+        return x * self.moments.deviation.to(x.dtype) + self.mean.to(x.dtype)
+
+    def scale(self, x: Tensor, clip: float | None = None) -> Tensor:
+        """x / deviation, within [-clip, clip]: of rewards, whose sign and zero mean something.
+
+        The deviation is that of `discounted_sums`, not of the rewards: values then have one near 1.
+        """
+        scaled = x / self.moments.deviation.to(x.dtype)
+        return scaled if clip is None else scaled.clamp(-clip, clip)
+
+
+def discounted_sums(reward: Tensor, ended: Tensor, carried: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
+    """(S [T, N], what is carried [N] into the next call): S_t = r_t + gamma S_{t-1}, from 0 on in every episode.
+
+    Of rewards [T, N], with bool [T, N] whether a step is its episode's last and `carried` [N] of the call before, zeros
+    at first. What reward scaling takes its deviation of: ppo2's VecNormalize; Engstrom et al. 2020, section 3.
+    """
+    sums = []
+    for step_reward, step_ended in zip(reward.unbind(), ended.unbind(), strict=True):
+        sums.append(step_reward + gamma * carried)
+        carried = sums[-1].masked_fill(step_ended, 0)
+    return torch.stack(sums), carried
+
+
+def popart(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
+    """(weight [C, H], bias [C]) of a value head whose denormalised output stays as it was when the moments [C] change.
+
+    w' = sigma w / sigma', b' = (sigma b + mu - mu') / sigma': proposition 1 of van Hasselt et al. 2016 (PopArt).
+    """
+    old, new = before.deviation.to(weight.dtype), after.deviation.to(weight.dtype)
+    shift = (before.mean - after.mean).to(weight.dtype)
+    return weight * (old / new)[:, None], (old * bias + shift) / new
