@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,7 @@ from envs.registry import make
 from envs.sources import SOURCES, make_two_player
 from envs.two_player import Turn
 from warren.errors import ConfigurationError, WarrenError
+from warren.separate_process import ask
 
 STEPS = 200  # random steps, at most
 SECONDS = 0.5  # that they take, at most
@@ -34,24 +34,14 @@ def check(env_id: str, kwargs: Mapping[str, Any], *, two_player: bool) -> None:
     if _is_known(env_id):
         _check(env_id, kwargs, two_player)
         return
-    question = json.dumps([env_id, dict(kwargs), two_player])
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "envs.check"],
-            input=question, capture_output=True, text=True, timeout=WITHIN, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ConfigurationError(
-            f"environment {env_id!r}: {STEPS} random steps at most took more than {WITHIN:g} s, the import included; "
-            "does a step wait for something?"
-        ) from None
-    try:
-        problems = json.loads(done.stdout)
-    except ValueError:
-        tail = "\n".join(done.stderr.splitlines()[-8:])
-        raise ConfigurationError(
-            f"environment {env_id!r} ended the process that tried it ({done.returncode}):\n{tail}"
-        ) from None
+    problems = ask(
+        "envs.check",
+        [env_id, dict(kwargs), two_player],
+        WITHIN,
+        too_long=f"environment {env_id!r}: {STEPS} random steps at most took more than {WITHIN:g} s, the import "
+        "included; does a step wait for something?",
+        no_answer=f"environment {env_id!r} ended the process that tried it",
+    )
     if problems:
         raise ConfigurationError(problems)
 

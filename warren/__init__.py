@@ -1,1 +1,1 @@
-"""What every package may use: the error tree and the name registry. Nothing else lives here."""
+"""What every package may use: the error tree, the name registry, user code in a process of its own. Nothing else."""

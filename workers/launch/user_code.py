@@ -13,7 +13,6 @@ import inspect
 import json
 import os
 import re
-import subprocess
 import sys
 import traceback
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 
 from tasks.service import handlers_of, is_worker, services_of
 from warren.errors import ConfigurationError, unknown_name
+from warren.separate_process import ask
 
 IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
 _NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[2] / package) for package in ("tasks", "workers")))
@@ -166,22 +166,15 @@ class Described(NamedTuple):
 
 def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
     """Name -> what the class at each place offers and subscribes to, inspected in a process of its own."""
-    question = json.dumps({name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()})
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "workers.launch.user_code"],
-            input=question, capture_output=True, text=True, timeout=IMPORT_WITHIN, check=False,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ConfigurationError(
-            f"importing the services took more than {IMPORT_WITHIN:g} s: {', '.join(asked)}; "
-            'what a service file does besides defining belongs under if __name__ == "__main__"'
-        ) from None
-    try:
-        return {name: Described(*told) for name, told in json.loads(done.stdout).items()}
-    except (ValueError, TypeError):
-        tail = "\n".join(done.stderr.splitlines()[-8:])
-        raise ConfigurationError(f"importing the services ended the process ({done.returncode}):\n{tail}") from None
+    answer = ask(
+        "workers.launch.user_code",
+        {name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()},
+        IMPORT_WITHIN,
+        too_long=f"importing the services took more than {IMPORT_WITHIN:g} s: {', '.join(asked)}; "
+        'what a service file does besides defining belongs under if __name__ == "__main__"',
+        no_answer="importing the services ended the process",
+    )
+    return {name: Described(*told) for name, told in answer.items()}
 
 
 def _described(name: str, place: Place, kwargs: Mapping[str, Any]) -> Described:

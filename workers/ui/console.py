@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 import sys
 import termios
+from collections.abc import Sequence
 from typing import Any, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
 REFRESH = 4  # panels a second
 LOCAL_FLAGS = 3  # place of these among a terminal's attributes
@@ -40,6 +44,15 @@ class Terminal:
                 live.stop()
         finally:
             self._echo.restore()
+
+    def framed(self, title: str, *parts: Table, notes: Sequence[str]) -> Panel:
+        """A panel of `parts`, one below the other, and of `notes` in yellow."""
+        outer = Table.grid()
+        for part in parts:
+            outer.add_row(part)
+        for note in notes:
+            outer.add_row(Text(note, "yellow"))
+        return Panel(outer, title=title, title_align="left", expand=False)
 
     def say(self, text: str) -> None:
         """Print lines above what is shown."""

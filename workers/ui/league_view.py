@@ -74,16 +74,11 @@ class LeagueView(View):
         rest = Table.grid(padding=(0, 2))
         for name, value in cells_of(figures, waiting, processes, self.goal):
             rest.add_row(Text(name, "dim"), Text(value))  # no markup: names in it came by a wire
-        outer = Table.grid()
-        outer.add_row(players)
-        outer.add_row(rest)
-        for note in notes:
-            outer.add_row(Text(note, "yellow"))
-        return Panel(outer, title=self.title, title_align="left", expand=False)
+        return self.framed(self.title, players, rest, notes=notes)
 
 
 def strength(score: Mapping[str, Any]) -> str:
-    """The evaluator's figures in words."""
+    """The evaluator's figures as text."""
     if not score:
         return "not known yet"
     found = [

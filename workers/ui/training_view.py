@@ -60,12 +60,7 @@ class View(Terminal):
         done, of = self._far(figures)
         bar = Table.grid(padding=(0, 2))
         bar.add_row("[dim]to the goal", ProgressBar(total=of, completed=done, width=40), f"{done:,.0f} of {of:,.0f}")
-        outer = Table.grid()
-        outer.add_row(grid)
-        outer.add_row(bar)
-        for note in notes:
-            outer.add_row(Text(note, "yellow"))
-        return Panel(outer, title=self.title, title_align="left", expand=False)
+        return self.framed(self.title, grid, bar, notes=notes)
 
     def _far(self, figures: Mapping[str, Any] | None) -> tuple[float, float]:
         if self.goal is not None and self.goal > 0:

@@ -1,0 +1,32 @@
+"""Code of the user's is tried in a process of its own: it may hang, print, or end the process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from warren.errors import ConfigurationError
+
+TAIL_LINES = 8  # of what the process complained of, in the error
+
+
+def ask(module: str, question: Any, within: float, *, too_long: str, no_answer: str) -> Any:
+    """What `python -m module` answers to `question`; both are JSON, on its standard input and output.
+
+    Raises ConfigurationError: with `too_long` after `within` s; where it ends without an answer, with `no_answer`, its
+    exit status and its last lines.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", module],
+            input=json.dumps(question), capture_output=True, text=True, timeout=within, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise ConfigurationError(too_long) from None
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        tail = "\n".join(done.stderr.splitlines()[-TAIL_LINES:])
+        raise ConfigurationError(f"{no_answer} ({done.returncode}):\n{tail}") from None
