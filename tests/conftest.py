@@ -15,6 +15,7 @@ from typing import NoReturn
 import brokers
 import pytest
 from hypothesis import HealthCheck, settings
+from own_redis import OwnRedis
 
 from warren.errors import BrokerError
 from workers import servers as finding
@@ -149,3 +150,11 @@ def embedded_url(embedded: Servers) -> str:
 def run_name() -> str:
     """A name that no other test has: whatever a test makes on a shared server carries it."""
     return f"test-{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
+    """A Redis of the test's own, where the session has servers at all."""
+    made = OwnRedis(tmp_path / "redis")
+    yield made
+    made.kill()

@@ -1,6 +1,6 @@
 """One interface to every kind of broker: `of(app)` tells what the broker of an app can do, and connects to it.
 
-base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis, in_memory.py a broker
+base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis, in_memory/ a broker
 within one process, for tests without servers. Others take what this file exports.
 """
 

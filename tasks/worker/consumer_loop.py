@@ -4,29 +4,23 @@ Read all that has arrived, decode, gather, call once, write all replies and one 
 consumer, its event loop and its pool take no part; Celery still starts and stops this (see server.py), knows each
 service as a task, and lists and counts it for Flower.
 
-    drain -> _accept a call -> BatchScheduler -> _run_batch (through the middleware) -> _answer -> Outbox -> drain
+    drain -> Intake -> BatchScheduler -> _run_batch (through the middleware) -> Outcomes -> Outbox -> drain
           -> EventInbox
 """
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import redis
 from celery.utils.log import get_logger
 
-from tasks import brokers, codec, compat
+from tasks import brokers, compat
 from tasks.admin.registry import Directory
-from tasks.amqp import frames
-from tasks.amqp.frames import Delivery, Properties
-from tasks.amqp.messages import DIRECT_REPLY, EXPIRES_BYTES, NO_LINKS
-from tasks.app.dead_letters import Letter, send_dead_letter
-from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
+from tasks.amqp.frames import Delivery
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
 from tasks.service import Worker, services_of
@@ -35,15 +29,17 @@ from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.deadlines import Deadlines
 from tasks.worker.event_inbox import EventInbox
 from tasks.worker.handback import hand_back
+from tasks.worker.intake import Intake
 from tasks.worker.metrics import Metrics
 from tasks.worker.middleware import Chain, Middleware
+from tasks.worker.outcomes import Outcomes
 from tasks.worker.pool import end_worker
 from tasks.worker.replies import Outbox
 from tasks.worker.retries import CallerRetries, DeliveryLimit
-from tasks.worker.running import Failed, failed, replay
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.task_events import TaskEvents
-from warren.errors import BrokerError, CodecError, ConfigurationError, DeliveriesExceeded
+from tasks.worker.timers import AGAIN_AFTER, Timers
+from warren.errors import BrokerError, ConfigurationError
 
 logger = get_logger(__name__)
 
@@ -52,7 +48,6 @@ FLUSH_AFTER = 0.0005  # s; a batch that takes longer does not run before the rep
 FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
 RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
 ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
-AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
 
 
 class ConsumerLoop:
@@ -72,9 +67,10 @@ class ConsumerLoop:
         self._task_events: TaskEvents | None = None
         self._queues: dict[str, ServiceQueue] = {}
         self._scheduler = BatchScheduler((), self._dropped)
-        self._later: list[tuple[float, int, Callable[[], None]]] = []  # what is tried again, and when: a heap
-        self._numbers = itertools.count()
-        self._outbox: Outbox
+        self._timers = Timers()
+        self._outbox: Outbox  # of the present connection, as are the next two
+        self._outcomes: Outcomes
+        self._intake: Intake
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
         self.hostname = ""
@@ -163,8 +159,10 @@ class ConsumerLoop:
 
     def _open(self, link: Connection) -> None:
         self._scheduler.clear()
-        self._later.clear()
+        self._timers.clear()
         self._outbox = Outbox(link, getattr(self._app, "warren_claims", None))
+        self._outcomes = Outcomes(self._app, self.hostname, self._outbox, self._timers)
+        self._intake = Intake(self._scheduler, self._outcomes, self._outbox, self._timers)
         self._deadlines.read_clock()
         self._events.subscribe(link)
         for name, waiting in self._queues.items():
@@ -175,17 +173,17 @@ class ConsumerLoop:
                 link.declare(self._topology.dead_queue(name.partition(".")[0]))
             link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * spec.batch))
         self._directory.enter(waiting.spec for waiting in self._queues.values())
-        self._try_later(ENTER_EVERY, self._renew)
+        self._timers.after(ENTER_EVERY, self._renew)
         self.ready.set()
 
     def _renew(self) -> None:
         try:
             self._directory.enter(waiting.spec for waiting in self._queues.values())
             self._events.renew()
-            self._try_later(ENTER_EVERY, self._renew)
+            self._timers.after(ENTER_EVERY, self._renew)
         except redis.RedisError as error:
             logger.warning("services: what Redis holds of this worker was not renewed: %s", error)
-            self._try_later(AGAIN_AFTER, self._renew)
+            self._timers.again(self._renew)
 
     def _serve(self, link: Connection) -> None:
         def poll() -> bool:
@@ -193,12 +191,13 @@ class ConsumerLoop:
             self._take(more)
             return bool(more)
 
+        timed = self._timers.entries
         while not self._stopping.is_set():
             deliveries = link.drain(self._patience())
             if deliveries:
                 self._take(deliveries)
-            if self._later and self._later[0][0] <= time.monotonic():
-                heapq.heappop(self._later)[2]()
+            if timed and timed[0][0] <= time.monotonic():
+                self._timers.run_next()
             while (batch := self._scheduler.next(poll)) is not None:
                 self._run_batch(*batch)
             self._outbox.flush()
@@ -206,13 +205,11 @@ class ConsumerLoop:
     def _patience(self) -> float | None:
         """s for which there is nothing to do unless something arrives; None without limit."""
         patience = self._scheduler.patience()
-        if self._later and self._later[0][0] < time.monotonic() + AGAIN_AFTER:
-            due = max(0.0, self._later[0][0] - time.monotonic())
+        timed = self._timers.entries
+        if timed and timed[0][0] < time.monotonic() + AGAIN_AFTER:
+            due = max(0.0, timed[0][0] - time.monotonic())
             return due if patience is None else min(due, patience)
         return patience
-
-    def _try_later(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._later, (time.monotonic() + seconds, next(self._numbers), action))
 
     # Receiving.
 
@@ -228,66 +225,13 @@ class ConsumerLoop:
                 events.append(delivery)
                 continue
             try:
-                self._accept(queue, delivery)
+                self._intake.accept(queue, delivery)
             except GONE:
                 raise
             except Exception as error:  # one message must not end the connection: it would come again
-                self._refuse(queue, delivery, None, repr(error))
+                self._intake.refuse(queue, delivery, None, repr(error))
         if events:
             self._events.take(events, self._outbox)
-
-    def _accept(self, queue: ServiceQueue, delivery: Delivery) -> None:
-        """Put a call into its queue; refuse one that is unreadable, answer one that its caller is to send again."""
-        try:
-            properties = frames.read_properties(delivery.properties)
-        except frames.Malformed as error:
-            self._refuse(queue, delivery, None, str(error))
-            return
-        headers = properties.headers
-        if type(headers.get("id")) is not str or not _readable(headers.get("expires")):
-            reason = problem_with_headers({"task": queue.spec.name, **headers}) or "its headers cannot be read"
-            self._refuse(queue, delivery, properties, reason)
-            return
-        call = Call(delivery, properties, (), {}, None)
-        for hook in queue.chain.before_accept:
-            if hook(queue, call) is not None:
-                queue.counts["handed back"] += 1
-                self._outbox.reply_lost(properties)
-                self._outbox.ack(delivery.tag)
-                return
-        try:
-            body = codec.decode(delivery.body)
-        except BrokerError as error:  # Redis, which holds it behind a claim check, may come back
-            logger.warning("a call of %s cannot be read for now, trying again: %s", queue.spec.name, error)
-            self._try_later(AGAIN_AFTER, lambda: self._accept(queue, delivery))
-            return
-        except Exception as error:
-            self._refuse(queue, delivery, properties, str(error))
-            return
-        problem = problem_with_body(body)
-        if problem is None and not call.direct and _by_celery(properties, body[2]):
-            problem = problem_with_headers({"task": queue.spec.name, **headers})
-        if problem is not None:
-            self._refuse(queue, delivery, properties, problem)
-            return
-        call.args, call.kwargs, call.embed = body
-        self._scheduler.add(queue, call)
-
-    def _refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
-        """A message that is no call: answered with an error where a caller waits, else a dead letter; counted."""
-        name = queue.spec.name
-        queue.counts["refused"] += 1
-        logger.error("a message for %s is refused: %s", name, reason)
-        if properties is not None:
-            call = Call(delivery, properties, (), {}, None)
-            whole = problem_with_headers({"task": name, **properties.headers}) is None
-            if call.direct or (whole and properties.reply_to):
-                self._answer(queue, call, failed(CodecError(f"the call of {name} cannot be run: {reason}")))
-                return
-            if not queue.spec.response and send_dead_letter(self._app, _letter(queue, call), reason):
-                self._outbox.ack(delivery.tag)
-                return
-        self._outbox.reject(delivery.tag, requeue=False)
 
     def _dropped(self, queue: ServiceQueue, call: Call) -> None:
         queue.counts["dropped"] += 1
@@ -303,11 +247,11 @@ class ConsumerLoop:
             outcomes = queue.chain.run(queue, calls)
         except BrokerError as error:
             logger.warning("calls of %s cannot be run for now, trying again: %s", queue.spec.name, error)
-            self._try_later(AGAIN_AFTER, lambda: self._schedule(queue, calls))
+            self._timers.again(lambda: self._schedule(queue, calls))
             return
         seconds = time.monotonic() - started
         for call, outcome in zip(calls, outcomes, strict=True):
-            self._answer(queue, call, outcome)
+            self._outcomes.answer(queue, call, outcome)
         for hook in queue.chain.after_run:
             hook(queue, calls, outcomes, seconds)
         # A call that was given up is acknowledged before the next one runs: should that kill this worker, the first
@@ -319,40 +263,6 @@ class ConsumerLoop:
     def _schedule(self, queue: ServiceQueue, calls: list[Call]) -> None:
         for call in calls:
             self._scheduler.add(queue, call)
-
-    def _answer(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Send the outcome to whoever waits for it: by direct reply, or in Celery's own ways."""
-        properties, delivery = call.properties, call.delivery
-        if properties.reply_to.startswith(DIRECT_REPLY):
-            self._outbox.reply(properties, outcome)
-            self._outbox.ack(delivery.tag)  # the claim is the caller's, who may have to send the call again
-        elif _by_celery(properties, call.embed):
-            self._record(queue, call, outcome)
-        elif not isinstance(outcome, Failed):
-            self._outbox.ack(delivery.tag, delivery.body)
-        elif isinstance(outcome.error, DeliveriesExceeded):
-            logger.error("%s", outcome.error)
-            if send_dead_letter(self._app, _letter(queue, call), str(outcome.error)):
-                self._outbox.ack(delivery.tag)
-            else:
-                self._outbox.reject(delivery.tag, requeue=False)
-        else:
-            logger.error("%s failed and nobody waits for its result:\n%s", queue.spec.name, outcome.traceback)
-            self._outbox.reject(delivery.tag, requeue=False)
-
-    def _record(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Result backend, chord, callbacks and chain; again a little later where Redis or the broker is away."""
-        properties, delivery = call.properties, call.delivery
-        request = {**properties.headers, **(call.embed or {}), "hostname": self.hostname}
-        request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}
-        request["delivery_info"] = {"redelivered": delivery.redelivered, "priority": None}
-        try:
-            replay(queue.task, queue.trace, outcome, call.id, (call.args, call.kwargs), request)
-        except Exception as error:
-            logger.warning("the outcome of %s cannot be recorded for now, trying again: %s", queue.spec.name, error)
-            self._try_later(AGAIN_AFTER, lambda: self._record(queue, call, outcome))
-        else:
-            self._outbox.ack(delivery.tag, delivery.body)
 
     # Leaving.
 
@@ -373,26 +283,3 @@ class ConsumerLoop:
 def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
     outcomes: list[Any] = queue.task.run_calls([(call.args, call.kwargs) for call in calls])
     return outcomes
-
-
-def _by_celery(properties: Properties, embed: Any) -> bool:
-    """Whether somebody waits for the outcome in one of Celery's own ways: result backend, chord, callbacks, chain."""
-    return bool(properties.reply_to or (embed and embed != NO_LINKS) or properties.headers.get("group"))
-
-
-def _readable(expires: Any) -> bool:
-    if expires is None or (type(expires) is str and len(expires) == EXPIRES_BYTES and expires.endswith("+00:00")):
-        return True  # as clients of ours write it
-    return is_moment(expires)
-
-
-def _letter(queue: ServiceQueue, call: Call) -> Letter:
-    properties = call.properties
-    return Letter(
-        call.delivery.body,
-        properties.headers,
-        properties.content_type,
-        "binary",
-        properties.correlation_id,
-        queue.spec.name,
-    )

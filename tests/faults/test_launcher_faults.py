@@ -204,8 +204,8 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
                 (tmp_path / "two" / "go").touch()
                 assert second.wait() == 0, second.output
         finally:
-            launcher_lives = first.process.poll() is None
-            if launcher_lives:
+            launcher_runs = first.process.poll() is None
+            if launcher_runs:
                 launcher.resume()
     assert list(client.scan_iter(f"warren.{run_name}:*")) == []
 

@@ -12,7 +12,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +77,6 @@ class Resumed:
             homes = [names[int(number)].name for number in rng.integers(len(names), size=IN_BATCH)]
             matches = self.store.request_many(homes, "actor", 3600.0)
             self.store.report_many([(match.match, str(rng.choice(list("wdl")))) for match in matches[1:]])
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
-    made = OwnRedis(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 @pytest.mark.slow

@@ -6,10 +6,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from waiting import until
 
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
@@ -50,7 +49,7 @@ class Calling:
             started.append((name, process))
         for name, process in started:
             path = self.folder / f"{name}.log"
-            until(lambda path=path, process=process: b"ready" in path.read_bytes() or process.poll() is not None, 60)
+            until(lambda path=path, process=process: b"ready" in path.read_bytes() or process.poll() is not None)
             # A call that kills its worker may do so before the worker has said that it is ready.
             assert process.poll() is None or (may_end and process.returncode == -signal.SIGKILL), path.read_text()
         return [process for _, process in started]
@@ -85,11 +84,3 @@ def events_received_while_busy(calling: Calling, number: int, busy_for: float) -
     until(lambda: all(received[-1:] == [number - 1] for received in calling.solver.call("actor.events_received")))
     received: tuple[list[int], list[int]] = calling.solver.call("actor.events_received")
     return received
-
-
-def until(true: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait for a condition; fail when it does not come about."""
-    limit = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < limit, f"not within {seconds} s"
-        time.sleep(0.02)

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling, until
+from calling import ROOT, Calling
 from kombu.exceptions import OperationalError
+from waiting import until
 
 from tasks.admin.discovery import discover
 from workers.ui.services import Found, watch
@@ -127,7 +128,7 @@ class Terminal:
 
     def shows(self, wanted: Callable[[str], Any]) -> None:
         """Wait until what has been shown so far is as wanted."""
-        until(lambda: wanted(self.shown) or self.process.poll() is not None, 60)
+        until(lambda: wanted(self.shown) or self.process.poll() is not None)
         assert wanted(self.shown), self.shown
 
     def press_ctrl_c(self) -> int:

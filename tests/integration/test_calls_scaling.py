@@ -7,7 +7,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from calling import Calling, until
+from calling import Calling
+from waiting import until
 
 CALLERS = 8
 SECONDS = 0.005  # that one call takes of its worker
@@ -58,10 +59,10 @@ def test_a_worker_started_under_load_takes_its_share_and_one_that_stops_loses_no
     calling.start(1)
     first = calling.solver.call("actor.who")
     with Load(calling) as load:
-        until(lambda: len(load.answers) > 200, 60)
+        until(lambda: len(load.answers) > 200)
         (second,) = calling.start(1)
         ready = time.monotonic()
-        until(lambda: len(load.sent_after(ready)) > 400, 60)
+        until(lambda: len(load.sent_after(ready)) > 400)
         calls = load.sent_after(ready)[:400]
         # The first calls sent after it was ready: it answers one of the first few, and about half of all.
         its_own = [answer for answer in calls if answer.pid == second.pid]
@@ -73,6 +74,6 @@ def test_a_worker_started_under_load_takes_its_share_and_one_that_stops_loses_no
         calling.processes[0].send_signal(signal.SIGTERM)
         assert calling.processes[0].wait(30) == 0
         stopped = time.monotonic()
-        until(lambda: len(load.sent_after(stopped)) > 100, 60)
+        until(lambda: len(load.sent_after(stopped)) > 100)
     assert not load.errors
     assert {answer.pid for answer in load.sent_after(stopped)} == {second.pid} != {first}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling, until
+from calling import ROOT, Calling
+from waiting import until
 
 from tasks.app.dead_letters import REASON
 from tasks.topology import address
@@ -35,11 +36,11 @@ def lies(calling: Calling, role: str, least: int = 1) -> bool:
         return calling.topology.dead_queue(role)(connection.channel()).queue_declare().message_count >= least
 
 
-def start_until_one_lives(calling: Calling, done: Any, most: int = 6) -> int:
+def start_until_one_survives(calling: Calling, done: Any, most: int = 6) -> int:
     """Start a worker whenever the one before it was killed; how many were."""
     for killed in range(most):
         (worker,) = calling.start(1, may_end=True)
-        until(lambda worker=worker: worker.poll() is not None or done(), 30)
+        until(lambda worker=worker: worker.poll() is not None or done())
         if worker.poll() is None:
             return killed
         assert worker.poll() == KILLED
@@ -52,7 +53,7 @@ def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
     calling.solver.call("actor.push", "after")
     assert calling.solver.flush() == 0
     first.wait(30)
-    killed = 1 + start_until_one_lives(calling, lambda: calling.ran("after") and lies(calling, "actor"))
+    killed = 1 + start_until_one_survives(calling, lambda: calling.ran("after") and lies(calling, "actor"))
     assert calling.ran("deadly") == killed == 3
     (letter,) = letters(calling, "actor")
     assert letter.delivery_info["routing_key"] == "actor.push_deadly"
@@ -67,7 +68,7 @@ def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):
         calling.solver.call("actor.push_some", key)
     assert calling.solver.flush() == 0
     first.wait(30)
-    killed = 1 + start_until_one_lives(calling, lambda: lies(calling, "actor"))
+    killed = 1 + start_until_one_survives(calling, lambda: lies(calling, "actor"))
     assert killed <= 3
     assert [letter.decode()[0] for letter in letters(calling, "actor")] == [("deadly",)]
     until(lambda: all(calling.ran(key) >= 1 for key in ("one", "two", "three")))
@@ -78,7 +79,7 @@ def test_a_call_that_must_not_run_twice_kills_one_worker(calling):
     calling.solver.call("actor.push_deadly_once", "deadly")
     assert calling.solver.flush() == 0
     first.wait(30)
-    assert start_until_one_lives(calling, lambda: lies(calling, "actor")) == 0
+    assert start_until_one_survives(calling, lambda: lies(calling, "actor")) == 0
     assert calling.ran("deadly") == 1
     (letter,) = letters(calling, "actor")
     assert "was delivered once" in letter.headers[REASON]
@@ -93,21 +94,21 @@ def test_a_call_that_a_killed_worker_only_held_is_not_counted(calling):
     assert calling.solver.flush() == 0
     calling.processes[0].wait(30)
     # Each of the two kills as many as it may.
-    start_until_one_lives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor", 2), most=12)
+    start_until_one_survives(calling, lambda: calling.ran("held") >= 40 and lies(calling, "actor", 2), most=12)
     # Whether the first worker had begun with the second of them, nobody knows: it may count as its first delivery.
     assert [calling.ran(f"deadly-{number}") for number in range(2)] in ([3, 3], [3, 2])
     assert {letter.decode()[0][0] for letter in letters(calling, "actor")} == {f"deadly-{n}" for n in range(2)}
 
 
 def learners_until(calling: Calling, done: Any, most: int = 6) -> int:
-    """Start a learner whenever the one before it was killed; how many were, when one is `done` and lives."""
+    """Start a learner whenever the one before it was killed; how many were, when one is `done` and survives."""
     for killed in range(most):
         command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, calling.topology.run]
         with (calling.folder / f"learner-{killed}.log").open("wb") as log:
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}
             process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
         calling.processes.append(process)
-        until(lambda process=process: process.poll() is not None or done(), 60)
+        until(lambda process=process: process.poll() is not None or done())
         if process.poll() is None:
             return killed
         assert process.poll() == KILLED

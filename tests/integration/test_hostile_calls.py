@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling, until
+from calling import ROOT, Calling
 from hostile import Hostile, Publisher, known, mixture
+from waiting import until
 
 from tasks.events import EventDispatcher
 from tasks.topology import address
@@ -29,7 +30,7 @@ def app(calling: Calling) -> Calling:
         calling.processes.append(
             subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
         )
-    until(lambda: b"ready" in (calling.folder / "learner.log").read_bytes(), 60)
+    until(lambda: b"ready" in (calling.folder / "learner.log").read_bytes())
     return calling
 
 
@@ -54,16 +55,16 @@ def queue_length(app: Calling, queue: Any) -> int:
 
 
 def works(app: Calling) -> None:
-    """Everybody lives, and a call, a one-way call, a segment, an event and a command are answered as ever."""
+    """Everybody still runs, and a call, a one-way call, a segment, an event and a command are answered as ever."""
     assert [process.poll() for process in app.processes] == [None, None]
     assert app.solver.call("actor.add", 1, 2) == 3
     pushed, learned = app.ran("alive"), app.ran("segment")
     app.solver.call("actor.push", "alive")
     app.app.send_task("learner.learn", args=("segment",), ignore_result=True, **address(app.topology.learner_queue()))
-    until(lambda: app.ran("alive") == pushed + 1 and app.ran("segment") == learned + 1, 60)
+    until(lambda: app.ran("alive") == pushed + 1 and app.ran("segment") == learned + 1)
     fired = len(app.solver.call("actor.events_received")[0]) + 1000
     EventDispatcher(app.app, app.topology).fire("counted", fired)
-    until(lambda: app.solver.call("actor.events_received")[0][-1:] == [fired], 60)
+    until(lambda: app.solver.call("actor.events_received")[0][-1:] == [fired])
     logs = "".join(path.read_text() for path in app.folder.glob("*.log"))
     for message in ("connecting anew", "Unrecoverable", "outside the code", "outside its own code", "subscribing anew"):
         assert message not in logs, message
@@ -78,7 +79,7 @@ def all_settled(app: Calling) -> None:
     topology = app.topology
     queues = [topology.service_queue(f"actor.{name}") for name in WITH_ANSWER]
     queues += [topology.service_queue(f"actor.{name}", response=False) for name in ONE_WAY]
-    until(lambda: sum(queue_length(app, queue) for queue in [*queues, topology.learner_queue()]) == 0, 60)
+    until(lambda: sum(queue_length(app, queue) for queue in [*queues, topology.learner_queue()]) == 0)
     before = ended(app)
     assert ended(app) == before
 
@@ -94,11 +95,11 @@ def test_every_message_that_once_did_harm_ends_and_nothing_else_does(app):
         learning += publisher.send(topology.learner.name, "learner.main", known("learner.round_failed"))
         for exchange in (f"{topology.control}.pidbox", topology.event("counted").name, topology.event("stated").name):
             publisher.send(exchange, "", known("ping"))
-    until(lambda: ended(app) >= before + sent, 60)
+    until(lambda: ended(app) >= before + sent)
     works(app)
     all_settled(app)
     one_way = sum(int(counters(app)[f"actor.{name}"].get("refused", 0)) for name in ONE_WAY)
-    until(lambda: dead(app) + app.ran("x") >= one_way + learning, 60)
+    until(lambda: dead(app) + app.ran("x") >= one_way + learning)
 
 
 def test_a_thousand_random_messages_end_and_calls_go_on(app):

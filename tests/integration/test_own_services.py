@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import redis
@@ -47,7 +46,7 @@ def test_a_run_plays_through_a_killed_service_to_its_end_and_leaves_nothing(serv
         assert [left for left in rabbitmqctl(kind, "name") if left.startswith(f"warren.{name}")] == []
 
 
-def test_ctrl_c_stops_everything_and_who_joined_within_the_grace_and_leaves_nothing(servers, tmp_path: Path):
+def test_ctrl_c_stops_everything_and_who_joined_and_leaves_nothing(servers, tmp_path: Path):
     more = "services: [{name: Adder, path: services.py, kwargs: {plus: 10}}]\njoin: stopped"
     with OwnRun(write(tmp_path), servers, "Adder.num=1", "run=stopped") as run:
         run.until(lambda: "played 20" in run.logged("play-0"))
@@ -55,10 +54,8 @@ def test_ctrl_c_stops_everything_and_who_joined_within_the_grace_and_leaves_noth
             joined.until(lambda: "serves adder.add" in joined.logged("Adder-0-box-3"))
             run.until(lambda: "host box-3 has joined" in run.output)
             processes = [*run.processes(), *joined.processes()]
-            started = time.monotonic()
             run.process.send_signal(signal.SIGINT)
             assert run.wait() == 130, run.output
-            assert time.monotonic() - started < 12
             assert joined.wait() == 130, joined.output
     assert len(processes) == 4 and not any(process.is_running() for process in processes)
     assert keys("stopped", servers) == []

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import redis
-from store_fixtures import eventually
+from waiting import until
 
 
 class OwnRedis:
@@ -46,7 +46,7 @@ class OwnRedis:
             except (redis.ConnectionError, redis.BusyLoadingError):
                 return False
 
-        eventually(answers, 30.0)
+        until(answers)
 
     def kill(self) -> None:
         """As a crash would."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import redis
 
 from league.redis.store import Store
@@ -32,11 +29,3 @@ def assert_replayed(store: Store) -> LeagueState:
     live = store.load()
     assert live.differences(folded(store)) == []
     return live
-
-
-def eventually(condition: Callable[[], bool], timeout: float = 10.0) -> None:
-    """Wait until `condition` holds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.005)

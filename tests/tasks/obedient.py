@@ -8,29 +8,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import brokers
 import redis
 from kombu.message import Message
+from waiting import until
 
 from tasks.app import create_app
 from tasks.topology import Topology
 from tasks.worker.pool import OneThreadPool
 from workers.servers import Servers
-
-PATIENCE = 60.0  # s for anything to happen; a bound against hanging, not an expectation
-
-
-def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:
-    """What `condition()` returns once that is true."""
-    deadline = time.monotonic() + timeout
-    while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what} did not happen within {timeout:g} s"
-        time.sleep(0.02)
-    return result
 
 
 def close_connections(servers: Servers) -> None:
@@ -64,6 +53,10 @@ class ObedientWorker:
     def do(self, deed: str, value: Any = None, **options: Any) -> Any:
         """Send the order; the AsyncResult."""
         return self.app.send_task("actor.rollout", args=(deed, value), **options)
+
+    def let_go(self) -> None:
+        """End the wait of all orders to wait, also of later ones."""
+        self._redis.set(f"go:{self.topology.run}", 1)
 
     def notes(self, *kinds: str) -> list[list[Any]]:
         """Everything noted so far, or that of some kinds: [kind, value, thread]."""
@@ -103,6 +96,8 @@ def serve(run: str, broker_url: str, redis_url: str, heartbeat: int) -> int:
         note("began", value)
         if deed == "sleep":
             time.sleep(value)
+        if deed == "wait":
+            until(lambda: client.exists(f"go:{run}"), "let_go()")
         if deed == "raise":
             raise RuntimeError(value)
         note("ended", value)

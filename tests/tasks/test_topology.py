@@ -141,7 +141,7 @@ def test_nothing_else_in_the_tree_names_an_exchange_or_a_queue() -> None:
     assert len(files) > 40
     found = []
     for path in files:
-        if path in (ROOT / "tasks" / "topology.py", ROOT / "tasks" / "brokers" / "in_memory.py"):
+        if path == ROOT / "tasks" / "topology.py" or path.parent == ROOT / "tasks" / "brokers" / "in_memory":
             continue
         source = path.read_text()
         for line, text in constants(path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,15 +37,8 @@ def pool(store: Store, run_name: str) -> Pool:
 
 
 @pytest.fixture
-def command(store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    """Runs a command; (exit status, what it printed, what it complained of)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = manage.main(["--redis", redis_url, "--run", run_name, *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def command(run_command):  # type: ignore[no-untyped-def]
+    return partial(run_command, manage.main)
 
 
 def test_a_player_is_added_with_options_rules_and_what_a_reset_goes_back_to(command, store: Store, pool: Pool) -> None:  # type: ignore[no-untyped-def]

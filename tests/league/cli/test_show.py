@@ -9,13 +9,15 @@ import pty
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 from safetensors.numpy import save
-from store_fixtures import eventually, store_on
+from store_fixtures import store_on
+from waiting import until
 
 from league.cli import show
 from league.cli.overview import balance, overview, payoff
@@ -59,15 +61,8 @@ def played(store: Store, pool: Pool) -> Store:
 
 
 @pytest.fixture
-def command(store: Store, redis_url: str, run_name: str, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    """Runs a command; (exit status, what it printed, what it complained of)."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        status = show.main(["--redis", redis_url, "--run", run_name, *map(str, arguments)])
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+def command(run_command):  # type: ignore[no-untyped-def]
+    return partial(run_command, show.main)
 
 
 def test_the_json_holds_all_of_it(played: Store, pool: Pool, command) -> None:  # type: ignore[no-untyped-def]
@@ -261,7 +256,7 @@ def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: 
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     played.report("long", "d")
-    eventually(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
+    until(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
     process.send_signal(signal.SIGINT)
     process.stdout.close()
     assert process.wait(10) == 0 and first["counters"]["counted"] == 4

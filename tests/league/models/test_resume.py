@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +28,6 @@ from workers.config.league import LeagueConfig, PlayerConfig
 from workers.leagues.service import begin
 
 SEGMENT = 60
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
-    made = OwnRedis(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 @pytest.fixture

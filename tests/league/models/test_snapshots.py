@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from own_redis import OwnRedis
 from safetensors.numpy import save
-from store_fixtures import assert_replayed, eventually, folded, store_on
+from store_fixtures import assert_replayed, folded, store_on
+from waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.models import pool as pool_module
@@ -24,13 +24,6 @@ from warren.errors import CheckpointError, LeagueError, PoolError
 
 def weights(seed: int, size: int = 1000) -> bytes:
     return save({"layer": np.random.default_rng(seed).normal(size=size).astype(np.float32)})
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
-    made = OwnRedis(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 @pytest.fixture
@@ -215,7 +208,7 @@ def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Kee
         assert places(pool)[1] == "redis"
         # It counts as used: the next to go is another.
         frozen(pool, range(6, 7))
-        eventually(lambda: places(pool)[3] == "disk")
+        until(lambda: places(pool)[3] == "disk")
         assert places(pool)[1] == "redis"
     finally:
         stopping.set()
@@ -243,10 +236,10 @@ def test_a_keeper_that_died_with_a_request_is_asked_again(
     reader = threading.Thread(target=lambda: found.append(Pool(pool.redis, f"{run_name}:").get("main", 1).data))
     reader.start()
     wanted = f"{pool.prefix}wanted"
-    eventually(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
+    until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
     pool.redis.delete(wanted)  # taken by a keeper that was killed then
-    eventually(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
-    eventually(lambda: keeper.step() or not reader.is_alive())
+    until(lambda: b"main@1" in pool.redis.lrange(wanted, 0, -1))
+    until(lambda: keeper.step() or not reader.is_alive())
     reader.join()
     assert found == [weights(1)]
 

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 import redis
-from store_fixtures import eventually
+from waiting import until
 
 from league.redis.cell_leases import CellLeases
 from warren.errors import LeagueError
@@ -61,7 +61,7 @@ def test_the_cell_of_an_evaluator_that_died_is_taken_over_when_its_lease_is_over
     client = redis.Redis.from_url(redis_url)
     dead, living = CellLeases(client, run_name, "dead", lease=0.2), CellLeases(client, run_name, "living", lease=60.0)
     assert dead.claim([(2, 5)]) == (2, 5)
-    eventually(lambda: living.claim([(2, 5)]) == (2, 5))
+    until(lambda: living.claim([(2, 5)]) == (2, 5))
     dead.release()  # it was only slow: what another one holds by now is not given back
     assert CellLeases(client, run_name, "third").claim([(2, 5)]) is None
     assert 0 < client.pttl(f"{run_name}cell:2:5") <= 60_000

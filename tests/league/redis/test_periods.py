@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from store_fixtures import assert_replayed, eventually, store_on
+from store_fixtures import assert_replayed, store_on
+from waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.redis.store import Store
@@ -71,7 +72,7 @@ def test_another_learner_has_to_wait_for_the_lease(periods: Periods, store: Stor
         except PlayerError:
             return False
 
-    eventually(taken_over)
+    until(taken_over)
     assert periods.progress(first, 20, 60.0) == "lost"
     with pytest.raises(PlayerError, match="no longer 'learner'"):
         periods.close(first, 20, 1)

@@ -8,7 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import redis
-from store_fixtures import eventually, store_on
+from store_fixtures import store_on
+from waiting import until
 
 from league.matchmaking import distribution, kind_of
 from league.redis.shared_returns import SharedReturns
@@ -67,16 +68,16 @@ def test_a_league_worker_under_way_follows_an_evaluator_of_another_process(redis
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        eventually(lambda: len(met) == 3)
+        until(lambda: len(met) == 3)
         elsewhere = SharedReturns(redis.Redis.from_url(redis_url), store.prefix)
         evaluate(elsewhere, {(2, 1): 1.0, (2, 3): 1.0, (1, 3): 1.0})
 
         def only_the_second() -> bool:
             before = met.copy()
-            eventually(lambda: (met - before).total() >= 24)
+            until(lambda: (met - before).total() >= 24)
             return set(met - before) == {"main@1"}
 
-        eventually(only_the_second)
+        until(only_the_second)
     finally:
         stopping.set()
         asking.join()

@@ -7,25 +7,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from own_redis import OwnRedis
-from store_fixtures import assert_replayed, eventually
+from store_fixtures import assert_replayed
+from waiting import until
 
 from league.redis.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 KILLS = 18
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path, servers: object) -> Iterator[OwnRedis]:
-    made = OwnRedis(tmp_path / "redis")
-    yield made
-    made.kill()
 
 
 @pytest.mark.slow
@@ -47,7 +40,7 @@ def test_every_match_ends_once_though_actors_workers_and_redis_are_killed(
 
     def counted(more: int) -> None:
         wanted = store.counters().get("counted", 0) + more
-        eventually(lambda: store.counters().get("counted", 0) >= wanted, 60.0)
+        until(lambda: store.counters().get("counted", 0) >= wanted)
 
     actors = {number: start(number) for number in range(3)}
     try:
@@ -65,7 +58,7 @@ def test_every_match_ends_once_though_actors_workers_and_redis_are_killed(
         for process in actors.values():
             process.kill()
             process.wait()
-    eventually(lambda: store.expire() == 0 and not store.open_matches(), 30.0)
+    until(lambda: store.expire() == 0 and not store.open_matches())
 
     live, counters = assert_replayed(store), store.counters()
     assert counters["issued"] == counters["counted"] + counters["expired"] + counters["aborted"] > 500

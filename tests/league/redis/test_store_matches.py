@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from store_fixtures import assert_replayed, eventually, store_on
+from store_fixtures import assert_replayed, store_on
+from waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.redis.store import Report, Store
@@ -90,7 +91,7 @@ def test_a_request_that_comes_twice_gets_the_same_match(store: Store) -> None:
 
 def test_an_expired_lease_frees_the_match_and_its_result_then_comes_too_late(store: Store) -> None:
     match = store.request("main", "actor", 0.02)
-    eventually(lambda: store.expire() == 1)
+    until(lambda: store.expire() == 1)
     assert store.open_matches() == []
     assert store.report(match.match, "w") == Report("refused", "late")
     assert store.counters() == {"issued": 1, "expired": 1, "refused:late": 1}
@@ -104,7 +105,7 @@ def test_every_request_frees_what_has_expired(store: Store) -> None:
         store.request("main", "actor", 60.0)
         return store.counters().get("expired") == 1
 
-    eventually(asked_again)
+    until(asked_again)
 
 
 def test_an_actor_that_needs_longer_extends_its_lease(store: Store) -> None:
@@ -333,7 +334,7 @@ def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url:
     for thread in threads:
         thread.join()
     assert errors == []
-    eventually(lambda: store.expire() == 0 and not store.open_matches())
+    until(lambda: store.expire() == 0 and not store.open_matches())
     counters = store.counters()
     statuses = Counter(answer.status for answer in answers)
     assert counters["issued"] == 600 == counters["counted"] + counters["expired"] + counters["aborted"]

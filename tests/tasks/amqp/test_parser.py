@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -88,15 +89,18 @@ def test_any_split_of_a_stream_gives_the_same_frames_and_every_message_whole(str
     assert sorted(map(repr, events)) == sorted(map(repr, whole))
 
 
-@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
-def test_any_bytes_give_frames_or_the_one_error(data, cuts):
-    parser, start = Parser(FRAME_MAX), 0
-    try:
+def feed_all(parser, data, cuts):
+    """Feed `data` in pieces that end at `cuts`, up to the first error."""
+    start = 0
+    with suppress(FrameError):
         for cut in [*sorted(cuts), len(data)]:
             parser.feed(data[start:cut])
             start = max(start, cut)
-    except FrameError:
-        pass
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=5))
+def test_any_bytes_give_frames_or_the_one_error(data, cuts):
+    feed_all(Parser(FRAME_MAX), data, cuts)
 
 
 @settings(max_examples=150)
@@ -107,13 +111,7 @@ def test_one_changed_byte_gives_frames_or_the_one_error(stream, draw):
         return
     at = draw.draw(st.integers(0, len(data) - 1))
     data = data[:at] + bytes((draw.draw(st.integers(0, 255)),)) + data[at + 1 :]
-    parser, start = Parser(LEAST_FRAME_MAX), 0
-    try:
-        for cut in [*sorted(cuts), len(data)]:
-            parser.feed(data[start:cut])
-            start = max(start, cut)
-    except FrameError:
-        pass
+    feed_all(Parser(LEAST_FRAME_MAX), data, cuts)
 
 
 @pytest.mark.parametrize("cut", range(1, 8))

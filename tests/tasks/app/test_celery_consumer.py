@@ -2,8 +2,7 @@
 
 import secrets
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import kombu
@@ -12,6 +11,7 @@ import pytest
 import redis
 from celery._state import _set_task_join_will_block
 from celery.worker import state as worker_state
+from waiting import until
 
 from tasks import codec
 from tasks.app import create_app
@@ -68,13 +68,6 @@ class Running:
             return int(queue.queue_declare(passive=True).message_count)
 
 
-def eventually(condition: Callable[[], Any], timeout: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
-
-
 @pytest.fixture(scope="module")
 def running(servers: Servers) -> Iterator[Running]:
     # One worker for all tests: a second one in the same process would find the first one's state.
@@ -107,22 +100,22 @@ def publish(running: Running, body: Any, headers: Any = HEADERS, content_type: s
 
 def test_a_claim_is_forgotten_once_its_task_is_done(running: Running) -> None:
     running.app.send_task("actor.rollout", args=(np.ones(10_000),), ignore_result=True)
-    eventually(lambda: running.seen[-1:] == [10_000])
-    eventually(lambda: not running.claims())
+    until(lambda: running.seen[-1:] == [10_000])
+    until(lambda: not running.claims())
 
 
 def test_the_claims_of_a_batch_are_forgotten_once_it_is_done(running: Running) -> None:
     for _ in range(2):
         running.app.send_task("actor.learn", args=(np.ones(10_000),), ignore_result=True)
-    eventually(lambda: not running.claims())
+    until(lambda: not running.claims())
 
 
 def test_a_message_that_cannot_be_read_goes_to_the_dead_letter_queue_and_others_go_on(running: Running) -> None:
     before = running.dead()
     publish(running, b"WRN\x01 nonsense")
     running.app.send_task("actor.rollout", args=(np.ones(3),), ignore_result=True)
-    eventually(lambda: running.seen[-1:] == [3])
-    eventually(lambda: running.dead() == before + 1)
+    until(lambda: running.seen[-1:] == [3])
+    until(lambda: running.dead() == before + 1)
 
 
 def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: Running) -> None:
@@ -130,7 +123,7 @@ def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: R
     stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
     running.redis.delete(*running.claims())
     publish(running, stub)
-    eventually(lambda: running.dead() == before + 1)
+    until(lambda: running.dead() == before + 1)
     assert running.seen == seen
 
 
@@ -172,11 +165,11 @@ def test_a_malformed_message_is_a_dead_letter_with_a_reason_and_the_worker_goes_
     headers = {**headers, "task": task} if headers.get("task") == "actor.rollout" else headers
     seen = len(running.seen)
     publish(running, body, headers, content_type)
-    eventually(lambda: running.dead())
+    until(lambda: running.dead())
     (letter,) = running.letters()
     assert reason in letter.headers[REASON] and (letter.body or b"") == body
     running.app.send_task("actor.rollout", args=(np.ones(5),), ignore_result=True)
-    eventually(lambda: len(running.seen) > seen)
+    until(lambda: len(running.seen) > seen)
     assert running.thread.is_alive()
 
 
@@ -198,5 +191,5 @@ def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(runn
         producer.publish("{}", exchange=exchange, content_type="application/x-unknown", content_encoding="utf-8")
         clock = {"clock": "late"}
         producer.publish('{"method": "ping"}', exchange=exchange, content_type="application/json", headers=clock)
-    eventually(lambda: running.app.control.ping(timeout=0.5))
+    until(lambda: running.app.control.ping(timeout=0.5))
     assert running.thread.is_alive()

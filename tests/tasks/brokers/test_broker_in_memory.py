@@ -9,7 +9,7 @@ import pytest
 from tasks.amqp import frames
 from tasks.amqp.messages import DIRECT_REPLY, Envelope, Ids, Replies
 from tasks.brokers import InMemoryBroker, LinkLost
-from tasks.brokers.in_memory import InMemoryConnection
+from tasks.brokers.in_memory.connection import InMemoryConnection
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 
@@ -113,7 +113,7 @@ def test_an_event_reaches_every_queue_and_a_bounded_one_keeps_the_newest(broker)
         sender.send_parts([method, *frames.content(1, b"\x00\x00", bytes([number]), sender.frame_max)])
     assert [[message.body for message in broker.waiting(queue.name)] for queue in queues] == [[b"\x01", b"\x02"]] * 2
     one.close()
-    assert queues[0].name not in broker.queues
+    assert queues[0].name not in broker.host.queues
 
 
 def test_a_broker_in_need_of_memory_holds_up_messages_and_passes_acknowledgements(broker):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from obedient import until
+from waiting import until
 
 from tasks.admin.cleanup import Depths
 from tasks.app import create_app
@@ -116,15 +116,14 @@ def test_a_sender_that_is_stopping_sends_nothing(sending: Sending) -> None:
     assert sending.waiting() == 0
 
 
+@pytest.mark.timeout(60)  # it does not try for good
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_a_broker_that_stays_away_is_an_error_when_patience_ends(url: str, run_name: str) -> None:
     topology = Topology(run_name)
     app = create_app(topology, url, "redis://127.0.0.1:1/0")
     sender = BoundedSender(app, topology.learner_queue(), 2, threading.Event(), patience=0.3)
-    began = time.monotonic()
     with pytest.raises(BrokerError, match=r"the broker has been away for 0 s|been away for .* s"):
         sender.send("learner.learn", (1,))
-    assert time.monotonic() - began < 15
     assert sender.confirmed == 0
 
 

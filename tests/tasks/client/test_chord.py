@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from obedient import ObedientWorker, until
+from obedient import ObedientWorker
+from waiting import until
 
 from tasks.client.chord import gather
 from workers.servers import Servers

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, solver_of, take
+from waiting import until
 
 from tasks.brokers import InMemoryBroker
 from tasks.client.confirmer import confirmer
@@ -19,13 +18,6 @@ from warren.errors import BrokerError, ConfigurationError, DeadlinePassed, Nobod
 @pytest.fixture
 def broker() -> InMemoryBroker:
     return InMemoryBroker()
-
-
-def until(true: Callable[[], Any]) -> None:
-    limit = time.monotonic() + 60.0
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 def add(one: int, other: int = 1) -> int:
@@ -162,7 +154,7 @@ def test_confirmations_settle_the_calls_that_they_are_for_when_threads_send_at_o
 
 
 def test_a_connection_that_cannot_be_prepared_is_not_left_behind_and_its_error_is_told(broker):
-    broker.exchanges[TOPOLOGY.service.name] = "topic"
+    broker.host.exchanges[TOPOLOGY.service.name] = "topic"
     client = client_of(broker)
     with pytest.raises(ConfigurationError, match="is not of type direct"):
         client.submit(ADD, (1,), {}, 60.0).result()

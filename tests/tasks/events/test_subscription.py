@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import until
 
 from tasks.brokers import InMemoryBroker
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler
@@ -89,13 +89,6 @@ def app() -> Any:
         warren_broker=InMemoryBroker(),
         conf=SimpleNamespace(result_backend="redis://127.0.0.1:1/0", task_publish_retry_policy=policy),
     )
-
-
-def until(condition: Any, seconds: float = 20.0) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
 
 
 def test_what_is_fired_is_received_in_order_and_a_handler_that_fails_receives_the_next(app, make):

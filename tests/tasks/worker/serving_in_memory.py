@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from celery import Celery
 from celery.worker import state as worker_state
+from waiting import until
 
 from tasks import codec
 from tasks.amqp import frames
@@ -19,18 +19,9 @@ from tasks.app.redelivery import exceeded
 from tasks.brokers import InMemoryBroker
 from tasks.service import Worker
 from tasks.topology import Topology
-from tasks.worker import consumer_loop, server
+from tasks.worker import consumer_loop, outcomes, server
 
 TOPOLOGY = Topology("memory")
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """What `condition()` returns once that is true."""
-    limit = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < limit, f"not within {seconds} s"
-        time.sleep(0.005)
-    return found
 
 
 class Counts:
@@ -62,7 +53,7 @@ class InMemoryServing:
             self.dead.append((letter, reason))
             return True
 
-        monkeypatch.setattr(consumer_loop, "send_dead_letter", send_dead_letter)
+        monkeypatch.setattr(outcomes, "send_dead_letter", send_dead_letter)
         self.broker = InMemoryBroker()
         self.app = Celery("memory", broker="memory://", backend="cache+memory://", set_as_current=False)
         self.app.warren_broker, self.app.warren_topology = self.broker, TOPOLOGY

@@ -12,13 +12,14 @@ import amqp
 import pytest
 from celery.worker import state as worker_state
 from hostile import at_random
-from worker.serving_in_memory import TOPOLOGY, InMemoryServing, until
+from waiting import until
+from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
 from tasks.service import Worker, service
-from tasks.worker import consumer_loop
+from tasks.worker import consumer_loop, timers
 from tasks.worker.consumer_loop import ConsumerLoop
 from warren.errors import BrokerError, ConfigurationError
 
@@ -211,8 +212,8 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
             raise BrokerError("Redis is away")
         return decode(data)
 
-    monkeypatch.setattr(consumer_loop, "AGAIN_AFTER", 0.05)
-    monkeypatch.setattr(consumer_loop.codec, "decode", decode_or_fail)
+    monkeypatch.setattr(timers, "AGAIN_AFTER", 0.05)
+    monkeypatch.setattr(codec, "decode", decode_or_fail)
     serving.start()
     serving.send("adder.push", "kept", direct=False)
     until(lambda: adder.ran == ["kept"])
@@ -228,7 +229,7 @@ def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, mo
             raise BrokerError("Redis is away")
         return run(*args)
 
-    monkeypatch.setattr(consumer_loop, "AGAIN_AFTER", 0.05)
+    monkeypatch.setattr(timers, "AGAIN_AFTER", 0.05)
     serving.deliveries.run = run_or_fail
     serving.declare()
     serving.send("adder.push", "kept", direct=False)
@@ -276,7 +277,7 @@ def test_three_thousand_random_messages_each_end_once_and_calls_go_on(serving, a
             sent += 1
     ways = ("calls", "dropped", "refused", "handed back")
     counts = lambda: [serving.count(name, way) for name in ("adder.add", "adder.push") for way in ways]  # noqa: E731
-    until(lambda: sum(counts()) >= sent, 60)
+    until(lambda: sum(counts()) >= sent)
     until(lambda: not serving.loop._outbox.held)
     assert sum(counts()) == sent
     assert serving.loop._outbox.link is link, "it connected anew"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from waiting import until
 
 from warren.errors import ConfigurationError, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling
@@ -62,13 +63,6 @@ def make(chords: Chords) -> Iterator[Callable[..., Rounds]]:
     yield build
     for rounds in made:
         rounds.stop()
-
-
-def until(condition: Callable[[], Any], timeout: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_round_asks_every_actor_for_the_same_version(chords: Chords, make: Callable[..., Rounds]) -> None:

@@ -1,0 +1,87 @@
+"""From a delivery to a call that waits in its service's queue; what is no call is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from tasks import codec
+from tasks.amqp import frames
+from tasks.amqp.frames import Delivery, Properties
+from tasks.amqp.messages import EXPIRES_BYTES
+from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
+from tasks.worker.batch_scheduler import BatchScheduler
+from tasks.worker.outcomes import Outcomes, by_celery
+from tasks.worker.replies import Outbox
+from tasks.worker.running import failed
+from tasks.worker.service_queue import Call, ServiceQueue
+from tasks.worker.timers import Timers
+from warren.errors import BrokerError, CodecError
+
+logger = get_logger(__name__)
+
+
+class Intake:
+    """Reads the calls that arrive on one connection and gives them to `scheduler`."""
+
+    def __init__(self, scheduler: BatchScheduler, outcomes: Outcomes, outbox: Outbox, timers: Timers) -> None:
+        self._scheduler, self._outcomes, self._outbox, self._timers = scheduler, outcomes, outbox, timers
+
+    def accept(self, queue: ServiceQueue, delivery: Delivery) -> None:
+        """Put a call into its queue; refuse one that is unreadable, answer one that its caller is to send again."""
+        try:
+            properties = frames.read_properties(delivery.properties)
+        except frames.Malformed as error:
+            self.refuse(queue, delivery, None, str(error))
+            return
+        headers = properties.headers
+        if type(headers.get("id")) is not str or not _readable(headers.get("expires")):
+            reason = problem_with_headers({"task": queue.spec.name, **headers}) or "its headers cannot be read"
+            self.refuse(queue, delivery, properties, reason)
+            return
+        call = Call(delivery, properties, (), {}, None)
+        for hook in queue.chain.before_accept:
+            if hook(queue, call) is not None:
+                queue.counts["handed back"] += 1
+                self._outbox.reply_lost(properties)
+                self._outbox.ack(delivery.tag)
+                return
+        try:
+            body = codec.decode(delivery.body)
+        except BrokerError as error:  # Redis, which holds it behind a claim check, may come back
+            logger.warning("a call of %s cannot be read for now, trying again: %s", queue.spec.name, error)
+            self._timers.again(lambda: self.accept(queue, delivery))
+            return
+        except Exception as error:
+            self.refuse(queue, delivery, properties, str(error))
+            return
+        problem = problem_with_body(body)
+        if problem is None and not call.direct and by_celery(properties, body[2]):
+            problem = problem_with_headers({"task": queue.spec.name, **headers})
+        if problem is not None:
+            self.refuse(queue, delivery, properties, problem)
+            return
+        call.args, call.kwargs, call.embed = body
+        self._scheduler.add(queue, call)
+
+    def refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
+        """A message that is no call: answered with an error where a caller waits, else a dead letter; counted."""
+        name = queue.spec.name
+        queue.counts["refused"] += 1
+        logger.error("a message for %s is refused: %s", name, reason)
+        if properties is not None:
+            call = Call(delivery, properties, (), {}, None)
+            whole = problem_with_headers({"task": name, **properties.headers}) is None
+            if call.direct or (whole and properties.reply_to):
+                self._outcomes.answer(queue, call, failed(CodecError(f"the call of {name} cannot be run: {reason}")))
+                return
+            if not queue.spec.response and self._outcomes.give_up(queue, call, reason):
+                return
+        self._outbox.reject(delivery.tag, requeue=False)
+
+
+def _readable(expires: Any) -> bool:
+    if expires is None or (type(expires) is str and len(expires) == EXPIRES_BYTES and expires.endswith("+00:00")):
+        return True  # as clients of ours write it
+    return is_moment(expires)

@@ -1,0 +1,18 @@
+"""Waiting in tests: for a condition, with a bound that only something that hangs reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE = 60.0  # s for anything to happen, on a machine however busy
+
+
+def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:
+    """What `condition()` returns once that is true. Raises AssertionError after `timeout` s."""
+    deadline = time.monotonic() + timeout
+    while not (result := condition()):
+        assert time.monotonic() < deadline, f"{what} did not happen within {timeout:g} s"
+        time.sleep(0.01)
+    return result
