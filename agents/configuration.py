@@ -39,7 +39,7 @@ def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """`value` as `hint` allows it. Raises TypeError with the wanted type in words."""
+    """`value` as `hint` allows it. Raises TypeError, which names the wanted type."""
     if isinstance(hint, types.UnionType):  # only "X | None" occurs
         inner = next(part for part in typing.get_args(hint) if part is not type(None))
         try:

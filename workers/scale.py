@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_runs(runs: Path) -> dict[str, tuple[str, str]]:
-    """Run name -> (broker URL, Redis URL) of the runs below `runs` whose launcher lives."""
+    """Run name -> (broker URL, Redis URL) of the runs below `runs` whose launcher is running."""
     found = own_servers(runs)
     names = {folder: run_of(folder) for folder in found}
     return {name: (found[folder].broker_url, found[folder].redis_url) for folder, name in names.items() if name}

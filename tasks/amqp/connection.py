@@ -290,7 +290,7 @@ class Link:
     def close(self) -> None:
         """See Connection."""
         was_alive, self.alive = self.alive, False
-        if was_alive and not self.blocked:  # a broker that takes no messages reads no farewell either
+        if was_alive and not self.blocked:  # a broker that takes no messages does not read connection.close either
             try:
                 with self._method():
                     self._kombu.transport.close_connection(self.connection)

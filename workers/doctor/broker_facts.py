@@ -108,7 +108,7 @@ def _publishing(url: str) -> BrokerFacts:
         return facts
     finally:
         if reasons:
-            connection.collect()  # a broker that has blocked a connection reads no farewell from it
+            connection.collect()  # a broker that has blocked a connection does not read connection.close either
         else:
             connection.close()
 

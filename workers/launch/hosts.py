@@ -19,7 +19,7 @@ from workers.runtime.run_status import CLOSED, Ending
 
 POLL_EVERY = 0.1  # s
 REMIND_EVERY = 30.0  # s between reminders of what is waited for
-FAREWELL = GRACE + 4.0  # s that the leader waits for followers to stop what they started
+LEAVE_WITHIN = GRACE + 4.0  # s that the leader waits for followers to stop what they started
 
 
 class Share(Protocol):
@@ -141,7 +141,7 @@ class Leading(Place):
 
     def remove(self, topology: Topology, status: int) -> None:
         """Wait for who joined to leave, then take the run off the servers. Raises Superseded when it is another's."""
-        limit = time.monotonic() + FAREWELL
+        limit = time.monotonic() + LEAVE_WITHIN
         try:
             while self._seen and time.monotonic() < limit:
                 self._seen = {host: one for host, one in self.membership.hosts().items() if not one.failed}

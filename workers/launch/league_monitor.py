@@ -180,7 +180,7 @@ class LearningClock:
         return 0.0 if self._started is None else self._clock() - self._started
 
 
-def last_words(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
+def report_end(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
     """The outcome in a few lines, the last that is printed; the exit status."""
     found = read_scores(folder)
     for picture in sorted((folder / "pictures").glob("*.png")):

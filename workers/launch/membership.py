@@ -178,7 +178,7 @@ class Membership:
 
 
 def leader_key(prefix: str) -> str:
-    """The Redis key of the leader's lease; a run has it while its launcher lives."""
+    """The Redis key of the leader's lease; a run has it while its launcher runs."""
     return f"{prefix}leader"
 
 

@@ -86,7 +86,7 @@ def on(servers: Servers) -> list[Found]:
 
 
 def own_servers(runs: Path) -> dict[Path, Servers]:
-    """Run folder -> its servers, of those below `runs` whose launcher lives."""
+    """Run folder -> its servers, of those below `runs` whose launcher is running."""
     found: dict[Path, Servers] = {}
     for folder in record.folders(runs):
         try:
@@ -133,7 +133,7 @@ def stop(found: Found) -> list[str]:
 
 
 def purge(found: Found) -> str:
-    """Remove its queues, exchanges and keys; what was removed, in words. Raises ConfigurationError while it lives."""
+    """Remove its queues, exchanges and keys; what was removed, as text. Raises ConfigurationError while it runs."""
     if found.leader is not None:
         raise ConfigurationError(
             f"{found.run} is led by {found.leader.where}; stop it first: python -m workers.runs stop {found.run}"

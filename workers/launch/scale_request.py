@@ -53,7 +53,7 @@ def request(
 
 
 def launched(client: Any) -> list[str]:
-    """The runs on a Redis whose launcher lives: those with a leader's lease."""
+    """The runs on a Redis whose launcher is running: those with a leader's lease."""
     pattern = re.compile(re.escape(leader_key(key_prefix("\0"))).replace("\0", "([^:]+)"))
     keys = (key.decode(errors="replace") for key in client.scan_iter(match=leader_key(key_prefix("*")), count=10_000))
     return sorted(match[1] for key in keys if (match := pattern.fullmatch(key)))

@@ -93,7 +93,7 @@ class ServerWatch:
             server.stop()
 
     def away(self) -> list[str]:
-        """Which servers are away and for how long, in words."""
+        """Which servers are away and for how long, as text."""
         return [f"{server.name} is away for {server.away_for:.0f} s" for server in self._servers if server.away_for]
 
     def depths_now(self) -> dict[str, int]:

@@ -11,13 +11,11 @@ from pathlib import Path
 import psutil
 
 from warren.errors import WarrenError
-from workers.launch.last_words import Failure, failure_in, failure_of
+from workers.launch.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, Done, ProcessSpec, Restart
 from workers.servers.process import Child, explain_status
 
-FAREWELL = (
-    3.0  # s that a child that ended with status 0 is left alone: the run may be over, and the learner about to end
-)
+ENDED_FOR = 3.0  # s that a child which ended with status 0 is left alone: the learner may be about to end the run too
 TERMINATED = 143  # exit status of a child that SIGTERM found still importing, as shells have it
 CALM = 60.0  # s after which a child's earlier deaths are forgiven
 SOON = 20.0  # s after its start in which a child that fails twice in the same way will do so a third time
@@ -91,7 +89,7 @@ class Supervisor:
         for managed in list(self.children):
             assert managed.child is not None
             if managed.leaving:
-                self._see_off(managed)
+                self._check_leaving(managed)
             elif not managed.done and not managed.given_up and not managed.child.alive and self._ended(managed):
                 return True
         return False
@@ -111,7 +109,7 @@ class Supervisor:
                     self._say(f"{managed.name} has done its work")
                 return managed.spec.done is Done.run
             managed.ended_at = managed.ended_at or time.monotonic()
-            if time.monotonic() - managed.ended_at <= FAREWELL:
+            if time.monotonic() - managed.ended_at <= ENDED_FOR:
                 return False
         self._report(managed)
         return False
@@ -135,7 +133,7 @@ class Supervisor:
         return f"{alive}, {done} done" if done else alive
 
     def troubles(self) -> list[str]:
-        """Which children are stopped, down or given up, in words."""
+        """One line each on the children that are stopped, down or given up."""
         found = []
         for managed in self.children:
             if managed.given_up:
@@ -162,7 +160,7 @@ class Supervisor:
                 assert managed.child is not None
                 managed.child.stop()
 
-    def _see_off(self, managed: Managed) -> None:
+    def _check_leaving(self, managed: Managed) -> None:
         assert managed.child is not None
         if not managed.child.alive:
             self.children.remove(managed)

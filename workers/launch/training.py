@@ -55,14 +55,14 @@ def _lead(config: Config, folder: RunFolder) -> int:
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
             outcome = Launcher(spec, folder, view, partial(training_monitor.TrainingMonitor, config, view)).run()
-        return training_monitor.last_words(folder.path, folder.read(OUTCOME), outcome.status, config)
+        return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
     from workers.launch import league_monitor  # what a run without a league has no use for
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
         monitor = partial(league_monitor.LeagueMonitor, config, league_view)
         outcome = Launcher(spec, folder, league_view, monitor).run()
-    return league_monitor.last_words(folder.path, folder.read(OUTCOME), outcome.status)
+    return league_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status)
 
 
 def _join(config: Config) -> int:

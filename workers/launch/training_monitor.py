@@ -138,7 +138,7 @@ class CountCheck:
             return tuple(error.problems)
 
 
-def last_words(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:
+def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:
     """The outcome in one line, the last that is printed; the exit status."""
     curve = folder / "learning_curve.png"
     if curve.exists():

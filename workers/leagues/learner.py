@@ -50,7 +50,7 @@ class LeagueLearnerRole(LearnerRole):
         return [None]
 
     def figures(self) -> str:
-        """How far it is, in words."""
+        """How far it is, as text."""
         trainer = self.trainer
         return f"{trainer.progress.steps:,} steps, weight version {trainer.progress.version}, {trainer.state}"
 

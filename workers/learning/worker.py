@@ -119,7 +119,7 @@ class LearnerRole:
             logger.info("%s, %.0f steps/s", self.figures(), self.trainer.progress.steps_per_second)
 
     def figures(self) -> str:
-        """How far it is, in words."""
+        """How far it is, as text."""
         progress, goal = self.trainer.progress, self.config.env.goal
         mean = "no" if progress.mean_return is None else f"{progress.mean_return:.1f} as"
         return (

@@ -95,7 +95,7 @@ class Lease:
             logger.warning("the lease of %s was not given back: %s", self._work, error)
 
     def holder(self) -> str:
-        """Who has it, in words."""
+        """Who has it, as text."""
         data = self._redis.get(self._key)
         return "nobody" if data is None else _described(data)
 

@@ -77,7 +77,7 @@ class Child:
             stream.seek(self._log_start)
             return stream.read().decode(errors="replace")
 
-    def last_words(self) -> str:
+    def last_lines(self) -> str:
         """The last lines that the server printed, indented, for an error message."""
         lines = [line.rstrip()[:400] for line in self.output().splitlines() if line.strip()]
         return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "    (it printed nothing)"
@@ -85,7 +85,7 @@ class Child:
     def death(self) -> str:
         """One message about a server that ended without being asked: its status, its log, its last lines."""
         status = explain_status(self._guard.poll())
-        return f"{self.name} ended with status {status}; the end of {self.log}:\n{self.last_words()}"
+        return f"{self.name} ended with status {status}; the end of {self.log}:\n{self.last_lines()}"
 
     def server(self) -> psutil.Process | None:
         """The process below the guard; None when it is gone, or has not begun."""
@@ -101,7 +101,7 @@ class Child:
                 raise BrokerError(self.death())
             if time.monotonic() > deadline:
                 raise BrokerError(
-                    f"{self.name} was not ready after {timeout:g} s; the end of {self.log}:\n{self.last_words()}"
+                    f"{self.name} was not ready after {timeout:g} s; the end of {self.log}:\n{self.last_lines()}"
                 )
             time.sleep(POLL)
 

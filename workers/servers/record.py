@@ -73,7 +73,7 @@ def _records(runs: Path) -> Iterator[Path]:
 
 
 def runs_on(record: Record) -> bool:
-    """Whether the process that acquired the servers still lives."""
+    """Whether the process that acquired the servers still runs."""
     try:
         os.kill(record.pid, 0)
     except ProcessLookupError:

@@ -85,7 +85,7 @@ def test_a_failing_account_keeps_nothing_from_being_removed(tmp_path: Path, embe
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
 
 
-def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_words(
+def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(
     tmp_path: Path, embedded: Servers, run_name: str
 ) -> None:
     failing = ProcessSpec("actor", range(1), ("-c", "raise ValueError('no such move')"), done=Done.run)

@@ -77,7 +77,7 @@ def test_a_new_leader_sweeps_what_is_left_only_once_the_place_is_its_own(
 ) -> None:
     topology = Topology(run_name)
     app = create_app(topology, embedded.broker_url, embedded.redis_url)
-    client.set(f"warren.{run_name}:pool", "of a run that lives")
+    client.set(f"warren.{run_name}:pool", "of a run that goes on")
     holder = Membership(embedded.redis_url, topology)
     holder.take(True, Presence("alone"))
     spec = RunSpec("services", run_name, "", None, {}, (), ServersSpec(), sweep=True)  # type: ignore[arg-type]

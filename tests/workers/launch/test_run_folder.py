@@ -1,4 +1,4 @@
-"""The run's folder: one launcher at a time, whole files only, and room for the last words on a full disk."""
+"""The run's folder: one launcher at a time, whole files only, and room for the last files on a full disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_disk_that_fills_up_leaves_the_file_before_and_nothing_beside_it(
         assert not list(tmp_path.glob(".*"))
 
 
-def test_room_is_kept_for_the_last_words_and_given_up_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_room_is_kept_for_the_last_files_and_given_up_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunFolder.take(tmp_path) as folder:
         reserve = tmp_path / "servers" / "reserve"
         assert reserve.stat().st_size == RESERVE

@@ -50,7 +50,7 @@ class Stage:
 
 
 @pytest.mark.parametrize("change", ["+1", "-1"])
-def test_nothing_is_done_by_half_and_the_launcher_lives(change: str) -> None:
+def test_nothing_is_done_by_half_and_the_launcher_goes_on(change: str) -> None:
     def away(_: Mapping[str, int]) -> None:
         raise redis.ConnectionError("Redis is away")
 

@@ -43,7 +43,7 @@ class Stage:
             ProcessSpec(name, range(1), command, single=True, **{"done": done, "grace": 1.0, **more}), 0
         )
 
-    def lives(self, name: str) -> int:
+    def starts(self, name: str) -> int:
         return (self.folder / "logs" / f"{name}.log").read_text().count("start of")
 
     def poll_until(self, condition: Callable[[], bool], timeout: float = 30.0) -> bool:
@@ -79,7 +79,7 @@ WORK = "time.sleep(600)"
 def test_a_child_that_dies_is_restarted_and_its_last_lines_are_shown(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=5)
     it.add("actor-0", FAIL)
-    it.poll_until(lambda: it.lives("actor-0") == 3)
+    it.poll_until(lambda: it.starts("actor-0") == 3)
     assert "actor-0 ended with status 3" in it.said[0]
     assert "the game has crashed" in it.said[0]
     assert "start of actor-0 given" in it.said[0]
@@ -92,7 +92,7 @@ def test_a_child_that_keeps_dying_is_given_up_with_its_last_lines(stage: Callabl
     it.add("actor-0", FAIL)
     with pytest.raises(WarrenError, match=r"(?s)the game has crashed.*actor-0 died 3 times; giving up \(restarts=2\)"):
         it.poll_until(lambda: False)
-    assert it.lives("actor-0") == 3
+    assert it.starts("actor-0") == 3
 
 
 def test_no_restarts_means_none(stage: Callable[..., Stage]) -> None:
@@ -108,7 +108,7 @@ def test_earlier_deaths_are_forgiven_after_a_calm_while(
     monkeypatch.setattr(module, "CALM", 0.0)
     it = stage(restarts=1)
     it.add("actor-0", FAIL)
-    it.poll_until(lambda: it.lives("actor-0") == 4)
+    it.poll_until(lambda: it.starts("actor-0") == 4)
     assert all("(1 of 1) in 0.25 s" in text for text in it.said)
 
 
@@ -126,37 +126,47 @@ def test_an_actor_that_ends_well_ahead_of_its_learner_is_no_death(stage: Callabl
     it.add("learner", "time.sleep(1.0)", needed=True)
     assert it.poll_until(lambda: False)
     assert it.said == []
-    assert it.lives("actor-0") == 1
+    assert it.starts("actor-0") == 1
 
 
 def test_an_actor_that_ends_well_while_its_learner_works_on_is_restarted(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FAREWELL", 0.3)
+    monkeypatch.setattr(module, "ENDED_FOR", 0.3)
     it = stage()
     it.add("learner", WORK, needed=True)
     it.add("actor-0", "pass")
-    it.poll_until(lambda: it.lives("actor-0") == 2)
+    it.poll_until(lambda: it.starts("actor-0") == 2)
     assert "actor-0 ended with status 0" in it.said[0]
 
 
 def test_a_needed_child_that_fails_is_restarted_like_any(stage: Callable[..., Stage]) -> None:
     it = stage()
     it.add("learner", FAIL, needed=True)
-    it.poll_until(lambda: it.lives("learner") == 2)
+    it.poll_until(lambda: it.starts("learner") == 2)
 
 
 def test_one_childs_pause_does_not_hold_up_another(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=5)
     it.add("actor-0", FAIL)
-    it.poll_until(lambda: it.lives("actor-0") == 3)
+    paused = it.supervisor.children[0]
+    it.poll_until(lambda: paused.retry_at > 0.0)
+    paused.retry_at += 3600.0
     it.add("actor-1", FAIL)
-    began = time.monotonic()
-    it.poll_until(lambda: it.lives("actor-1") == 2)
-    assert time.monotonic() - began < 5
+    it.poll_until(lambda: it.starts("actor-1") == 2)
 
 
-def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(stage: Callable[..., Stage]) -> None:
+def noting(calls: list[str], name: str, call: Callable[..., None]) -> Callable[..., None]:
+    def noted(*args: Any) -> None:
+        calls.append(name)
+        call(*args)
+
+    return noted
+
+
+def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = stage()
     deaf = f"signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); {WORK}"
     for index in range(3):
@@ -164,9 +174,12 @@ def test_a_stop_reaches_all_at_the_same_time_and_kills_who_does_not_listen(stage
     it.add("actor-3", WORK)
     it.poll_until(lambda: all("deaf" in (it.folder / "logs" / f"actor-{i}.log").read_text() for i in range(3)))
     assert it.supervisor.alive() == 4
-    began = time.monotonic()
+    calls: list[str] = []
+    for child in it.supervisor.processes():
+        monkeypatch.setattr(child, "ask_to_stop", noting(calls, "ask", child.ask_to_stop))
+        monkeypatch.setattr(child, "stop", noting(calls, "wait", child.stop))
     it.supervisor.stop()
-    assert time.monotonic() - began < 3.0, "the grace times of three children added up"
+    assert calls[:5] == ["ask"] * 4 + ["wait"], "the grace times of three children added up"
     assert it.supervisor.alive() == 0
     statuses = [child.status for child in it.supervisor.processes()]
     assert statuses == [128 + signal.SIGKILL] * 3 + [128 + signal.SIGTERM]
@@ -177,12 +190,12 @@ def test_a_child_that_is_not_wanted_any_more_leaves_and_is_not_restarted(stage: 
     it = stage()
     it.add("actor-0", WORK)
     it.add("actor-1", WORK)
-    it.poll_until(lambda: it.lives("actor-0") == it.lives("actor-1") == 1)
+    it.poll_until(lambda: it.starts("actor-0") == it.starts("actor-1") == 1)
     it.supervisor.remove("actor-1")
     it.poll_until(lambda: len(it.supervisor.children) == 1)
     assert [child.name for child in it.supervisor.children] == ["actor-0"]
     assert it.said[-1].startswith("actor-1 has left")
-    assert it.lives("actor-1") == 1
+    assert it.starts("actor-1") == 1
     with pytest.raises(ValueError, match="expected 1"):
         it.supervisor.remove("actor-1")
 
@@ -195,7 +208,7 @@ def test_what_fails_twice_in_the_same_way_at_once_is_not_tried_a_third_time(stag
     it.add("actor-0", RAISE)
     with pytest.raises(WarrenError, match=r"(?s)failed twice in the same way.*ValueError: the rules have no such move"):
         it.poll_until(lambda: False)
-    assert it.lives("actor-0") == 2
+    assert it.starts("actor-0") == 2
 
 
 def test_who_is_killed_twice_did_not_fail_of_what_it_had_printed(stage: Callable[..., Stage]) -> None:
@@ -217,9 +230,9 @@ def test_an_optional_process_never_ends_the_run(stage: Callable[..., Stage], mon
     it = stage(restarts=1)
     it.add("evaluator-0", FAIL, restart=Restart.optional)
     it.add("flower", RAISE, restart=Restart.optional)
-    it.poll_until(lambda: it.lives("evaluator-0") == 4 and any("without it" in text for text in it.said))
+    it.poll_until(lambda: it.starts("evaluator-0") == 4 and any("without it" in text for text in it.said))
     assert "flower is down: ValueError: the rules have no such move" in "".join(it.supervisor.troubles())
-    assert it.lives("flower") == 2
+    assert it.starts("flower") == 2
 
 
 def test_deaths_while_a_server_is_away_do_not_count_and_restarts_wait_for_it(stage: Callable[..., Stage]) -> None:
@@ -229,18 +242,18 @@ def test_deaths_while_a_server_is_away_do_not_count_and_restarts_wait_for_it(sta
     it.poll_until(lambda: any("once the servers answer" in text for text in it.said))
     deadline = time.monotonic() + 2.0
     it.poll_until(lambda: time.monotonic() > deadline)
-    assert it.lives("actor-0") == 1
+    assert it.starts("actor-0") == 1
     it.away = False
     with pytest.raises(WarrenError, match="died 1 times"):
         it.poll_until(lambda: False)
-    assert it.lives("actor-0") == 2
+    assert it.starts("actor-0") == 2
 
 
 def test_what_waits_and_what_is_stopped_is_told(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=5)
     it.add("actor-0", FAIL)
     it.add("actor-1", WORK)
-    it.poll_until(lambda: bool(it.said) and it.lives("actor-1") == 1)
+    it.poll_until(lambda: bool(it.said) and it.starts("actor-1") == 1)
     process = it.supervisor.children[1].child.server()  # type: ignore[union-attr]
     assert process is not None
     process.suspend()
@@ -262,4 +275,4 @@ def test_the_users_own_error_is_named_though_another_process_died_of_it(
     with pytest.raises(WarrenError) as caught:
         it.poll_until(lambda: False)
     assert f"RuntimeError: the game has crashed ({game}:2)" in str(caught.value)
-    assert it.lives("learner") == 2
+    assert it.starts("learner") == 2

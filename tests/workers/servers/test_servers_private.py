@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,97 +17,22 @@ import kombu
 import psutil
 import pytest
 import redis
+from own_processes import descendants, living, servers_of
+from waiting import until
 
-from warren.errors import BrokerError, ConfigurationError
-from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis
+from warren.errors import ConfigurationError
+from workers.servers import Machine, Servers, acquire, check_broker, check_redis
 from workers.servers import process as children
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
-from workers.servers.private_redis import PrivateRedis
-from workers.servers.process import Child, free_port
+from workers.servers.process import free_port
 
-GONE_WITHIN = 25.0  # seconds; the grace times of the servers and room for a busy machine
 ROOT = Path(__file__).resolve().parents[3]
-
-# A launcher: acquires servers, says so with its processes' ids, and waits for whatever is done to it.
-LAUNCHER = """
-import os, sys, time
-from pathlib import Path
-from workers import servers
-found = servers.acquire(sys.argv[1], folder=Path(sys.argv[2]), say=lambda line: None)
-if sys.argv[3] == "fork" and os.fork() == 0:
-    print(os.getpid(), flush=True)
-    time.sleep(600)
-print("ready", flush=True)
-time.sleep(600)
-"""
 
 
 @pytest.fixture(scope="session")
 def servers(private_servers: Servers) -> Servers:
     """What is tested here is how private servers run, whichever the rest of the session uses."""
     return private_servers
-
-
-def eventually(condition: Callable[[], bool], within: float = GONE_WITHIN) -> bool:
-    """Whether `condition` becomes true within so many seconds."""
-    deadline = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def living(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that still run; a zombie that nobody has reaped yet does not."""
-    return [one for one in processes if one.is_running() and _status(one) != psutil.STATUS_ZOMBIE]
-
-
-def _status(process: psutil.Process) -> str:
-    try:
-        return process.status()
-    except psutil.NoSuchProcess:
-        return psutil.STATUS_ZOMBIE
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    return psutil.Process(pid).children(recursive=True)
-
-
-@pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]]]:
-    """Start LAUNCHER; gives it and every process below it. Nothing of it is left after the test."""
-    seen: list[psutil.Process] = []
-
-    def call(mode: str, how: str = "alone") -> tuple[subprocess.Popen[str], list[psutil.Process]]:
-        launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, mode, str(tmp_path / "run"), how],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        seen.append(psutil.Process(launcher.pid))
-        assert launcher.stdout is not None
-        while (line := launcher.stdout.readline().strip()) != "ready":
-            assert line, "the launcher ended early"
-            seen.append(psutil.Process(int(line)))
-        below = descendants(launcher.pid)
-        seen.extend(below)
-        return launcher, below
-
-    yield call
-    for process in living(seen):
-        process.kill()
-
-
-def servers_of(found: Servers) -> list[psutil.Process]:
-    """Every process that was started for these servers."""
-    return [process for process in descendants(os.getpid()) if _guards(process, found)]
-
-
-def _guards(process: psutil.Process, found: Servers) -> bool:
-    guards = {child._guard.pid for child in found.children}
-    return bool(guards & {process.pid, *(parent.pid for parent in process.parents())})
 
 
 # --- what they are ---
@@ -222,159 +144,10 @@ def test_two_brokers_run_at_once_though_one_lost_its_port_to_the_other(
             node = descendants(second.server._guard.pid)
             assert any("beam" in process.name() for process in node)
             os.kill(second.server._guard.pid, signal.SIGKILL)
-            assert eventually(lambda: not living(node)), living(node)
+            until(lambda: not living(node))
     finally:
         for child in second.children:
             child.stop()
-
-
-# --- deaths ---
-
-
-def test_a_server_that_will_not_start_is_reported_with_its_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good = private_redis.configuration
-    monkeypatch.setattr(private_redis, "configuration", lambda *arguments: "no-such-setting 3\n" + good(*arguments))
-    binary = Machine().embedded_redis()
-    assert binary is not None
-    with pytest.raises(BrokerError, match=r"private Redis ended with status 1") as caught:
-        PrivateRedis.start(binary, tmp_path)
-    assert "no-such-setting" in str(caught.value)
-    assert str(tmp_path / "redis.log") in str(caught.value)
-
-
-def test_a_server_that_dies_during_the_run_is_reported_with_its_last_lines(tmp_path: Path) -> None:
-    with acquire("embedded", folder=tmp_path) as found:
-        assert found.dead() is None
-        (server,) = descendants(found.children[0]._guard.pid)
-        server.kill()
-        assert eventually(lambda: found.dead() is not None)
-        death = found.dead() or ""
-        assert "private Redis ended with status 137" in death and "Ready to accept connections" in death
-        with pytest.raises(BrokerError, match="ended with status 137"):
-            found.check()
-
-
-def test_a_server_that_was_killed_comes_back_on_its_port_with_what_it_held(tmp_path: Path) -> None:
-    said: list[str] = []
-    with acquire("embedded", folder=tmp_path) as found, redis.Redis.from_url(found.redis_url) as client:
-        client.set("league", "all of it")
-        for time_killed in (1, 2):
-            (server,) = descendants(found.children[0]._guard.pid)
-            server.kill()
-            assert eventually(lambda: found.dead() is not None)
-            found.revive(said.append, restarts=2)
-            assert len(said) == time_killed and "killed (SIGKILL; out of memory?)" in said[-1]
-
-            def answers() -> bool:
-                found.revive(said.append, restarts=2)
-                try:
-                    return bool(client.ping())
-                except redis.RedisError:
-                    return False
-
-            assert eventually(answers)
-            assert client.get("league") == b"all of it"
-        (server,) = descendants(found.children[0]._guard.pid)
-        server.kill()
-        assert eventually(lambda: found.dead() is not None)
-        with pytest.raises(BrokerError, match=r"ended 3 times; giving up \(restarts=2\)"):
-            found.revive(said.append, restarts=2)
-
-
-def test_a_grace_that_is_named_when_stopping_goes_before_the_one_of_the_start(tmp_path: Path) -> None:
-    script = "trap 'sleep 2; echo written; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
-    child = Child("slow", ["sh", "-c", script], tmp_path / "log", grace=0.2)
-    assert eventually(lambda: "ready" in child.output())
-    child.ask_to_stop(30.0)
-    child.stop()
-    assert "written" in child.output() and child.status == 0
-
-
-def test_a_server_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
-    child = Child("sleeper", ["sleep", "600"], tmp_path / "log", grace=1.0)
-    try:
-        with pytest.raises(BrokerError, match=r"sleeper was not ready after 0\.3 s"):
-            child.wait_until(lambda: False, timeout=0.3)
-    finally:
-        child.stop()
-
-
-# --- stopping ---
-
-
-def test_stopping_twice_is_stopping_once(tmp_path: Path) -> None:
-    found = acquire("embedded", folder=tmp_path)
-    processes = servers_of(found)
-    assert processes
-    found.stop()
-    assert not living(processes)
-    found.stop()
-    assert found.dead() is None  # stopped on request is no death
-
-
-STUBBORN = "trap '' TERM INT HUP; (trap '' TERM; sleep 600) & echo ready; while :; do sleep 600; done"
-
-
-def stubborn(tmp_path: Path) -> tuple[Child, list[psutil.Process]]:
-    """A server, and a process that it has started, that both ignore SIGTERM."""
-    child = Child("stubborn", ["sh", "-c", STUBBORN], tmp_path / "log", grace=0.5)
-    child.wait_until(lambda: "ready" in child.output() and len(descendants(child._guard.pid)) >= 3, 10)
-    return child, [psutil.Process(child._guard.pid), *descendants(child._guard.pid)]
-
-
-def test_a_server_that_ignores_sigterm_is_killed_after_the_grace_time(tmp_path: Path) -> None:
-    child, processes = stubborn(tmp_path)
-    began = time.monotonic()
-    child.stop()
-    assert 0.5 <= time.monotonic() - began < 5
-    assert eventually(lambda: not living(processes)), living(processes)
-
-
-def test_a_guard_that_hangs_does_not_make_stopping_hang(tmp_path: Path) -> None:
-    child, processes = stubborn(tmp_path)
-    os.kill(child._guard.pid, signal.SIGSTOP)
-    began = time.monotonic()
-    child.stop()
-    assert time.monotonic() - began < 8
-    assert eventually(lambda: not living(processes)), living(processes)
-
-
-@pytest.mark.slow
-def test_a_killed_launcher_leaves_no_process(
-    launch: Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]],
-) -> None:
-    mode = "private" if Machine().rabbitmq() else "embedded"
-    launcher, below = launch(mode)
-    names = {process.name() for process in below}
-    if mode == "private":
-        assert {"epmd", "beam.smp"} <= names, names
-    os.kill(launcher.pid, signal.SIGKILL)
-    launcher.wait()
-    assert eventually(lambda: not living(below)), living(below)
-
-
-def test_a_launcher_that_ends_without_stopping_leaves_no_process(
-    launch: Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]],
-) -> None:
-    launcher, below = launch("embedded")
-    launcher.terminate()
-    launcher.wait()
-    assert eventually(lambda: not living(below)), living(below)
-
-
-def test_a_fork_that_outlives_the_launcher_does_not_keep_servers_alive(
-    launch: Callable[..., tuple[subprocess.Popen[str], list[psutil.Process]]],
-) -> None:
-    """The fork holds a copy of the pipe on which the guard waits."""
-    launcher, below = launch("embedded", "fork")
-    servers = [process for process in below if re.search("valkey|guard", " ".join(process.cmdline()))]
-    assert len(servers) == 2
-    os.kill(launcher.pid, signal.SIGKILL)
-    launcher.wait()
-    assert eventually(lambda: not living(servers)), living(servers)
-    assert living(below), "the fork itself must have outlived the launcher"
 
 
 # --- whoever runs them ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.launch.last_words import Failure, failure_in, failure_of
+from workers.launch.failure import Failure, failure_in, failure_of
 from workers.servers.process import explain_status
 
 LOG = """\
