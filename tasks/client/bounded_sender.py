@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from amqp.exceptions import MessageNacked
@@ -28,16 +29,19 @@ class BoundedSender:
     """Sends tasks to one bounded queue and returns once the broker has confirmed each.
 
     RabbitMQ refuses a publish over the queue's max-length (reject-publish). A Redis broker knows no bounds, so there
-    the length is looked at first; so it is where `bound` is less than the queue's own. `stopping` ends a wait early:
-    then `send` returns False and the task was not sent.
+    the length is looked at first; so it is where `bound` is less than the queue's own. `bound` is asked for each time,
+    so it may change. `stopping` ends a wait early: then `send` returns False and the task was not sent.
     """
 
-    def __init__(self, app: Any, queue: Any, bound: int, stopping: threading.Event, patience: float = 120.0) -> None:
+    def __init__(
+        self, app: Any, queue: Any, bound: Callable[[], int], stopping: threading.Event, patience: float = 120.0
+    ) -> None:
         self.app, self.queue, self.bound, self.stopping, self.patience = app, queue, bound, stopping, patience
         self.confirmed = 0
+        self.looked = 0  # times that room was looked for
         self.waited = 0.0  # s spent waiting for room
         self._connection = app.connection_for_write()  # to read the queue's length
-        self._bounded_by_broker = brokers.of(app).refuses and bound >= (queue.max_length or bound)
+        self._refused_from = queue.max_length if brokers.of(app).refuses else None  # the broker's own bound
         self._away = (OperationalError, *self._connection.connection_errors)
 
     def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
@@ -52,10 +56,13 @@ class BoundedSender:
         wait, away_since, started = FIRST_WAIT, 0.0, time.monotonic()
         while not self.stopping.is_set():
             try:
-                if away_since or not self._bounded_by_broker:
+                self.looked += 1
+                bound = self.bound()
+                looks_first = self._refused_from is None or bound < self._refused_from
+                if away_since or looks_first:
                     # Left to itself, kombu would try again for seconds, and neither stop nor patience be heeded.
                     self._connection.ensure_connection(max_retries=1, interval_start=0)
-                if self._has_room():
+                if not looks_first or waiting(self._connection, self.queue) < bound:
                     # retry=False: kombu takes a refusal for a lost connection and would reconnect.
                     self.app.send_task(
                         name, args=args, ignore_result=True, argsrepr="", retry=False, **address(self.queue), **options
@@ -76,8 +83,3 @@ class BoundedSender:
             self.stopping.wait(wait * random.uniform(0.5, 1.0))
             wait = min(2 * wait, AWAY_WAIT if away_since else LAST_WAIT)
         return False
-
-    def _has_room(self) -> bool:
-        if self._bounded_by_broker:
-            return True
-        return waiting(self._connection, self.queue) < self.bound

@@ -46,10 +46,6 @@ class LeagueActorRole:
         self.source = source_name(config.actor_id)
         self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
-        # Trajectories and games are shared among the configured actors; more or fewer later change an update's size.
-        tables = 2 * league.tables
-        self.lanes = -(-league.lanes // config.actors)
-        self.games = max(tables, league.games // config.actors // tables * tables)
         self.players = KnownPlayers(
             session, f"actor-{config.actor_id}", policy_builder(league), self.stopping, config.round_timeout
         )
@@ -59,11 +55,15 @@ class LeagueActorRole:
         self.first_step_at: float | None = None
         session.app.task(self.rollout, name="actor.rollout")
 
-    def rollout(self, round_id: str, version: int, player: str) -> dict[str, Any]:
-        """The rollout task: trajectories of `player`'s decisions, made with its weights of `version` or newer."""
-        return answer(round_id, self.stopping, lambda: self._rollout(version, player))
+    def rollout(self, round_id: str, version: int, player: str, actors: int) -> dict[str, Any]:
+        """The rollout task: trajectories of `player`'s decisions, made with its weights of `version` or newer.
 
-    def _rollout(self, version: int, player: str) -> dict[str, Any]:
+        `actors`: how many rollouts the round has. They share its trajectories and games, so an update is as large
+        however many actors there are at the moment.
+        """
+        return answer(round_id, self.stopping, lambda: self._rollout(version, player, actors))
+
+    def _rollout(self, version: int, player: str, actors: int) -> dict[str, Any]:
         home = self.players[player]
         if not home.weights.wait_for(version, self.stopping, self.config.round_timeout):
             raise WarrenError(f"weights {player}@{version} did not arrive; this actor has {home.weights.version}")
@@ -74,7 +74,7 @@ class LeagueActorRole:
         self._keep_matches(home)
         self.first_step_at = self.first_step_at or time.time()
         try:
-            segment = self._matches(home).collect(self.lanes)
+            segment = self._matches(home, actors).collect(-(-self.league.lanes // actors))
         except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
             return {"deferred": str(error)}
         assert home.sampler is not None
@@ -90,11 +90,7 @@ class LeagueActorRole:
     def leave(self) -> None:
         """Report what was played, and give back the matches of which nothing was."""
         for learning in self.players.all():
-            try:
-                if learning.matches is not None:
-                    learning.matches.leave()
-            except WarrenError as error:  # their leases run out
-                logger.warning("matches of %s were not given back: %s", learning.name, error)
+            self._leave_matches(learning)
             learning.subscription.stop()
 
     def on_stopping(self) -> None:
@@ -119,15 +115,29 @@ class LeagueActorRole:
 
     # Matches.
 
-    def _matches(self, home: Learning) -> Matches:
+    def _leave_matches(self, home: Learning) -> None:
+        matches, home.matches, home.sampler = home.matches, None, None
+        if matches is not None:
+            try:
+                matches.leave()
+            except WarrenError as error:  # their leases run out
+                logger.warning("matches of %s were not given back: %s", home.name, error)
+
+    def _matches(self, home: Learning, actors: int) -> Matches:
+        """Its matches, in this actor's share of the game slots; in others where that share has changed."""
+        slots = game_slots(self.league, actors)
+        if home.sampler is not None and home.sampler.games.num_envs != slots:
+            logger.info("%d actors share the games of %s now: %d for this one", actors, home.name, slots)
+            self._leave_matches(home)
         if home.matches is None:
+            home.begun += 1
             games = envs.make_two_player(
-                self.league.env, self.games, self._seed(f"{home.name} games"), **self.league.env_kwargs
+                self.league.env, slots, self._seed(f"{home.name} games {home.begun}"), **self.league.env_kwargs
             )
             home.sampler = MatchSampler(
                 games,
                 home.policy,
-                self._seed(f"{home.name} actions"),
+                self._seed(f"{home.name} actions {home.begun}"),
                 self.league.unroll_length,
                 self.league.tables,
                 self.league.reward_scale,
@@ -188,6 +198,12 @@ class LeagueActorRole:
     def _seed(self, purpose: str) -> int:
         # The source has never been before, so no two actors play the same games, nor a restarted one its old ones.
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
+
+
+def game_slots(league: LeagueConfig, actors: int) -> int:
+    """How many games one of `actors` steps at once for each player: at each table as many in either seat."""
+    tables = 2 * league.tables
+    return max(tables, league.games // actors // tables * tables)
 
 
 def run_league(config: Config) -> int:

@@ -43,6 +43,7 @@ class Learning:
     extend_at: float = 0.0  # monotonic time at which the leases of its matches are extended next, s
     sampler: MatchSampler | None = None
     matches: Matches | None = None
+    begun: int = 0  # times that its games were begun here
 
     def refresh(self) -> None:
         """Load the newest weights that are here; a player that has become another one begins its games anew."""

@@ -32,9 +32,10 @@ class Rounds:
     used, so an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` costs one
     that nobody needed.
 
-    `actors` tells how many rollouts a round has. `player` learns from the rounds, at `queue`; None for the one player
-    of a run without a league. `on_given_up` is told why it cannot go on, and whether the user has to mend it;
-    `on_waiting` what is waited for. While `held`, what is dispatched waits for `release`.
+    `actors` tells how many rollouts a round has. `player` learns from the rounds, at `queue`, and its rollouts are told
+    how many share a round; None for the one player of a run without a league. `on_given_up` is told why it cannot go
+    on, and whether the user has to mend it; `on_waiting` what is waited for. While `held`, what is dispatched waits
+    for `release`.
     """
 
     def __init__(
@@ -100,9 +101,10 @@ class Rounds:
         self.current = f"{version}-{uuid.uuid4().hex[:8]}"
         self._open[self.current] = self._dispatched_at
         self._asked, self._chord = self._actors(), None
+        shared = (*self._player, self._asked) if self._player else ()
         rollout = self._app.signature(
             "actor.rollout",
-            args=(self.current, version, *self._player),
+            args=(self.current, version, *shared),
             options={"expires": self._patience(), "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
         )
         learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})

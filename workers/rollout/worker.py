@@ -25,6 +25,7 @@ from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.vector_sampler import Sampler
+from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
@@ -127,7 +128,7 @@ class ActorRole:
 
     def _stream(self) -> None:
         try:
-            queue, bound = self.session.topology.learner_queue(), self.config.segments_per_update
+            queue, bound = self.session.topology.learner_queue(), SegmentsWaiting(self.session)
             sender = BoundedSender(self.session.app, queue, bound, self.stopping)
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")

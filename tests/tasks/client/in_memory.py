@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import redis
+
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.messages import LOST, Replies
@@ -52,10 +54,32 @@ def client_of(broker: InMemoryBroker, claims: Any = None, patience: float = 60.0
     return Client(app_of(broker, claims), TOPOLOGY, Directory(ADD, ONCE, PUSH), patience)  # type: ignore[arg-type]
 
 
-def solver_of(broker: InMemoryBroker, patience: float = 60.0) -> Solver:
-    solver = Solver(app_of(broker), TOPOLOGY, patience=patience)
+def solver_of(broker: InMemoryBroker, patience: float = 60.0, claims: Any = None) -> Solver:
+    solver = Solver(app_of(broker, claims), TOPOLOGY, patience=patience)
     solver._directory = Directory(ADD, ONCE, PUSH)  # type: ignore[assignment]
     return solver
+
+
+class Kept:
+    """In the place of a Redis: what is stored at present. `stored`: how many bodies ever were."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, bytes] = {}
+        self.stored = 0
+        self.claims: Any = None
+
+    def get_encoder(self) -> Any:
+        return redis.Redis().get_encoder()
+
+    def set(self, key: str, body: bytes, px: int) -> None:
+        self.bodies[key] = body
+        self.stored += 1
+
+    def get(self, key: str) -> bytes | None:
+        return self.bodies.get(key)
+
+    def unlink(self, key: str) -> None:
+        self.bodies.pop(key, None)
 
 
 class Service:

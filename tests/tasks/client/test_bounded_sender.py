@@ -27,7 +27,8 @@ class Sending:
         self.topology = Topology(run, learner_bound=BOUND)
         self.app = create_app(self.topology, servers.broker_url, servers.redis_url)
         self.stopping = threading.Event()
-        self.sender = BoundedSender(self.app, self.topology.learner_queue(), BOUND, self.stopping)
+        self.bound = BOUND
+        self.sender = BoundedSender(self.app, self.topology.learner_queue(), lambda: self.bound, self.stopping)
         self.depths = Depths(self.app, self.topology)
         with self.app.connection_for_write() as connection, connection.channel() as channel:
             for queue in self.topology.declared():
@@ -81,6 +82,17 @@ def test_a_sender_to_a_full_queue_waits_until_there_is_room(sending: Sending) ->
     assert sending.sender.waited > 0.3
 
 
+def test_a_sender_that_waits_follows_a_bound_that_changes(sending: Sending) -> None:
+    sending.bound = 1
+    assert sending.send(0)
+    thread, results = sending.in_background(1)
+    until(lambda: sending.sender.looked > 3, "some looks at the queue")
+    assert not results and sending.waiting() == 1
+    sending.bound = 2  # an actor more
+    thread.join(timeout=10)
+    assert results == [True] and sending.waiting() == 2
+
+
 def test_nothing_is_lost_or_duplicated_under_back_pressure(sending: Sending) -> None:
     def send_all() -> None:
         for number in range(60):
@@ -121,7 +133,7 @@ def test_a_sender_that_is_stopping_sends_nothing(sending: Sending) -> None:
 def test_a_broker_that_stays_away_is_an_error_when_patience_ends(url: str, run_name: str) -> None:
     topology = Topology(run_name)
     app = create_app(topology, url, "redis://127.0.0.1:1/0")
-    sender = BoundedSender(app, topology.learner_queue(), 2, threading.Event(), patience=0.3)
+    sender = BoundedSender(app, topology.learner_queue(), lambda: 2, threading.Event(), patience=0.3)
     with pytest.raises(BrokerError, match=r"the broker has been away for 0 s|been away for .* s"):
         sender.send("learner.learn", (1,))
     assert sender.confirmed == 0

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import redis
 from amqp.exceptions import MessageNacked
-from in_memory import ADD, Service, client_of, declare
+from in_memory import ADD, Kept, Service, client_of, declare
 from kombu.exceptions import OperationalError
 from kombu.serialization import dumps, loads
 
@@ -24,28 +23,6 @@ from tasks.topology import Topology
 from warren.errors import ClaimError, DeadlinePassed
 
 LONG = b"x" * 3_000_000
-
-
-class Kept:
-    """In the place of a Redis: what is stored at present. `stored`: how many bodies ever were."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, bytes] = {}
-        self.stored = 0
-        self.claims: Any = None
-
-    def get_encoder(self) -> Any:
-        return redis.Redis().get_encoder()
-
-    def set(self, key: str, body: bytes, px: int) -> None:
-        self.bodies[key] = body
-        self.stored += 1
-
-    def get(self, key: str) -> bytes | None:
-        return self.bodies.get(key)
-
-    def unlink(self, key: str) -> None:
-        self.bodies.pop(key, None)
 
 
 @pytest.fixture
@@ -158,7 +135,7 @@ def test_a_segment_that_a_full_queue_refuses_is_stored_once_and_forgotten_if_it_
     topology, stopping = Topology("claims"), threading.Event()
     app = create_app(topology, "memory://", "redis://127.0.0.1:1/0")
     app.warren_claims, app.warren_broker = kept.claims, InMemoryBroker()
-    sender = BoundedSender(app, topology.learner_queue(), topology.learner_bound, stopping)
+    sender = BoundedSender(app, topology.learner_queue(), lambda: topology.learner_bound, stopping)
     app.send_task = refusing(app, 3, None if taken else stopping)
     assert sender.send("learner.learn", (LONG,)) is taken
     assert kept.stored == 1 and len(kept.bodies) == int(taken)

@@ -386,6 +386,20 @@ def test_a_round_has_as_many_rollouts_as_there_are_actors_now(
     assert asked == [2, 5, 1]
 
 
+def test_rollouts_for_a_player_are_told_how_many_share_their_round(
+    make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[set[tuple[Any, ...]]] = []
+    monkeypatch.setattr(
+        rounds_module, "gather", lambda app, calls, **_: told.append({tuple(call.args[1:]) for call in calls})
+    )
+    counts = iter((2, 4))
+    rounds = make(actors=lambda: next(counts), player="main")
+    for version in range(2):
+        rounds.dispatch(version)
+    assert told == [{(0, "main", 2)}, {(1, "main", 4)}]
+
+
 def test_the_thread_that_keeps_the_weights_survives_any_error(
     role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
