@@ -4,6 +4,8 @@ python -m workers.scale --run NAME actors=4      # four actors
 python -m workers.scale --run NAME actors=+1     # one more; actors=-1: one less, which finishes what it holds
 python -m workers.scale --run NAME               # how many there are
 
+Of a run on several hosts, it changes the processes of the host that leads, and says how many are the others'.
+
 A run's name is in the launcher's second line. A run whose servers are its own is found below runs/; for others the
 servers' URLs come from options or from WARREN_BROKER_URL and WARREN_REDIS_URL.
 """
@@ -51,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
     answer = request(create_app(topology, broker_url, redis_url), options.run, client, wanted, options.request)
     for line in answer["done"]:
         print(line)
+    for line in answer.get("notes", []):
+        print(f"note: {line}")
     print(", ".join(f"{setting}={number}" for setting, number in answer["counts"].items()))
     return 0
 

@@ -9,6 +9,7 @@ What is particular to training, a league or a file of services is in its monitor
 from __future__ import annotations
 
 import json
+import socket
 import time
 import traceback
 from collections.abc import Callable
@@ -174,7 +175,7 @@ class Launcher:
             client = redis.Redis.from_url(self._found.redis_url)
             self._scaling = Scaling(
                 self.app, client, specs, self.supervisor, self.monitor.check_counts, self._keep_counts, self.say,
-                self._asked_to_stop,
+                self._asked_to_stop, self.spec.host or socket.gethostname(),
             )  # fmt: skip
             self._scaling.start()
         self.watch.start()

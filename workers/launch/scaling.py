@@ -35,7 +35,7 @@ _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 @dataclass
 class Group:
-    """Processes of one kind that a person may have more or fewer of. `elsewhere`: how many other hosts start."""
+    """Processes of one kind that a person may have more or fewer of. `elsewhere`: how many are other hosts'."""
 
     spec: ProcessSpec
     elsewhere: int = 0
@@ -72,7 +72,10 @@ class Scaling:
         keep: Keep,
         say: Callable[[str], None],
         stop_run: Callable[[], None],
+        host: str = "this host",
     ) -> None:
+        """`host`: what the machine is called on which this launcher starts processes."""
+        self._host = host
         self._redis, self._supervisor, self._check, self._keep = client, supervisor, check, keep
         self._say, self._stop_run = say, stop_run
         self._groups = {
@@ -136,6 +139,7 @@ class Scaling:
             if not isinstance(wanted, dict):
                 raise ConfigurationError(f"{wanted!r} is no table of counts")
             answer = self._change({str(setting): str(change) for setting, change in wanted.items()})
+            answer["notes"] = self._notes()
         if isinstance(identity, str):
             self._answered[identity] = answer
             if len(self._answered) > REMEMBERED:
@@ -159,6 +163,15 @@ class Scaling:
             self._say(f"{', '.join(f'{setting}={number}' for setting, number in new.items())}: {'; '.join(done)}")
         return {"done": done, "counts": self.counts}
 
+    def _notes(self) -> list[str]:
+        """What a person who scales a run of several hosts has to know."""
+        return [
+            f"{group.elsewhere} of the {group.count} {setting} are other hosts', and stay as they are: only those of "
+            f"{self._host}, where the run is led from, are changed by this command"
+            for setting, group in self._groups.items()
+            if group.elsewhere
+        ]
+
     def _checked(self, wanted: dict[str, str]) -> dict[str, int]:
         """The new counts. Raises ConfigurationError with everything that is wrong with them."""
         new, problems = {}, []
@@ -174,7 +187,8 @@ class Scaling:
                 new[setting] = {"": number, "+": group.count + number, "-": group.count - number}[sign]
                 if 0 < new[setting] < group.elsewhere:
                     problems.append(
-                        f"{setting}: {group.elsewhere} of them are other hosts'; stop their launchers there"
+                        f"{setting}: {group.elsewhere} of them are other hosts', which this command does not change; "
+                        "stop their launchers there"
                     )
         problems += self._check(new)
         if problems:

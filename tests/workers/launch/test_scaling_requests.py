@@ -31,7 +31,7 @@ class Stage:
         client = SimpleNamespace(time=lambda: (int(time.time()), 0))
         self.scaling = Scaling(
             Celery("launcher", broker="memory://"), client, [self.spec], self.supervisor, lambda counts: [],
-            keep or self.kept.append, print, self._stop,
+            keep or self.kept.append, print, self._stop, "box-1",
         )  # fmt: skip
         self.scaling._listener = SimpleNamespace(start=lambda: None)  # type: ignore[assignment]
         self.scaling.start()
@@ -66,6 +66,7 @@ def test_a_request_that_is_made_twice_is_carried_out_once() -> None:
     assert stage.ask(wanted={"actors": "+1"}, identity="a") == first
     assert stage.scaling.counts == {"actors": 4}
     assert stage.ask(wanted={"actors": "+1"}, identity="b")["counts"] == {"actors": 5}
+    assert "1 of the 5 actors are other hosts'" in stage.ask(wanted={})["notes"][0]
     assert stage.kept == [{"actors": 4}, {"actors": 5}]
 
 
@@ -81,7 +82,12 @@ def test_a_request_that_nobody_waits_for_any_more_is_not_carried_out() -> None:
 
 def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
     stage = Stage()
-    assert "1 of them are other hosts'" not in str(stage.ask(wanted={"actors": "1"}))
+    answer = stage.ask(wanted={"actors": "1"})
+    assert answer["done"] == ["told actor-1 to finish and leave", "told actor-0 to finish and leave"]
+    assert answer["notes"] == [
+        "1 of the 1 actors are other hosts', and stay as they are: only those of box-1, where the run is led from, are "
+        "changed by this command"
+    ]
     assert stage.left == ["actor-1", "actor-0"]
     assert stage.scaling.counts == {"actors": 1}
 
