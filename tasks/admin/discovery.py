@@ -28,6 +28,7 @@ class Served:
     dropped: int  # calls that nobody waited for any more
     refused: int  # messages that were no call
     mean_batch: float
+    error: str = ""  # what a call failed with last, and where in the service's code
 
 
 def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
@@ -69,6 +70,16 @@ def describe(served: list[Served], missing: list[str]) -> list[tuple[str, ...]]:
     return [*rows, *((name, "nobody", *[""] * 10) for name in missing)]
 
 
+def failures(served: list[Served]) -> list[str]:
+    """A line for each service and worker of which calls failed."""
+    return [
+        f"{one.service} failed {one.failed:,} times, last with {one.error}; "
+        f"the full traceback is in logs/{one.worker.partition('@')[0]}.log of the run folder on {one.host}"
+        for one in served
+        if one.error
+    ]
+
+
 def duration(seconds: float) -> str:
     """59 s, 12 min, 3.4 h."""
     if seconds < 60:
@@ -83,4 +94,5 @@ def _served(worker: str, status: dict[str, Any], name: str, counts: dict[str, An
         int(counts.get("waiting", 0)), calls, int(counts.get("failed", 0)), int(counts.get("dropped", 0)),
         int(counts.get("refused", 0)),
         round(calls / batches, 2) if batches else 0.0,
+        str(counts.get("error", "")),
     )  # fmt: skip

@@ -8,9 +8,11 @@ by celery_strategy.py, what services receive on RabbitMQ by batch_scheduler.py, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from tasks.app.celery_consumer import Task
+from tasks.worker.failures import Failures
 from tasks.worker.running import Arguments, Failed, replayed, run
 
 
@@ -41,5 +43,12 @@ class BatchTask(Task):
         return outcome
 
     def run_calls(self, calls: Sequence[Arguments]) -> list[Any]:
-        """One outcome a call."""
-        return run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
+        """One outcome a call. What was raised is said in the log, and kept in `failures`."""
+        outcomes = run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
+        self.failures.note(outcomes)
+        return outcomes
+
+    @cached_property
+    def failures(self) -> Failures:
+        """What its calls failed with, in this process."""
+        return Failures(self.name)

@@ -106,7 +106,12 @@ class ConsumerLoop:
         """What is served here, how much has been done, and how busy this worker is: for discovery."""
         up = max(time.time() - self.started_at, 1e-9)
         services = {
-            name: {**queue.spec.as_dict(), **queue.counts, "waiting": len(queue.waiting)}
+            name: {
+                **queue.spec.as_dict(),
+                **queue.counts,
+                "waiting": len(queue.waiting),
+                "error": queue.task.failures.newest,
+            }
             for name, queue in self._queues.items()
         }
         busy = self._metrics.busy + self._events.busy

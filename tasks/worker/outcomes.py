@@ -39,7 +39,7 @@ class Outcomes:
             if not self.give_up(queue, call, str(outcome.error)):
                 self._outbox.reject(delivery.tag, requeue=False)
         else:
-            logger.error("%s failed and nobody waits for its result:\n%s", queue.spec.name, outcome.traceback)
+            logger.warning("a call of %s failed, and nobody waits for its result: a dead letter", queue.spec.name)
             self._outbox.reject(delivery.tag, requeue=False)
 
     def give_up(self, queue: ServiceQueue, call: Call, reason: str) -> bool:

@@ -55,7 +55,6 @@ def run(name: str, function: Callable[..., Any], batch: int, calls: Sequence[Arg
         if isolate and len(calls) > 1:
             logger.warning("%s failed for a batch of %d (%r); running each call alone", name, len(calls), error)
             return [run(name, function, batch, [call], False)[0] for call in calls]
-        logger.exception("%s failed for all of %d calls", name, len(calls))
         return [failed(error)] * len(calls)
     return [failed(result) if isinstance(result, Exception) else result for result in results]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 READ = 256 << 10  # bytes at the end of a log that are looked at
 
 _ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Name|Action)\b.*")
+_REMOTE = "RemoteFailure: "  # its message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')
 _OURS = Path(__file__).resolve().parents[2]
@@ -44,16 +45,20 @@ def failure_in(text: str) -> Failure | None:
     frames: list[str] = []
     found: Failure | None = None
     in_traceback = False
+    remote = ""  # what a service that was called failed with; the traceback there follows
     for line in text.splitlines():
         if line.startswith("Traceback (most recent call last)"):
-            frames, in_traceback = [], True
+            frames, in_traceback = frames if remote else [], True
         elif match := _FRAME.fullmatch(line):
             if _is_users(match[1]):
                 frames.append(f"{match[1]}:{match[2]}")
         elif in_traceback and _ERROR.fullmatch(line):
-            found, in_traceback = Failure(line[:400], frames[-1] if frames else ""), False
-        elif (said := _SAID.fullmatch(line)) and (found is None or not found.where):
-            found = Failure(said[1][:400])
+            found, in_traceback = Failure((remote or line)[:400], frames[-1] if frames else ""), False
+            remote = "" if remote else line.partition(_REMOTE)[2]
+        elif not in_traceback:
+            remote = ""
+            if (said := _SAID.fullmatch(line)) and (found is None or not found.where):
+                found = Failure(said[1][:400])
     return found
 
 

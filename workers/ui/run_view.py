@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tasks.admin.cleanup import waiting
-from tasks.admin.discovery import Served, discover
+from tasks.admin.discovery import Served, discover, failures
 from tasks.topology import Topology
 from workers.ui.console import Terminal
 
@@ -50,6 +50,7 @@ class Calls:
     failed: int
     dropped: int
     mean_batch: float
+    failures: Sequence[str] = ()  # a line for each of its workers whose calls failed
 
 
 class CallCounts:
@@ -103,6 +104,7 @@ class CallCounts:
                     failed=sum(one.failed for one in ones),
                     dropped=sum(one.dropped for one in ones),
                     mean_batch=calls / batches if batches else 0.0,
+                    failures=failures(ones),
                 )
             )
         return sums
@@ -145,7 +147,8 @@ def plain_lines(standings: Sequence[Standing], calls: Sequence[Calls], note: str
         for one in calls
     )
     said = [f"  {one.name}: {one.last}" for one in standings if one.last]
-    return ["; ".join(part for part in (alive, served, note) if part), *said]
+    wrong = [f"  {line}" for one in calls for line in one.failures]
+    return ["; ".join(part for part in (alive, served, note) if part), *said, *wrong]
 
 
 def _alive(one: Standing) -> str:
@@ -168,4 +171,5 @@ def _tables(title: str, standings: Sequence[Standing], calls: Sequence[Calls], n
             Text(row.service), str(row.workers), f"{row.calls:,}", f"{row.per_second:,.0f}", str(row.waiting),
             f"{row.failed:,}", f"{row.dropped:,}", f"{row.mean_batch:.1f}",
         )  # fmt: skip
-    return Group(who, what, Text(note))
+    wrong = [Text(line, "red") for one in calls for line in one.failures]
+    return Group(who, what, *wrong, Text(note))

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from league.cli.tables import table as fitted
-from tasks.admin.discovery import Served, as_dict, describe, discover, unserved
+from tasks.admin.discovery import Served, as_dict, describe, discover, failures, unserved
 from tasks.amqp.connection import GONE
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -59,6 +59,8 @@ def table(found: Found, run: str, width: int) -> Table:
     styles = ["red" if row[1] == "nobody" else None for row in rows]
     drawn = fitted(columns, width, SPARE, styles)
     drawn.title, drawn.title_justify = title, "left"
+    if said := failures(found.served):
+        drawn.caption, drawn.caption_justify = Text("\n".join(said), "red"), "left"
     return drawn
 
 

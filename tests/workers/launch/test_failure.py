@@ -26,6 +26,31 @@ def test_the_last_exception_is_told_with_the_place_in_the_users_code() -> None:
     assert failure_in("all is well\n") is None
 
 
+REMOTE = """\
+Traceback (most recent call last):
+  File "/home/me/play.py", line 4, in <module>
+    add(1)
+  File "/opt/venv/lib/python3.11/site-packages/celery/local.py", line 9, in call
+warren.errors.RemoteFailure: adder.add failed with ValueError: no such move
+Traceback (most recent call last):
+  File "/home/me/worker.py", line 12, in add
+    raise ValueError("no such move")
+ValueError: no such move
+"""
+
+
+def test_what_a_service_raised_is_told_with_its_name_and_its_own_place() -> None:
+    expected = Failure("adder.add failed with ValueError: no such move", "/home/me/worker.py:12")
+    assert failure_in(REMOTE) == expected
+    assert failure_in(REMOTE + "2026 INFO bye\n") == expected
+    assert failure_in(REMOTE + LOG) == failure_in(LOG), "a later one is the last"
+
+
+def test_what_a_service_raised_in_a_library_is_told_with_the_callers_place() -> None:
+    theirs = REMOTE.replace("/home/me/worker.py", "/opt/site-packages/numpy/core.py")
+    assert failure_in(theirs) == Failure("adder.add failed with ValueError: no such move", "/home/me/play.py:4")
+
+
 def test_an_error_of_our_own_counts_though_it_comes_without_a_traceback() -> None:
     found = failure_in("2026 ERROR workers.learning: training cannot go on: 3 rounds in a row failed\n")
     assert found == Failure("3 rounds in a row failed")

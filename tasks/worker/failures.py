@@ -1,0 +1,72 @@
+"""What the user's own code raises in a service: a line that says where, and its traceback once, in the worker's log."""
+
+from __future__ import annotations
+
+import sysconfig
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from tasks.worker.running import Failed
+from warren.errors import DeliveriesExceeded
+
+logger = get_logger(__name__)
+
+SAY_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
+MOST_PLACES = 100  # that are remembered; more are told as if they were new
+LONGEST = 300  # characters of an error's message in its line
+
+_NOT_THEIRS = (
+    "<frozen",
+    str(Path(__file__).parents[1]),
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+)
+
+
+class Failures:
+    """The failures of one service. `newest`: the last one as a line for a person; "" where none has failed."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self.newest = ""
+        # (exception, file and line) -> how many were not told, when one was told last
+        self._seen: dict[tuple[str, str], tuple[int, float]] = {}
+
+    def note(self, outcomes: Iterable[Any]) -> None:
+        """Log the failures among these: the first at a place with its traceback, others now and then, with a count."""
+        for outcome in outcomes:
+            if isinstance(outcome, Failed) and not isinstance(outcome.error, DeliveriesExceeded):
+                self._note(outcome)
+
+    def _note(self, failure: Failed) -> None:
+        self.newest = describe(failure)
+        key, now = (failure.kind, where(failure.error)), time.monotonic()
+        if key not in self._seen:
+            if len(self._seen) >= MOST_PLACES:
+                self._seen.clear()
+            self._seen[key] = (0, now)
+            logger.error("%s failed with %s\n%s", self._service, self.newest, failure.traceback.rstrip())
+            return
+        untold, told_at = self._seen[key]
+        if now - told_at >= SAY_EVERY:
+            logger.error("%s failed %d times more, last with %s", self._service, untold + 1, self.newest)
+            self._seen[key] = (0, now)
+        else:
+            self._seen[key] = (untold + 1, told_at)
+
+
+def describe(failure: Failed) -> str:
+    """Which exception, and where: "ValueError: no such move (/home/me/worker.py:12)"."""
+    words = " ".join(str(failure.error).split())[:LONGEST]
+    place = where(failure.error)
+    return f"{failure.kind}{f': {words}' if words else ''}{f' ({place})' if place else ''}"
+
+
+def where(error: BaseException) -> str:
+    """file:line of the innermost code that is neither Warren's nor a library's; "" where there is none."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

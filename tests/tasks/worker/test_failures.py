@@ -1,0 +1,120 @@
+"""An exception in a user's service: one line that says which, what and where; the traceback once in the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from worker.serving_in_memory import InMemoryServing, until
+
+from tasks.admin.discovery import _served, failures
+from tasks.service import Worker, service
+from tasks.worker import failures as module
+from tasks.worker.failures import Failures
+from tasks.worker.running import Failed, failed
+from warren.errors import DeliveriesExceeded
+
+HERE = __file__
+
+
+class Chess(Worker):
+    @service
+    def move(self, square: str) -> None:
+        raise ValueError(f"no such move\n{square}")
+
+    @service
+    def parse(self, text: str) -> Any:
+        return json.loads(text)
+
+    @service(response=False, batch=4)
+    def store(self, games: list[Any]) -> list[Any]:
+        raise KeyError(games[0])
+
+
+@pytest.fixture
+def serving(monkeypatch: pytest.MonkeyPatch) -> Any:
+    serving = InMemoryServing(monkeypatch, Chess())
+    serving.start()
+    yield serving
+    serving.loop.stop(10.0)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == module.__name__]
+
+
+def test_the_log_has_one_line_that_names_service_exception_and_place_above_the_traceback(
+    serving: InMemoryServing, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(50):
+        serving.answer(serving.send("chess.move", "e9"))
+    (told,) = lines(caplog)
+    first, *rest = told.splitlines()
+    assert first.startswith(f"chess.move failed with ValueError: no such move e9 ({HERE}:")
+    assert rest[0] == "Traceback (most recent call last):" and rest[-1] == "e9"
+
+
+def test_an_exception_in_a_library_is_told_with_the_line_that_called_it(serving: InMemoryServing) -> None:
+    serving.answer(serving.send("chess.parse", "{"))
+    error = serving.loop.status()["services"]["chess.parse"]["error"]
+    assert error.startswith("json.decoder.JSONDecodeError: ") and f"({HERE}:" in error
+
+
+def test_who_asks_the_workers_reads_which_log_has_the_traceback(serving: InMemoryServing) -> None:
+    serving.answer(serving.send("chess.move", "e9"))
+    status = {"host": "box", "pid": 1, **serving.loop.status()}
+    found = [_served("Chess-0@box", status, name, counts) for name, counts in status["services"].items()]
+    (said,) = failures(found)
+    assert said.startswith(f"chess.move failed 1 times, last with ValueError: no such move e9 ({HERE}:")
+    assert said.endswith("the full traceback is in logs/Chess-0.log of the run folder on box")
+
+
+def test_a_batch_without_callers_that_fails_is_told_once_for_all(
+    serving: InMemoryServing, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    for _ in range(8):
+        serving.send("chess.store", "game", direct=False)
+    serving.answer(serving.send("chess.parse", "1"))
+    until(lambda: serving.count("chess.store", "failed") == 8)
+    assert [line.splitlines()[0].partition(" (")[0] for line in lines(caplog)] == [
+        "chess.store failed with KeyError: 'game'"
+    ]
+
+
+def boom(words: str) -> Failed:
+    try:
+        raise RuntimeError(words)
+    except RuntimeError as error:
+        return failed(error)
+
+
+def test_failures_of_a_kind_are_counted_and_told_now_and_then(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = Failures("a.b")
+    noted.note([1, boom("x"), None])
+    noted.note([boom("x")] * 3)
+    monkeypatch.setattr(module, "SAY_EVERY", 0.0)
+    noted.note([boom("x")])
+    noted.note([boom("y")])
+    firsts = [line.splitlines()[0].partition(" (")[0] for line in lines(caplog)]
+    assert firsts == [
+        "a.b failed with RuntimeError: x",
+        "a.b failed 4 times more, last with RuntimeError: x",
+        "a.b failed 1 times more, last with RuntimeError: y",
+    ]
+
+
+def test_failures_that_all_differ_do_not_fill_the_memory(caplog: pytest.LogCaptureFixture) -> None:
+    noted = Failures("a.b")
+    noted.note([failed(type(f"Kind{number}", (Exception,), {})()) for number in range(5 * module.MOST_PLACES)])
+    assert len(noted._seen) <= module.MOST_PLACES
+
+
+def test_what_killed_its_workers_was_raised_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    noted = Failures("a.b")
+    noted.note([failed(DeliveriesExceeded("a.b", "delivered 3 times"))])
+    assert noted.newest == "" and not lines(caplog)
