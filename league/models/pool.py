@@ -28,7 +28,7 @@ from league.matchmaking.view import ModelRef
 from league.models.cache import ByteCache
 from league.redis.scripts import Scripts
 from league.redis.texts import pairs, text
-from league.rules.names import NAME
+from league.rules.names import ALLOWED, NAME
 from league.state.fields import to_json
 from warren.errors import CheckpointError, PoolError
 
@@ -103,7 +103,7 @@ class Pool:
         Raises PoolError for an impossible name of a player, or when Redis has no memory left for the bytes.
         """
         if not NAME.fullmatch(player):
-            raise PoolError(f"player name {player!r} is not 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'; choose another")
+            raise PoolError(f"player name {player!r} is not {ALLOWED}; choose another")
         sent = f"{self.prefix}sent:{secrets.token_hex(8)}"
         stamps = (step, repr(time.time()), checksum_of(data), len(data), str(parent or ""), self._kept)
         return self._send(sent, data, "pool_put", player, version, sent, *stamps)

@@ -26,7 +26,7 @@ from league.redis.scripts import Scripts, texts
 from league.redis.shared_returns import ReturnsCache
 from league.redis.texts import pairs, text
 from league.rules.hyperparameters import Hyperparameters
-from league.rules.names import NAME
+from league.rules.names import ALLOWED, NAME
 from league.rules.settings import Settings
 from league.rules.win_rates import OUTCOMES
 from league.state.commands import Abort, Add, Change, Command, Count, Expire, Extend, Issue, TakeSnapshot
@@ -138,7 +138,7 @@ class Store:
         Raises ConfigurationError for an unknown kind, option or rule, PlayerError for an impossible name.
         """
         if not NAME.fullmatch(name):
-            raise PlayerError(f"player name {name!r} is not 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'; choose another")
+            raise PlayerError(f"player name {name!r} is not {ALLOWED}; choose another")
         kind_of(kind, config)
         if frozen and model is None:
             raise PlayerError(f"player {name!r} is frozen and has no model; name one, as in {name}@1")

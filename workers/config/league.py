@@ -10,7 +10,7 @@ from typing import Any
 from agents.configuration import parse
 from league.matchmaking import kind_of
 from league.rules.hyperparameters import Hyperparameters
-from league.rules.names import NAME
+from league.rules.names import ALLOWED, NAME
 from league.rules.settings import Settings
 from warren.errors import ConfigurationError
 
@@ -105,7 +105,7 @@ class LeagueConfig:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():
             if not NAME.fullmatch(name):
-                problems.append(f"player {name!r}: its name must be 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'")
+                problems.append(f"player {name!r}: its name must be {ALLOWED}")
             if player.updates < 1:
                 problems.append(f"updates={player.updates} of player {name!r} must be at least 1")
             try:

@@ -20,7 +20,7 @@ from envs.check import check
 from envs.sources import of_a_league
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
-from league.rules.names import NAME
+from league.rules.names import ALLOWED, NAME
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
 from workers.config import hosts
@@ -197,7 +197,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
     except TypeError as error:  # of a value of another type than the setting's
         yield f"league: {error}"
     if not NAME.fullmatch(config.player):
-        yield f"player: {config.player!r} cannot name a player; use 1 to 100 of A-Z, a-z, 0-9, '_', '-', '.'"
+        yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
     if config.sampling is not Sampling.gathered:
         yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first

@@ -21,8 +21,9 @@ from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.evaluation import worker as evaluator_module
 from workers.evaluation.scores import read_scores
-from workers.evaluation.worker import EvaluatorRole
+from workers.evaluation.worker import EvaluatorRole, seed_of
 from workers.runtime.league_paths import policy_builder
+from workers.runtime.session import source_name
 
 LEAGUE = LeagueConfig.from_dict(
     {
@@ -52,6 +53,14 @@ def role(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[EvaluatorRol
     yield EvaluatorRole(config, session, LEAGUE)
     for key in client.scan_iter(f"{prefix}*"):
         client.delete(key)
+
+
+def test_evaluators_have_seeds_of_their_own_however_many_there_were() -> None:
+    # Of 65,536 seeds, 1,000 processes would share about seven.
+    seeds = [seed_of(source_name(number % 4)) for number in range(1000)]
+    assert len(set(seeds)) >= 999
+    assert all(0 <= seed < 2**31 for seed in seeds)
+    assert max(seeds) > 2**20, "they are from all of the range"
 
 
 def test_references_are_uniform_and_players_that_are_frozen_by_now(role: EvaluatorRole) -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import redis
+from roles_by_hand import Roles
 
 from workers.config.schema import Config, EnvConfig
 from workers.runtime.run_status import CLOSED, Ending, verdict
 from workers.servers import Servers
-
-PATIENCE = 120.0  # s for a role to end by itself; a bound against hanging, not an expectation
 
 
 @pytest.mark.parametrize(
@@ -50,39 +45,6 @@ def test_an_ended_run_goes_on_under_a_raised_goal(redis_url: str, run_name: str)
     assert ending.verdict(high) is None
     ending.clear()
     assert ending.verdict(low) is None
-
-
-class Roles:
-    """Roles started by hand on the session's servers, as on machines of their own."""
-
-    def __init__(self, servers: Servers, folder: Path, run: str) -> None:
-        self._environment = {**os.environ, **servers.environment(), "OMP_NUM_THREADS": "1"}
-        self._folder, self._settings = folder, (f"run={run}", f"folder={folder}", "trial=t", "actors=1")
-        self._processes: list[subprocess.Popen[str]] = []
-
-    def start(self, role: str, *overrides: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"workers.{role}", *self._settings, *overrides],
-            env=self._environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self._processes.append(process)
-        return process
-
-    def ended(self, process: subprocess.Popen[str]) -> str:
-        """The log of a process that has ended by itself and well."""
-        _, log = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0, log
-        return log
-
-    def outcome(self) -> dict[str, object]:
-        return dict(json.loads((self._folder / "cartpole" / "t" / "outcome.json").read_text()))
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
 
 
 @pytest.mark.slow

@@ -153,6 +153,24 @@ def test_installing_asks_no_question_and_starts_no_service(debian_machine: Machi
     assert "redis-server" in said[0]
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_what_is_going_to_be_installed_is_said_before_with_a_way_to_say_no(
+    debian_machine: Machine, tmp_path: Path, user: int
+) -> None:
+    without_redis(debian_machine, tmp_path)
+    (tmp_path / "install").write_text(f"cp {tmp_path}/bin/apt-get {tmp_path}/bin/redis-server\n", encoding="utf-8")
+    said: list[str] = []
+
+    def say(words: str) -> None:
+        assert not (tmp_path / "calls").exists(), "apt-get has been called already"
+        said.append(words)
+
+    debian.install(["Redis"], machine(tmp_path, user=user), say)
+    assert (tmp_path / "calls").exists()
+    assert "installing redis-server with apt-get" in said[0]
+    assert "to install nothing: Ctrl-C, and broker=embedded" in said[0]
+
+
 def test_a_policy_of_the_machines_own_is_left_as_it_is(debian_machine: Machine, tmp_path: Path) -> None:
     policy = program(tmp_path / "policy", "exit 104")
     lacking = without_redis(debian_machine, tmp_path)

@@ -1,0 +1,33 @@
+"""What a player may be called: its name is a folder's, a file's and part of keys."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from league.models.pool import Pool
+from league.redis.store import Store
+from league.rules.names import NAME
+from warren.errors import ConfigurationError, PlayerError, PoolError
+from workers.config.league import LeagueConfig
+
+OUTSIDE = ("..", ".", "../main", "a/b", "", "a b", "main\n", "x" * 101)
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_name_that_leads_out_of_its_folder_is_refused_wherever_a_player_is_named(name: str) -> None:
+    assert not NAME.fullmatch(name)
+    with pytest.raises(ConfigurationError, match=r"neither '\.' nor '\.\.'"):
+        LeagueConfig.from_dict({"env": "matrix:rps", "players": {name: {"kind": "pfsp"}}})
+    client: Any = SimpleNamespace(register_script=lambda text: None)
+    with pytest.raises(PlayerError, match=r"neither '\.' nor '\.\.'"):
+        Store(client, "league:").add_player(name, "pfsp")
+    with pytest.raises(PoolError, match=r"neither '\.' nor '\.\.'"):
+        Pool(client, "run:").put(name, 0, 0, b"weights")
+
+
+@pytest.mark.parametrize("name", ["main", "main.2", "...", "-", "1e3", "x" * 100])
+def test_others_are_taken(name: str) -> None:
+    assert NAME.fullmatch(name)

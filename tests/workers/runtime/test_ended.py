@@ -1,0 +1,91 @@
+"""The end of a run is heard by who serves it and was started by hand: at once, or when it comes later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import redis
+from league_run import SMALL
+from roles_by_hand import PATIENCE, Roles
+
+from tasks.app import create_app
+from tasks.events import STATUS, EventDispatcher
+from tasks.topology import Topology
+from workers.runtime import ended as module
+from workers.runtime.ended import closing
+from workers.runtime.run_status import CLOSED, Ending
+from workers.servers import Servers
+
+
+@pytest.mark.slow
+def test_an_evaluator_a_league_worker_and_a_league_actor_started_by_hand_hear_the_end(
+    servers: Servers, tmp_path: Path, run_name: str
+) -> None:
+    topology = Topology(run_name)
+    events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
+    roles = Roles(servers, tmp_path, run_name)
+    try:
+        league = [setting for setting in SMALL if not setting.startswith("experiment")]
+        processes = [roles.start(role, "league=rps", *league) for role in ("league", "evaluator", "actor")]
+        deadline = time.monotonic() + PATIENCE
+        while any(process.poll() is None for process in processes):
+            assert time.monotonic() < deadline, [process.args for process in processes if process.poll() is None]
+            events.fire(STATUS, {"state": CLOSED})  # again and again: one that is not up yet hears none
+            time.sleep(0.25)
+        for process in processes:
+            roles.ended(process)
+    finally:
+        roles.close()
+
+
+class Redis(set[str]):
+    """The keys of a Redis."""
+
+    def exists(self, key: str) -> bool:
+        return key in self
+
+    def set(self, key: str, value: str, ex: int) -> None:
+        self.add(key)
+
+
+@pytest.fixture
+def subscribed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Callable[[Any], None]], Callable[[], None]]]:
+    """Each subscription: its handlers, and what it calls once it is bound, or bound again."""
+    made: list[tuple[dict[str, Callable[[Any], None]], Callable[[], None]]] = []
+
+    def subscription(app: Any, topology: Any, handlers: Any, subscriber: str, on_connected: Any) -> Any:
+        made.append((handlers, on_connected))
+        return SimpleNamespace(start=lambda: None)
+
+    monkeypatch.setattr(module, "Subscription", subscription)
+    return made
+
+
+def test_who_comes_after_the_end_or_was_away_then_stops_when_it_has_subscribed(subscribed: Any) -> None:
+    session: Any = SimpleNamespace(redis=Redis(), app=None, topology=Topology("r"))
+    stopped: list[str] = []
+    closing(session, "evaluator-1", lambda: stopped.append("evaluator"))
+    ((handlers, on_connected),) = subscribed
+    on_connected()
+    handlers[STATUS]({"state": "training"})
+    handlers[STATUS]({"state": "finished"})
+    assert not stopped, "a player has finished: the league goes on"
+    Ending(session.redis, session.topology.key_prefix).close()
+    on_connected()
+    assert stopped == ["evaluator"]
+
+
+def test_the_note_of_the_end_is_gone_when_the_run_begins_anew(redis_url: str, run_name: str) -> None:
+    client = redis.Redis.from_url(redis_url)
+    ending = Ending(client, f"warren.{run_name}:")
+    ending.close()
+    session: Any = SimpleNamespace(
+        redis=client, topology=SimpleNamespace(key_prefix=f"warren.{run_name}:"), declare=lambda: None
+    )
+    module.open_run(session)
+    assert ending.state() is None
