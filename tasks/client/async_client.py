@@ -1,7 +1,8 @@
 """Calls from asyncio: the loop watches the client's socket, so a call in flight costs no thread.
 
 The loop's thread only ever writes what the socket takes at once and reads what has come. Whatever may wait for the
-broker (connecting, looking who serves a call, sending again) happens in a thread of the loop's executor.
+broker (connecting, looking who serves a call, sending again) or for Redis (bodies too long for a message, stored before
+they are sent and fetched before they are returned) happens in a thread of the loop's executor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import deque
 from typing import Any
 
 from tasks.client.future import Handle
+from tasks.codec import claim_check
 from tasks.service import Spec
 
 POLL_EVERY = 0.05  # s between checks of deadlines and lost connections while calls are in flight
@@ -30,6 +32,7 @@ class AsyncClient:
         self._descriptor = -1  # by a descriptor of our own: the number cannot become another file's meanwhile
         self._ticking = False
         self._tending = False
+        self._storing = False  # whether a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any]] = deque()  # one-way calls, for room
 
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> asyncio.Future[Any]:
@@ -38,28 +41,70 @@ class AsyncClient:
         One-way calls over ONE_WAY_WINDOW are not sent until the broker has confirmed others: await them.
         """
         future: asyncio.Future[Any] = self.loop.create_future()
-        if not spec.response and (self._waiting or self._client.unconfirmed >= ONE_WAY_WINDOW):
+        if not spec.response and (self._waiting or not self._has_room()):
             self._waiting.append((future, spec, args, kwargs))
+            self._go_on_ticking()
         else:
             self._send(future, spec, args, kwargs, time_to_live)
-        if not self._ticking:
-            self._ticking = True
-            self.loop.call_later(POLL_EVERY, self._tick)
         return future
+
+    def _has_room(self) -> bool:
+        """Whether a one-way call may be sent now: their order is kept."""
+        return not self._storing and self._client.unconfirmed < ONE_WAY_WINDOW
 
     def _send(
         self, future: asyncio.Future[Any], spec: Spec, args: Any, kwargs: Any, time_to_live: float | None
     ) -> None:
-        handle: Handle = self._client.submit(spec, args, kwargs, time_to_live)
+        """Send a call, a long one once Redis holds its body."""
+        body = self._client.pack(args, kwargs)
+        if not self._client.is_long(body):
+            self._send_packed(future, spec, body, time_to_live)
+            return
+        self._storing = self._storing or not spec.response
+
+        def stored(storing: asyncio.Future[bytes]) -> None:
+            if not spec.response:
+                self._storing = False
+            if storing.cancelled():
+                future.cancel()
+            elif error := storing.exception():
+                if not future.done():
+                    future.set_exception(error)
+            elif future.done():  # cancelled meanwhile
+                self.loop.run_in_executor(None, claim_check.release, storing.result())
+            else:
+                self._send_packed(future, spec, storing.result(), time_to_live)
+            self._send_waiting()
+
+        self.loop.run_in_executor(None, self._client.store, body).add_done_callback(stored)
+
+    def _send_packed(self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None) -> None:
+        handle: Handle = self._client.submit_packed(spec, body, time_to_live)
 
         def settle() -> None:
-            if not future.done():
+            if handle.is_long or self._client.forgotten:
+                self.loop.run_in_executor(None, fetch).add_done_callback(fetched)
+            elif not future.done():
                 try:
                     future.set_result(handle.outcome())
                 except Exception as error:
                     future.set_exception(error)
-            if self._waiting:
-                self._send_waiting()
+            self._send_waiting()
+
+        def fetch() -> Any:
+            self._client.forget_all()
+            return handle.outcome()
+
+        def fetched(fetching: asyncio.Future[Any]) -> None:
+            error = None if fetching.cancelled() else fetching.exception()
+            if future.done():
+                return
+            if fetching.cancelled():
+                future.cancel()
+            elif error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(fetching.result())
 
         def ended() -> None:
             if threading.get_ident() == self._thread:
@@ -78,9 +123,10 @@ class AsyncClient:
             settle()
         self._watch()
         self._tend()
+        self._go_on_ticking()
 
     def _send_waiting(self) -> None:
-        while self._waiting and self._client.unconfirmed < ONE_WAY_WINDOW:
+        while self._waiting and self._has_room():
             future, spec, args, kwargs = self._waiting.popleft()
             if future.done():
                 continue
@@ -130,8 +176,12 @@ class AsyncClient:
         self._client.expire()
         self._watch()
         self._tend()
-        if self._waiting:
-            self._send_waiting()
-        self._ticking = self._client.under_way > 0 or bool(self._waiting)
-        if self._ticking:
+        self._send_waiting()
+        self._ticking = False
+        if self._client.under_way > 0 or self._waiting:
+            self._go_on_ticking()
+
+    def _go_on_ticking(self) -> None:
+        if not self._ticking:
+            self._ticking = True
             self.loop.call_later(POLL_EVERY, self._tick)

@@ -29,6 +29,7 @@ class StockClient:
 
     unconfirmed = 0  # send_task returns when the broker has the message
     needs_tending = False
+    forgotten = ()
     link = None  # nothing that a loop could watch: results are looked for
 
     def __init__(
@@ -68,6 +69,29 @@ class StockClient:
         if not handle.ended:
             self._pending[handle.id] = handle
         return handle
+
+    def pack(self, args: Any, kwargs: Any) -> Any:
+        """See Client: nothing is packed before it is sent."""
+        return args, kwargs
+
+    def is_long(self, body: Any) -> bool:
+        """See Client: what is long is stored by Celery's serializer, when it is sent."""
+        return False
+
+    def store(self, body: Any) -> Any:
+        """See Client."""
+        return body
+
+    def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None) -> Handle:
+        """See Client."""
+        args, kwargs = body
+        return self.submit(spec, args, kwargs, time_to_live)
+
+    def forget(self, body: bytes) -> None:
+        """See Client."""
+
+    def forget_all(self) -> None:
+        """See Client."""
 
     def submit_all(self, spec: Spec, calls: Any, time_to_live: float | None) -> list[Handle]:
         """See Client."""

@@ -27,6 +27,9 @@ class Waiter(Protocol):
     def cancel(self, handle: Handle) -> bool:
         """Give a call up; False when it had ended."""
 
+    def forget(self, body: bytes) -> None:
+        """A call's body is not sent again: what waits for it elsewhere may go."""
+
 
 class Handle:
     """A call under way. `result()` waits for it; any thread may."""
@@ -84,6 +87,11 @@ class Handle:
         """Give the call up: it is not waited for, and not run where it has not begun. False when it had ended."""
         return self._client.cancel(self)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the result waits in Redis, from where `outcome` has to fetch it."""
+        return self._body is not None and claim_check.is_stub(self._body)
+
     def outcome(self) -> Any:
         """What a call that has ended returned, or its error raised."""
         if self.failure is not None:
@@ -107,6 +115,6 @@ class Handle:
         self._body, self.failure = body, failure
         self.ended = True
         if self.spec.response and claim_check.is_stub(self.args_body):
-            claim_check.release(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
+            self._client.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
         if self.on_end is not None:
             self.on_end()

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from in_memory import ADD, PUSH, Service, declare, solver_of, take
+import redis
+from in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
 
 from tasks.brokers import InMemoryBroker
 from tasks.client import async_client
 from tasks.client.async_client import ONE_WAY_WINDOW
-from warren.errors import ConfigurationError
+from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
+from warren.errors import BrokerError, ConfigurationError
 
 
 @pytest.fixture
@@ -127,6 +132,123 @@ def test_an_amap_that_could_send_nothing_is_refused(broker):
 
     with pytest.raises(ConfigurationError, match="in_flight=0"):
         asyncio.run(main())
+
+
+LONG = b"x" * 3_000_000
+
+
+class SlowRedis(Kept):
+    """Answers nobody in the loop's thread, and others once the loop has run on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loops: set[int] = set()
+        self.turns, self.went_on = 0, threading.Event()
+
+    def _wait(self) -> None:
+        assert threading.get_ident() not in self.loops, "the loop waits for Redis"
+        if self.loops:
+            self.went_on.clear()
+            assert self.went_on.wait(60.0), "the loop is held up"
+
+    def set(self, key: str, body: bytes, px: int) -> None:
+        self._wait()
+        super().set(key, body, px)
+
+    def get(self, key: str) -> bytes | None:
+        self._wait()
+        return super().get(key)
+
+    def unlink(self, key: str) -> None:
+        self._wait()
+        super().unlink(key)
+
+    def watch(self) -> asyncio.Task[None]:
+        """The present loop goes on as long as this does."""
+
+        async def turn() -> None:
+            while True:
+                self.went_on.set()
+                await asyncio.sleep(0.001)
+
+        self.loops.add(threading.get_ident())
+        return asyncio.create_task(turn())
+
+
+@pytest.fixture
+def slow() -> Iterator[SlowRedis]:
+    found: Any = SlowRedis()
+    found.claims = claim_check.install(ClaimStore(found, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
+    yield found
+    claim_check.uninstall(found.claims)
+
+
+def test_the_loop_runs_on_while_long_calls_and_answers_go_by_redis(broker, slow):
+    async def main() -> list[Any]:
+        turning = slow.watch()
+        solver = solver_of(broker, claims=slow.claims)
+        solver._find("actor.add")
+        answers = await asyncio.gather(*(solver.acall("actor.add", LONG) for _ in range(3)))
+        turning.cancel()
+        return answers
+
+    with Service(broker, ADD, claims=slow.claims, function=lambda body: body + b"!"):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [LONG + b"!"] * 3
+    assert slow.stored == 6 and slow.bodies == {}, "nothing is left once the answers are read"
+
+
+def test_long_one_way_calls_keep_their_order(broker, slow):
+    queue = declare(broker, PUSH)
+
+    async def main() -> list[Any]:
+        turning = slow.watch()
+        solver = solver_of(broker, claims=slow.claims)
+        solver._find("actor.push")
+        bodies = [LONG, b"1", LONG, b"3"]
+        taker = asyncio.get_running_loop().run_in_executor(None, take, broker, queue, len(bodies))
+        await asyncio.gather(*(solver.asend("actor.push", body) for body in bodies))
+        taken: list[Any] = await taker
+        turning.cancel()
+        return taken
+
+    assert asyncio.run(asyncio.wait_for(main(), 60.0)) == [LONG, b"1", LONG, b"3"]
+
+
+def test_a_call_that_is_cancelled_while_it_is_stored_is_not_sent_and_leaves_nothing(broker, slow):
+    queue = declare(broker, ADD)
+
+    async def main() -> None:
+        solver = solver_of(broker, claims=slow.claims)
+        solver._find("actor.add")
+        slow.loops.add(threading.get_ident())
+        future = solver.asend("actor.add", LONG)
+        await asyncio.sleep(0)
+        future.cancel()
+        turning = slow.watch()
+        while slow.bodies or not slow.stored:
+            await asyncio.sleep(0.001)
+        turning.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 60.0))
+    assert not broker.waiting(queue)
+
+
+def test_a_body_that_cannot_be_stored_is_the_futures_error(broker, slow):
+    async def main() -> None:
+        turning = slow.watch()
+        solver = solver_of(broker, claims=slow.claims)
+        solver._find("actor.add")
+        try:
+            await solver.acall("actor.add", LONG)
+        finally:
+            turning.cancel()
+
+    def away(key: str, body: bytes, px: int) -> None:
+        raise redis.ConnectionError("away")
+
+    slow.set = away
+    with pytest.raises(BrokerError, match="Redis went away"):
+        asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
 def test_a_cancelled_future_cancels_its_call(broker):
