@@ -1,0 +1,39 @@
+"""The loss of A2C: Mnih et al. 2016 (A3C), computed synchronously."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agents.operators.losses import policy_gradient, standardize, value_loss
+from agents.operators.returns import lambda_return
+from agents.operators.unrolls import Unroll
+
+
+def a2c_loss(
+    unroll: Unroll,
+    log_prob: Tensor,
+    entropy: Tensor,
+    *,
+    gamma: float,
+    gae_lambda: float,
+    value_coefficient: float,
+    entropy_coefficient: float,
+    normalize_advantage: bool = False,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """(the loss, its terms by name without gradients) of unrolls [T, N] that the weights which learn have acted in.
+
+    -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
+    constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients.
+    """
+    with torch.no_grad():
+        target = lambda_return(unroll, gamma, gae_lambda)
+        advantage = target - unroll.value
+        if normalize_advantage:
+            advantage = standardize(advantage)
+    policy_term = policy_gradient(log_prob, advantage)
+    value_term = value_loss(unroll.value, target)
+    entropy_term = entropy.mean()
+    loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
+    terms = {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term}
+    return loss, {name: term.detach() for name, term in terms.items()}

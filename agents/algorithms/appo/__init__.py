@@ -1,0 +1,1 @@
+"""APPO, asynchronous PPO: several clipped passes over unrolls of weights a little older, corrected by V-trace."""

@@ -1,0 +1,48 @@
+"""The loss of IMPALA: Espeholt et al. 2018, with AlphaStar's UPGO term if wanted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from agents.operators.losses import policy_gradient, value_loss
+from agents.operators.unrolls import Unroll
+from agents.operators.upgo import upgo_return
+from agents.operators.vtrace import vtrace
+
+
+def impala_loss(
+    unroll: Unroll,
+    log_prob: Tensor,
+    behaviour_log_prob: Tensor,
+    entropy: Tensor,
+    *,
+    gamma: float,
+    rho_bar: float,
+    c_bar: float,
+    value_coefficient: float,
+    entropy_coefficient: float,
+    lambda_: float = 1.0,
+    upgo_coefficient: float = 0.0,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """(the loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
+
+    -E[log pi rho A] + value_coefficient E[(v - V)^2] - entropy_coefficient E[H], with V-trace's v and rho A constant;
+    plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the
+    weights that learn and has gradients, as `log_prob` and `entropy` [T, N]; `behaviour_log_prob` is of those that
+    acted. `rho` among the terms is the mean importance weight: near 1 while data is fresh.
+    """
+    corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
+    policy_term = policy_gradient(log_prob, corrected.advantage)
+    value_term = value_loss(unroll.value, corrected.target)
+    entropy_term = entropy.mean()
+    loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
+    terms = {
+        "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term, "rho": corrected.rho.mean()
+    }  # fmt: skip
+    if upgo_coefficient:
+        with torch.no_grad():
+            upgoing = corrected.rho * (upgo_return(unroll, gamma) - unroll.value)
+        terms["upgo_loss"] = policy_gradient(log_prob, upgoing)
+        loss = loss + upgo_coefficient * terms["upgo_loss"]
+    return loss, {name: term.detach() for name, term in terms.items()}
