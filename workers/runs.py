@@ -24,16 +24,18 @@ def listed(options: argparse.Namespace) -> int:
     any_found = False
     for servers in places:
         try:
-            found = runs.on(servers)
+            seen = runs.on(servers)
         except BrokerError as error:
             print(f"passed over: {error}", file=sys.stderr)
             continue
-        for one in found:
+        for one in seen.runs:
             any_found = True
             print(one.describe())
             if one.leader is None:
                 messages = ", ".join(f"{name} {count}" for name, count in runs.waiting(one).items())
                 print(f"    {f'messages: {messages}; ' if messages else ''}to remove it: purge {one.run}")
+        if seen.unseen:
+            print(f"note: {runs.blind(seen.unseen)}")
     if not any_found:
         looked = f"{len(places)} pairs of servers" if places else "no servers: none are named, and no run has its own"
         print(f"no runs ({looked})")
@@ -68,6 +70,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--broker-url", help="or WARREN_BROKER_URL")
     parser.add_argument("--redis-url", help="or WARREN_REDIS_URL")
+    parser.add_argument(
+        "--rabbitmqctl",
+        metavar="COMMAND",
+        help="the broker's rabbitmqctl, which lists what is left of runs whose Redis keys are gone; "
+        "by default the broker's management plugin is asked",
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("list", help="every run, and what killed ones left (the default)").set_defaults(act=listed)
     stopping = commands.add_parser("stop", help="have a run end cleanly")

@@ -62,17 +62,20 @@ def remove_run(
     topology: Topology,
     kept: Collection[str] = (),
     before_each: Callable[[], None] = lambda: None,
+    queues: Collection[str] = (),
+    exchanges: Collection[str] = (),
 ) -> None:
     """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them.
 
     `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
-    deletion and may raise to end this: a run that has become another launcher's meanwhile is left to it. Raises
-    BrokerError when a server is away: then what is left there stays, but for task queues, which delete themselves after
-    half an hour without a consumer.
+    deletion and may raise to end this: a run that has become another launcher's meanwhile is left to it. `queues`,
+    `exchanges`: names on the broker besides those that the topology and the run's keys tell. Raises BrokerError when a
+    server is away: then what is left there stays, but for task queues, which delete themselves after half an hour
+    without a consumer.
     """
     problems = []
     acts: tuple[Callable[[], None], ...] = (
-        lambda: _remove_from_broker(app, topology, kept, before_each),
+        lambda: _remove_from_broker(app, topology, kept, before_each, queues, exchanges),
         lambda: _remove_keys(client, topology, kept, before_each),
     )
     for act in acts:
@@ -84,7 +87,14 @@ def remove_run(
         raise BrokerError(f"not all of run {topology.run} could be removed from the servers: {'; '.join(problems)}")
 
 
-def _remove_from_broker(app: Any, topology: Topology, kept: Collection[str], before_each: Callable[[], None]) -> None:
+def _remove_from_broker(
+    app: Any,
+    topology: Topology,
+    kept: Collection[str],
+    before_each: Callable[[], None],
+    queues: Collection[str],
+    exchanges: Collection[str],
+) -> None:
     with app.connection_for_write() as connection:
         connection.ensure_connection(max_retries=1, interval_start=0)
         if connection.transport.driver_type == "redis":
@@ -93,6 +103,12 @@ def _remove_from_broker(app: Any, topology: Topology, kept: Collection[str], bef
             _remove_keys(client, topology, kept, before_each)
         else:
             _remove_declared(app, connection, topology, before_each)
+            for name in queues:
+                before_each()
+                _quietly(connection, lambda channel, name=name: channel.queue_delete(name))
+            for name in exchanges:
+                before_each()
+                _quietly(connection, lambda channel, name=name: channel.exchange_delete(name))
 
 
 def _remove_declared(app: Any, connection: Any, topology: Topology, before_each: Callable[[], None]) -> None:

@@ -194,8 +194,11 @@ def _denies_transient(url: str, topology: Topology) -> bool | None:
         connection.collect()
 
 
-def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:
-    """What the management API adds to `facts`; by default where the plugin listens on the broker's host."""
+def management_api(broker_url: str, management_url: str | None = None) -> Callable[[str], Any]:
+    """Gets what is at a path of the management API, by default where the plugin listens on the broker's host.
+
+    That raises OSError, urllib.error.HTTPError among them, and ValueError for an answer that is no JSON.
+    """
     parts = urlsplit(broker_url.partition(";")[0])
     base = (management_url or f"http://{parts.hostname or 'localhost'}:{MANAGEMENT_PORT}").rstrip("/")
     login = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
@@ -206,6 +209,13 @@ def with_management(facts: BrokerFacts, broker_url: str, management_url: str | N
         with urllib.request.urlopen(request, timeout=MANAGEMENT_TIMEOUT) as answer:
             return json.load(answer)
 
+    return get
+
+
+def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:
+    """What the management API adds to `facts`; by default where the plugin listens on the broker's host."""
+    get = management_api(broker_url, management_url)
+    base = management_url or f"http://{urlsplit(broker_url.partition(';')[0]).hostname}:{MANAGEMENT_PORT}"
     try:
         facts = of_nodes(facts, get("nodes"))
     except urllib.error.HTTPError as error:
@@ -273,6 +283,17 @@ def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
         disk_free=_number(status.get("disk_free")), disk_limit=_number(status.get("disk_free_limit")),
         handles_used=files.get("total_used"), handles=files.get("total_limit"),
     )  # fmt: skip
+
+
+def command_line(command: Sequence[str]) -> Control:
+    """rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
+
+    def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
+        )
+
+    return control
 
 
 def consumer_timeout_of(told: str) -> float | None:

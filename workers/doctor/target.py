@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from workers import servers
 from workers.config.command_line import check_overrides, split_league
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import name_run, verify
-from workers.doctor.broker_facts import CONTROL_TIMEOUT, Control
+from workers.doctor.broker_facts import CONTROL_TIMEOUT, Control, command_line
 from workers.doctor.findings import Finding, Level
 from workers.servers import debian, record
 from workers.servers.private_rabbitmq import Node
@@ -117,14 +116,3 @@ def target(
 def of_node(node: Node) -> Control:
     """rabbitmqctl of a private node."""
     return lambda arguments: node.control(list(arguments), capture_output=True, text=True, timeout=CONTROL_TIMEOUT)
-
-
-def command_line(command: Sequence[str]) -> Control:
-    """rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
-
-    def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, timeout=CONTROL_TIMEOUT, check=False
-        )
-
-    return control

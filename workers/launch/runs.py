@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from tasks.app import create_app
 from tasks.topology import Topology, key_prefix
 from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
+from workers.doctor.broker_facts import Control, command_line
+from workers.launch.broker_names import Names, listed
 from workers.launch.membership import Membership, Presence, leader_key, read_card
 from workers.launch.scale_request import STOP, request
 from workers.servers import check_broker, check_redis, record, redact
@@ -34,11 +37,15 @@ class Servers:
     broker_url: str = field(repr=False)
     redis_url: str = field(repr=False)
     folder: Path | None = None
+    control: Control | None = field(default=None, repr=False, compare=False)  # the broker's rabbitmqctl
 
 
 @dataclass
 class Found:
-    """One run on one pair of servers. `leader`: None when its launcher is gone. `keys`: how many it has in Redis."""
+    """One run on one pair of servers. `leader`: None when its launcher is gone. `keys`: how many it has in Redis.
+
+    `names`: its queues and exchanges, as far as the broker lists any.
+    """
 
     run: str
     servers: Servers
@@ -46,6 +53,7 @@ class Found:
     card: dict[str, Any] = field(default_factory=dict)
     keys: int = 0
     players: list[str] = field(default_factory=list)
+    names: Names = field(default_factory=Names)
 
     @property
     def topology(self) -> Topology:
@@ -58,11 +66,33 @@ class Found:
         where = f", folder {self.card['folder']}" if "folder" in self.card else ""
         if self.leader is not None:
             return f"{self.run}: {kind}, led by {self.leader.where}{where}"
-        return f"{self.run}: {kind} whose launcher is gone; it left {self.keys:,} keys in Redis{where}"
+        left = f"{self.keys:,} keys in Redis"
+        if self.names.queues or self.names.exchanges:
+            left += f", {len(self.names.queues)} queues and {len(self.names.exchanges)} exchanges on the broker"
+        return f"{self.run}: {kind} whose launcher is gone; it left {left}{where}"
 
 
-def on(servers: Servers) -> list[Found]:
-    """The runs that a Redis knows of, by name. Raises BrokerError."""
+@dataclass(frozen=True)
+class Seen:
+    """What there is on one pair of servers. `unseen`: why the broker lists nothing, so that of runs whose keys are gone
+    nothing is known; "" where it does."""
+
+    runs: list[Found]
+    unseen: str = ""
+
+
+def on(servers: Servers) -> Seen:
+    """The runs that Redis knows of, or the broker lists, by name. Raises BrokerError."""
+    found = _by_keys(servers)
+    if servers.folder is not None:  # its own servers end with it: nothing is left on them
+        return Seen([found[name] for name in sorted(found)])
+    on_broker = listed(servers.broker_url, servers.control)
+    for run, names in on_broker.runs.items():
+        found.setdefault(run, Found(run, servers)).names = names
+    return Seen([found[name] for name in sorted(found)], on_broker.unseen)
+
+
+def _by_keys(servers: Servers) -> dict[str, Found]:
     client = redis.Redis.from_url(servers.redis_url)
     found: dict[str, Found] = {}
     try:
@@ -82,7 +112,7 @@ def on(servers: Servers) -> list[Found]:
         raise BrokerError(f"Redis {redact(servers.redis_url)} is away: {error}") from error
     finally:
         client.close()
-    return [found[name] for name in sorted(found)]
+    return found
 
 
 def own_servers(runs: Path) -> dict[Path, Servers]:
@@ -109,15 +139,26 @@ def run_of(folder: Path) -> str | None:
 def find(name: str, places: Iterable[Servers]) -> Found:
     """The run called `name`. Raises ConfigurationError, with near names, when it is on none of the servers."""
     everywhere: list[Found] = []
+    unseen: list[str] = []
     for servers in places:
         try:
-            everywhere += on(servers)
+            seen = on(servers)
+            everywhere += seen.runs
+            unseen += [blind(seen.unseen)] if seen.unseen else []
         except BrokerError as error:
             print(f"passed over: {error}", file=sys.stderr)
     for found in everywhere:
         if found.run == name:
             return found
-    raise ConfigurationError(unknown_name("run", name, sorted({found.run for found in everywhere})))
+    raise ConfigurationError(unknown_name("run", name, sorted({found.run for found in everywhere}), "; ".join(unseen)))
+
+
+def blind(why: str) -> str:
+    """What cannot be seen, and what would help."""
+    return (
+        f"queues and exchanges of a run whose Redis keys are gone cannot be seen ({why}); give --rabbitmqctl COMMAND, "
+        "or rabbitmq-plugins enable rabbitmq_management"
+    )
 
 
 def stop(found: Found) -> list[str]:
@@ -145,7 +186,10 @@ def purge(found: Found) -> str:
         membership.take(True, Presence("purge"))
         app = create_app(topology, servers.broker_url, servers.redis_url)
         client = redis.Redis.from_url(servers.redis_url)
-        remove_run(app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")))
+        remove_run(
+            app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")),
+            found.names.queues, found.names.exchanges,
+        )  # fmt: skip
         membership.leave(True, "purge")
     except (redis.RedisError, OperationalError, OSError) as error:
         raise BrokerError(f"run {found.run} could not be removed: {error}") from error
@@ -173,5 +217,7 @@ def places(options: argparse.Namespace, runs: Path = record.RUNS) -> list[Server
     if all(named):
         check_broker(options.broker_url)
         check_redis(options.redis_url)
-        found.setdefault((options.broker_url, options.redis_url), Servers(options.broker_url, options.redis_url))
+        control = command_line(shlex.split(options.rabbitmqctl)) if options.rabbitmqctl else None
+        named_here = Servers(options.broker_url, options.redis_url, control=control)
+        found.setdefault((options.broker_url, options.redis_url), named_here)
     return list(found.values())

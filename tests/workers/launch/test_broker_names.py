@@ -1,0 +1,135 @@
+"""Runs that Redis has forgotten are found on the broker itself, or it is said that they cannot be."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import brokers
+import pytest
+
+from tasks.app import create_app
+from tasks.topology import Topology
+from warren.errors import ConfigurationError
+from workers.doctor import broker_facts
+from workers.launch import runs
+from workers.launch.broker_names import Names, listed
+from workers.servers import Servers
+
+BOTH = {
+    "queues": ["warren.one.learner.main", "celery", "warren.two-b.dead.actor"],
+    "exchanges": ["", "amq.direct", "warren.one.event.mine", "warren."],
+}
+FOUND = {
+    "one": Names(["warren.one.learner.main"], ["warren.one.event.mine"]),
+    "two-b": Names(["warren.two-b.dead.actor"], []),
+}
+
+
+def control(arguments: Any) -> subprocess.CompletedProcess[str]:
+    kind = arguments[1].removeprefix("list_")
+    assert arguments[arguments.index("-p") + 1] == "my host"
+    return subprocess.CompletedProcess(arguments, 0, json.dumps([{"name": name} for name in BOTH[kind]]), "")
+
+
+def test_rabbitmqctl_tells_the_runs_by_their_names() -> None:
+    assert listed("amqp://a:b@box/my%20host", control).runs == FOUND
+
+
+@pytest.fixture
+def management(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A management API; the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            names = BOTH["queues" if "queues" in self.path else "exchanges"]
+            self.wfile.write(json.dumps([{"name": name} for name in names]).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Api)
+    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", server.server_port)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield asked
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_management_api_tells_them_where_there_is_no_rabbitmqctl(management: list[str]) -> None:
+    found = listed("amqp://a:b@127.0.0.1:5672/my%20host")
+    assert (found.runs, found.unseen) == (FOUND, "")
+    assert management == ["/api/queues/my%20host", "/api/exchanges/my%20host"]
+
+
+def test_where_neither_answers_it_is_said_what_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", 1)
+
+    def absent(arguments: Any) -> Any:
+        raise FileNotFoundError("no such program: rabbitmqctl")
+
+    found = listed("amqp://a:b@127.0.0.1/", absent)
+    assert found.runs == {}
+    assert "no such program" in found.unseen and "management plugin" in found.unseen
+    assert "--rabbitmqctl COMMAND" in runs.blind(found.unseen)
+
+
+def test_a_redis_has_no_names_but_its_keys() -> None:
+    assert listed("redis://127.0.0.1:1/0", control).runs == {}
+
+
+def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
+    servers: Servers, run_name: str, rabbitmqctl: Callable[..., list[str]]
+) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+        topology.event("an event of my own")(channel).declare()  # nothing but Redis knew of it
+    node = brokers.node(servers)
+
+    def ask(arguments: Any) -> Any:
+        if node is None:
+            lines = brokers.control(servers, *arguments[1:])
+            return subprocess.CompletedProcess(arguments, 0, "\n".join(lines), "")
+        return node.control(list(arguments), capture_output=True, text=True, timeout=120)
+
+    place = runs.Servers(servers.broker_url, servers.redis_url, control=ask)
+    found = runs.find(run_name, [place])
+    assert (found.leader, found.keys) == (None, 0)
+    assert f"{len(topology.declared())} queues and {len(found.names.exchanges)} exchanges" in found.describe()
+    assert topology.event("an event of my own").name in found.names.exchanges
+    assert "removed" in runs.purge(found)
+    for kind in ("list_queues", "list_exchanges"):
+        assert [name for name in rabbitmqctl(kind, "name") if name.startswith(f"{topology.prefix}.")] == []
+
+
+def test_a_run_that_is_not_found_where_the_broker_lists_nothing_may_be_there_all_the_same(
+    embedded: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", 1)
+    place = runs.Servers("amqp://127.0.0.1:1/", embedded.redis_url)
+    with pytest.raises(ConfigurationError, match="a run whose Redis keys are gone cannot be seen"):
+        runs.find("no-such-run", [place])
+
+
+def test_the_command_line_names_rabbitmqctl(tmp_path: Path, embedded: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "check_broker", lambda url: None)
+    given = argparse.Namespace(
+        broker_url="amqp://a:b@127.0.0.1:1/my%20host", redis_url=embedded.redis_url,
+        rabbitmqctl="printf '[{\"name\": \"warren.left.learner.main\"}]'",
+    )  # fmt: skip
+    (place,) = runs.places(given, tmp_path)
+    assert [one.run for one in runs.on(place).runs if one.names.queues] == ["left"]

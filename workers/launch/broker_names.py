@@ -1,0 +1,81 @@
+"""What a broker itself says of the runs on it: their queues and exchanges, also of those that Redis has forgotten.
+
+AMQP lists nothing; the management API does, and rabbitmqctl. Where there is neither, `Listed.unseen` says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, unquote, urlsplit
+
+from workers.doctor.broker_facts import MANAGEMENT_PORT, Control, management_api
+
+_NAME = re.compile(r"warren\.([A-Za-z0-9][A-Za-z0-9_-]{0,79})\..+", re.DOTALL)
+
+
+@dataclass
+class Names:
+    """What one run has on the broker."""
+
+    queues: list[str] = field(default_factory=list)
+    exchanges: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Listed:
+    """Run -> its names. `unseen`: why they cannot be listed; "" where they were."""
+
+    runs: dict[str, Names] = field(default_factory=dict)
+    unseen: str = ""
+
+
+def listed(broker_url: str, control: Control | None = None) -> Listed:
+    """Everything on the broker that carries a run's name. `control`: its rabbitmqctl, where there is one."""
+    if not broker_url.startswith("amqp"):
+        return Listed()  # a Redis, whose queues are keys
+    why = []
+    if control is not None:
+        try:
+            return _by_run(*(_with_rabbitmqctl(control, kind, broker_url) for kind in ("queues", "exchanges")))
+        except (OSError, subprocess.SubprocessError) as error:
+            why.append(f"rabbitmqctl: {error}")
+    try:
+        get = management_api(broker_url)
+        path = quote(_virtual_host(broker_url), safe="")
+        return _by_run(*([one["name"] for one in get(f"{kind}/{path}")] for kind in ("queues", "exchanges")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why.append(f"the management plugin (port {MANAGEMENT_PORT}): {error}")
+    return Listed(unseen="; ".join(why))
+
+
+def _with_rabbitmqctl(control: Control, kind: str, broker_url: str) -> list[str]:
+    done = control(["--quiet", f"list_{kind}", "-p", _virtual_host(broker_url), "name", "--formatter", "json"])
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+        raise OSError(f"it ends with status {done.returncode}: {lines[0]}")
+    try:
+        return [str(one["name"]) for one in json.loads(done.stdout)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise OSError(f"what it lists cannot be read: {error}") from error
+
+
+def _by_run(queues: Sequence[str], exchanges: Sequence[str]) -> Listed:
+    found = Listed()
+
+    def add(names: Iterable[str], kind: str) -> None:
+        for name in names:
+            if match := _NAME.fullmatch(name):
+                getattr(found.runs.setdefault(match[1], Names()), kind).append(name)
+
+    add(queues, "queues")
+    add(exchanges, "exchanges")
+    return found
+
+
+def _virtual_host(broker_url: str) -> str:
+    path = urlsplit(broker_url.partition(";")[0]).path
+    return unquote(path[1:]) or "/"
