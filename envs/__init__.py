@@ -1,11 +1,13 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
 from envs.registry import make, make_vector, reward_threshold, spaces
+from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
 from envs.two_player import Turn, TwoPlayerVectorEnv
 from envs.vector import VectorEnv
 
 __all__ = [
+    "EnvSettings",
     "Turn",
     "TwoPlayerVectorEnv",
     "VectorEnv",

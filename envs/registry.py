@@ -20,8 +20,10 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
+from envs.settings import EnvSettings, settings_of
 from envs.sources import is_two_player, make_two_player, of_a_league
-from envs.vector import VectorEnv
+from envs.vector import VectorEnv, library
+from envs.vector.sync import SyncVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
@@ -29,17 +31,18 @@ SOURCES = {"gymnasium": "envs.gymnasium_envs", "gym": "envs.gym_envs"}
 USER_SOURCE = "envs.user_envs"  # any other "left:right"
 
 
-def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
-    """One environment; `kwargs` go to its constructor.
+def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
+    """One environment, of an id, whose constructor gets `kwargs`, or of settings.
 
     Raises UnknownName for an id that no source knows, and ConfigurationError when the environment's module cannot be
     imported or its constructor fails (names the line of the user's code).
     """
-    if is_two_player(env_id):
-        raise of_a_league(env_id)
-    adapter, name = _find(env_id)
-    env: gymnasium.Env = adapter.make(name, **kwargs)
-    return env
+    settings = settings_of(env, kwargs)
+    if is_two_player(settings.id):
+        raise of_a_league(settings.id)
+    adapter, name = _find(settings.id)
+    made: gymnasium.Env = adapter.make(name, **settings.kwargs)
+    return made
 
 
 def reward_threshold(env_id: str) -> float | None:
@@ -63,28 +66,43 @@ def _find(env_id: str) -> tuple[ModuleType, str]:
     return importlib.import_module(SOURCES.get(source, USER_SOURCE)), name
 
 
-def make_vector(env_id: str, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
+def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any) -> VectorEnv:
     """`num_envs` copies of an environment stepped together; the first `reset()` seeds copy i with `seed + i`.
 
     Raises what `make` raises, and ConfigurationError when the spaces of the copies differ.
     """
+    settings = settings_of(env, kwargs)
+    settings.check()
     if num_envs < 1:
-        raise ConfigurationError(f"num_envs={num_envs} of environment {env_id!r} must be at least 1")
-    with blame(f"{num_envs} copies of environment {env_id!r}"):
-        return VectorEnv([partial(make, env_id, **kwargs)] * num_envs, seed)
+        raise ConfigurationError(f"num_envs={num_envs} of environment {settings.id!r} must be at least 1")
+    with blame(f"{num_envs} copies of environment {settings.id!r}"):
+        if _by_library(settings):
+            return library.make(settings.id, num_envs, seed, settings.kwargs)
+        return SyncVectorEnv([partial(make, settings)] * num_envs, seed)
 
 
-def spaces(env_id: str, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
+def _by_library(settings: EnvSettings) -> bool:
+    """Whether the library's own vectorised form is used. Raises ConfigurationError where it is asked for in vain."""
+    if settings.vectorization == "sync":
+        return False
+    why_not = library.unfit(settings.id, settings.kwargs)
+    if why_not and settings.vectorization == "library":
+        raise ConfigurationError(f"env.vectorization=library: {why_not}; use env.vectorization=auto")
+    return why_not is None
+
+
+def spaces(env: str | EnvSettings, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
     """(observation space, action space) of one environment, which is made and closed to find out.
 
     Of a two-player game: those of either player.
     """
-    if is_two_player(env_id):
-        games = make_two_player(env_id, 1, 0, **kwargs)
+    settings = settings_of(env, kwargs)
+    if is_two_player(settings.id):
+        games = make_two_player(settings.id, 1, 0, **settings.kwargs)
         games.close()
         return games.single_observation_space, games.single_action_space
-    env = make(env_id, **kwargs)
+    made = make(settings)
     try:
-        return env.observation_space, env.action_space
+        return made.observation_space, made.action_space
     finally:
-        env.close()
+        made.close()

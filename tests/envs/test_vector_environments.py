@@ -68,3 +68,55 @@ def test_a_reset_forgets_the_unfinished_episode():
     for step in range(2):
         env.step(np.array([step % 2]))
     np.testing.assert_array_equal(env.pop_episodes(), [[5, 5]])
+
+
+class Told(gymnasium.Env):
+    """Observes a dict, says something in each info, and writes each observation into the same array."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"board": gymnasium.spaces.Box(0, 99, (2,), np.float32), "turn": gymnasium.spaces.Discrete(9)}
+    )
+    action_space = gymnasium.spaces.MultiDiscrete([3, 3])
+
+    def __init__(self):
+        self.board = np.zeros(2, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.end = 0, int(self.np_random.integers(2, 8))
+        self.board[:] = 50
+        return {"board": self.board, "turn": 0}, {"begun": True}
+
+    def step(self, action):
+        self.steps += 1
+        self.board[:] = self.steps, action.sum()
+        info = {"left": self.end - self.steps} if action[0] else {}
+        return {"board": self.board, "turn": self.steps}, 0.5, self.steps == self.end, False, info
+
+
+def test_any_observation_and_whatever_the_environments_say_come_as_gymnasiums_own_vector_has_them():
+    ours = envs.make_vector(f"{__file__}:Told", 3, seed=7)
+    theirs = SyncVectorEnv([Told] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
+    generator = np.random.default_rng(0)
+    mine, its = ours.reset(), theirs.reset(seed=7)
+    for _ in range(40):
+        action = generator.integers(0, 3, (3, 2))
+        assert mine[0].keys() == its[0].keys()
+        for name in its[0]:
+            np.testing.assert_array_equal(mine[0][name], its[0][name])
+        for name in set(its[-1]) - {"final_obs"}:
+            np.testing.assert_equal(mine[-1][name], its[-1][name])
+        mine, its = ours.step(action), theirs.step(action)
+        for i in np.flatnonzero(mine[2]):
+            last = mine[4]["final_obs"][i]
+            assert last["turn"] > 1
+            assert last["board"].tolist() == [last["turn"], action[i].sum()], (
+                "and not what the next episode wrote there"
+            )
+
+
+def test_seeds_may_be_given_one_a_copy():
+    env = envs.make_vector("CartPole-v1", 3, seed=1)
+    both = [env.reset(seed=[4, 9, 4])[0], env.reset(seed=4)[0]]
+    np.testing.assert_array_equal(both[0][0], both[0][2])
+    np.testing.assert_array_equal(both[0][0], both[1][0])

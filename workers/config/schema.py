@@ -7,16 +7,19 @@ DictConfig.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import envs
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 
@@ -44,9 +47,18 @@ class EnvConfig:
     id: str = "CartPole-v1"
     num_envs: int = 4  # stepped at once by each actor
     kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
+    # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
+    # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
+    vectorization: str = "auto"
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
     # environment's own reward threshold, where it has one (conf/warren.yaml).
     goal: float | None = None
+
+    def settings(self) -> envs.EnvSettings:
+        """The environment, as the package of environments takes it."""
+        import envs  # and with it gymnasium, which not every command line needs
+
+        return envs.EnvSettings(**{each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)})
 
 
 @dataclass

@@ -132,8 +132,10 @@ def _learning(config: Config, role: str) -> Iterator[str]:
     if role in ("league", "evaluator"):
         yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
         return
+    settings = config.env.settings()
+    yield from (f"env.{problem}" for problem in settings.problems())
     try:
-        observation_space, action_space = envs.spaces(config.env.id, **config.env.kwargs)
+        observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id):
             raise of_a_league(config.env.id)
         if role == "train":

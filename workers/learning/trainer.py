@@ -65,7 +65,7 @@ class Trainer:
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy with fresh weights, and what trains it."""
-        observation_space, action_space = envs.spaces(self.config.env.id, **self.config.env.kwargs)
+        observation_space, action_space = envs.spaces(self.config.env.settings())
         policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
         settings = self.config.algorithm
         return policy, build_algorithm(settings["name"], settings, policy, self.config.seed)

@@ -12,6 +12,7 @@ from agents.policies import Policy
 from agents.segments import Segment
 from envs import VectorEnv
 from envs.construct import blame
+from envs.vector import WrongObservation
 from warren.errors import ConfigurationError
 
 
@@ -80,15 +81,8 @@ class Sampler:
         with blame(doing):
             try:
                 yield
-            except ValueError as error:  # numpy's, when the observations of all copies are put together
-                wanted = self.vector_env.single_observation_space.shape
-                for found in map(np.shape, getattr(self.vector_env, "_env_obs", ())):
-                    if wanted is not None and found not in (wanted, ()):
-                        raise ConfigurationError(
-                            f"{doing} gave an observation of shape {list(found)}; its observation_space has "
-                            f"{list(wanted)}"
-                        ) from error
-                raise
+            except WrongObservation as error:
+                raise ConfigurationError(f"{doing} {error}") from error
 
     def _check(self, field: str, array: np.ndarray, leading: int) -> None:
         """`array` of `field` has `leading` dimensions of steps and environments."""

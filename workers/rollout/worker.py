@@ -61,7 +61,7 @@ class ActorRole:
 
     def _make_sampler(self) -> Sampler:
         env, seed = self.config.env, next(self._seeds) % (1 << 31)
-        environments = envs.make_vector(env.id, env.num_envs, seed, **env.kwargs)
+        environments = envs.make_vector(env.settings(), env.num_envs, seed)
         policy = build_policy(
             self.config.network, environments.single_observation_space, environments.single_action_space, seed
         )
@@ -91,6 +91,7 @@ class ActorRole:
         try:
             segment = self.sampler.collect(self.config.unroll_length)
         except Exception:
+            self.sampler.vector_env.close()
             self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
             raise
         return {

@@ -69,7 +69,7 @@ def load(folder: str | Path, player: str = "main") -> Trained:
     config = from_yaml(folder / "config.yaml")
     if config.league is not None:
         return _of_league(folder, config, player)
-    spaces = envs.spaces(config.env.id, **config.env.kwargs)
+    spaces = envs.spaces(config.env.settings())
     policy = build_policy(config.network, *spaces, config.seed)
     source = _newest(folder / "checkpoints")
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))

@@ -1,0 +1,105 @@
+"""What a vector of environments promises, whichever way it is stepped: autoreset at the same step, seeds, episodes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+
+
+class WrongObservation(ValueError):
+    """Raised for an observation of another shape than the observation space's; says which, without the id."""
+
+
+class Stepped(NamedTuple):
+    """What a form of the vector knows after a step of its N environments."""
+
+    observation: Any  # [N, ...], owned by who called; of an ended episode the next one's first
+    reward: np.ndarray  # float64 [N]
+    terminated: np.ndarray  # bool [N]
+    truncated: np.ndarray  # bool [N]
+    info: dict[str, Any]  # "final_obs" where an episode ended, and what the environments say
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """N environments of the same spaces; one that ends is reset within the same step.
+
+    Where `terminated | truncated`, the observation returned is the next episode's first, and the ended episode's last
+    one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from.
+    """
+
+    def __init__(
+        self,
+        num_envs: int,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        seed: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = observation_space, action_space
+        self.observation_space = batch_space(observation_space, num_envs)
+        self.action_space = batch_space(action_space, num_envs)
+        self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
+        self._seed = seed
+        self._returns = np.zeros(num_envs, np.float64)
+        self._lengths = np.zeros(num_envs, np.int64)
+        self._finished: list[tuple[np.ndarray, np.ndarray]] = []  # returns and lengths
+
+    @abstractmethod
+    def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        """(observation [N, ...], info) of new episodes; an environment whose seed is None goes on with its chance."""
+
+    @abstractmethod
+    def _step(self, actions: Any) -> Stepped:
+        """One step of each."""
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """(observation, info): all begin a new episode; copy i gets `seed + i`, or the i-th of a sequence.
+
+        The first call without a seed takes the constructor's.
+        """
+        if seed is None:
+            seed = self._seed
+        self._seed = None
+        seeds: Sequence[int | None]
+        if seed is None:
+            seeds = [None] * self.num_envs
+        elif isinstance(seed, Sequence):
+            seeds = seed
+        else:
+            seeds = [seed + i for i in range(self.num_envs)]
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
+        self._returns[:] = 0
+        self._lengths[:] = 0
+        return self._reset(seeds, options)
+
+    def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """observation [N, ...], reward f64 [N], terminated bool [N], truncated bool [N], info."""
+        stepped = self._step(actions)
+        self._returns += stepped.reward
+        self._lengths += 1
+        done = stepped.terminated | stepped.truncated
+        if done.any():
+            self._finished.append((self._returns[done], self._lengths[done]))
+            self._returns[done] = 0
+            self._lengths[done] = 0
+        return stepped
+
+    def pop_episodes(self) -> np.ndarray:
+        """float32 [K, 2]: return and length of every episode finished since the last call, in order of finishing."""
+        finished, self._finished = self._finished, []
+        return np.concatenate([np.zeros((0, 2)), *(np.stack(ended, axis=1) for ended in finished)]).astype(np.float32)
+
+
+def no_final_observations(num_envs: int) -> np.ndarray:
+    """object [N], all None: what `info["final_obs"]` is filled into."""
+    return np.full(num_envs, None, dtype=object)

@@ -1,0 +1,106 @@
+"""Environments that gymnasium itself wrote as arrays (`vector_entry_point`), where they play as their plain form does.
+
+Each adapter keeps the vector's promises, which the library's class does not: a seed and a chance of its own for each
+copy, as the plain environments have, and a reset within the step that ends an episode. A test plays every entry of the
+table against the plain form, step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+from gymnasium.utils import seeding
+
+from envs.vector.base import Stepped, VectorEnv, no_final_observations
+
+START = 0.05  # CartPole's episodes begin uniformly within this of zero, in all four numbers
+STARTS = 16  # that each copy draws at once
+
+
+class LibraryCartPole(VectorEnv):
+    """gymnasium's CartPoleVectorEnv, whose state is float64 [4, N] as the plain one's is [4]."""
+
+    KWARGS = ("max_episode_steps", "sutton_barto_reward")
+
+    def __init__(self, env_id: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> None:
+        env = gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
+        assert isinstance(env, CartPoleVectorEnv)
+        self._env: Any = env  # its attributes are typed for the time before the first reset
+        self._chance = [seeding.np_random()[0] for _ in range(num_envs)]
+        self._starts = np.empty((num_envs, STARTS, 4))  # drawn ahead: a call of a generator costs as much as a step
+        self._next = np.full(num_envs, STARTS)
+        super().__init__(num_envs, env.single_observation_space, env.single_action_space, seed, env.metadata)
+
+    def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        for i, seed in enumerate(seeds):
+            if seed is not None:
+                self._chance[i], _ = seeding.np_random(seed)
+                self._next[i] = STARTS
+        self._env.reset()
+        self._env.state = self._start(np.arange(self.num_envs))
+        return self._env.state.T.astype(np.float32), {}
+
+    def _step(self, actions: Any) -> Stepped:
+        env = self._env
+        observation, reward, terminated, truncated, _ = env.step(actions)
+        info: dict[str, Any] = {}
+        (ended,) = env.prev_done.nonzero()  # in this very step: the library would reset them in the next
+        if len(ended):
+            final = no_final_observations(self.num_envs)
+            for i, last in zip(ended, observation[ended], strict=True):
+                final[i] = last
+            info = {"final_obs": final, "_final_obs": env.prev_done.copy()}
+            env.state[:, ended] = self._start(ended)
+            observation[ended] = env.state[:, ended].T
+            env.steps[ended] = 0
+            env.prev_done[:] = False
+        return Stepped(observation, reward.astype(np.float64), terminated, truncated, info)
+
+    def _start(self, copies: np.ndarray) -> np.ndarray:
+        """float64 [4, K]: what new episodes of these copies begin with, as their own generators draw it."""
+        for i in copies[self._next[copies] == STARTS]:
+            self._starts[i] = self._chance[i].uniform(-START, START, (STARTS, 4))
+            self._next[i] = 0
+        starts: np.ndarray = self._starts[copies, self._next[copies]]
+        self._next[copies] += 1
+        return starts.T
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Closes the library's vector."""
+        self._env.close()
+
+
+# Ids whose vectorised form plays as the plain one does, and what makes it.
+SAME_DYNAMICS = {"CartPole-v0": LibraryCartPole, "CartPole-v1": LibraryCartPole}
+# Ids that gymnasium vectorised too, and why that is not used.
+NOT_THE_SAME = {
+    "phys2d/CartPole-v0": "written in JAX, which is not among Warren's packages",
+    "phys2d/CartPole-v1": "written in JAX, which is not among Warren's packages",
+    "phys2d/Pendulum-v0": "written in JAX, which is not among Warren's packages",
+}
+
+
+def unfit(env_id: str, kwargs: Mapping[str, Any]) -> str | None:
+    """Why the library's vectorised form cannot stand for `env_id` made with `kwargs`; None where it can."""
+    name = env_id.removeprefix("gymnasium:")
+    if name not in SAME_DYNAMICS:
+        return f"environment {env_id!r} has none that is known to play the same; those that have: " + ", ".join(
+            sorted(SAME_DYNAMICS)
+        )
+    if other := set(kwargs) - set(SAME_DYNAMICS[name].KWARGS):
+        return f"that of {env_id!r} does not take env.kwargs {', '.join(sorted(other))}"
+    limit = kwargs.get("max_episode_steps")
+    if limit is not None and limit < 1:
+        return f"that of {env_id!r} takes no max_episode_steps={limit}"
+    return None
+
+
+def make(env_id: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> VectorEnv:
+    """The vector of an id that `unfit` has no word against."""
+    name = env_id.removeprefix("gymnasium:")
+    given = {key: value for key, value in kwargs.items() if value is not None}
+    return SAME_DYNAMICS[name](name, num_envs, seed, given)
