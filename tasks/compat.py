@@ -14,6 +14,7 @@ from celery.app.trace import build_tracer
 from celery.concurrency.base import BasePool
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import create_request_cls
+from kombu.transport import TRANSPORT_ALIASES
 
 # py-amqp
 
@@ -51,6 +52,11 @@ def redis_queue_length(channel: Any, queue: str) -> int:
     kombu's passive declaration asks whether the list exists without the run's key prefix: always "no such queue".
     """
     return int(channel._size(queue))
+
+
+def use_transport(scheme: str, path: str) -> None:
+    """URLs of `scheme` are opened by the transport class at `path` ("module:Class") from now on, in this process."""
+    TRANSPORT_ALIASES[scheme] = path
 
 
 # celery

@@ -19,12 +19,21 @@ from celery.concurrency.base import BasePool
 from celery.worker import state as worker_state
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
+from kombu import Connection
 from kombu.message import Message
 from kombu.pidbox import Mailbox, Node
 
 from tasks import compat
 from tasks.app import create_app
 from tasks.topology import Topology
+
+# kombu
+
+
+def test_kombu_a_scheme_is_opened_by_the_transport_that_was_named_for_it():
+    compat.use_transport("amqp-of-a-test", "kombu.transport.memory:Transport")
+    assert type(Connection("amqp-of-a-test://").transport).__module__ == "kombu.transport.memory"
+
 
 # py-amqp
 

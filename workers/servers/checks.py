@@ -17,6 +17,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
 from warren.errors import BrokerError, ConfigurationError
 
 CHECK_TIMEOUT = 5.0  # seconds, for each of connecting and handshaking
@@ -151,7 +152,10 @@ def _network_reason(error: BaseException, host: str, timeout: float, server: str
         chain.append(link)
         link = link.__cause__ or link.__context__
     if any(isinstance(one, ssl.SSLError) for one in chain):
-        return f"does not agree on TLS ({error}); check the scheme and the certificates"
+        return (
+            f"does not agree on TLS ({error}); check the scheme and the certificates: the broker's has to name the "
+            "URL's host, and to be signed by the system's authorities or those of ?ssl_ca_certs=FILE"
+        )
     if any(isinstance(one, socket.gaierror) for one in chain):
         return f"names a host that is unknown: {host!r}; correct the URL or the name service"
     if any(isinstance(one, ConnectionRefusedError) for one in chain):
