@@ -28,9 +28,7 @@ class Turn:
     """What N games ask next, and what the last move brought. The arrays are the caller's to keep."""
 
     to_move: np.ndarray  # int8 [N]: 0 or 1
-    observation: (
-        np.ndarray
-    )  # float32 [N, ...]: what the player to move knows (its information state where there is one)
+    observation: np.ndarray  # float32 [N, ...]: what the player to move knows (its information state, if any)
     action_mask: np.ndarray  # bool [N, A]: its legal actions; at least one
     reward: np.ndarray  # float32 [N, 2]: of both players, for the move just made and the chance that followed
     done: np.ndarray  # bool [N]: that move ended the game; the fields above `reward` are the next game's first turn

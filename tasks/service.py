@@ -51,7 +51,7 @@ class Spec:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spec:
-        """The opposite; what a newer version wrote besides is ignored, what an older one did not has its default."""
+        """The opposite. Fields that a newer version added are ignored; those that an older one lacks have defaults."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 from tasks.amqp.frames import Delivery
 
-Settled = Callable[
-    [int, bool, bool], None
-]  # number of a message, whether all before it are meant too, whether it was taken
+# Number of a message, whether all before it are meant too, whether it was taken.
+Settled = Callable[[int, bool, bool], None]
 Returned = Callable[[str], None]  # correlation id
 
 

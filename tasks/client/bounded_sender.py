@@ -29,8 +29,8 @@ class BoundedSender:
     """Sends tasks to one bounded queue and returns once the broker has confirmed each.
 
     RabbitMQ refuses a publish over the queue's max-length (reject-publish). A Redis broker knows no bounds, so there
-    the length is looked at first; so it is where `bound` is less than the queue's own. `bound` is asked for each time,
-    so it may change. `stopping` ends a wait early: then `send` returns False and the task was not sent.
+    the length is read first, as it is where `bound` is less than the queue's own. `bound` is asked for each time, so it
+    may change. `stopping` ends a wait early: then `send` returns False and the task was not sent.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ logger = get_logger(__name__)
 
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
-STALE_AFTER = 1.0  # s after which a connection that was not read from is looked at before it is used
+STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
 AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
 
@@ -159,7 +159,7 @@ class Client:
             confirmer.watch(self)
 
     def _enter(self, link: Connection, call: Handle) -> bytes:
-        """Make the call known under what its end will be told by; its frames."""
+        """Enter the call under its id, and a one-way call among those to be confirmed too; its frames."""
         spec = call.spec
         key = (spec.name, call.time_to_live, call.retries)
         envelope = self._envelopes.get(key) or self._envelope(link, call)

@@ -70,9 +70,8 @@ class Sender:
                 raise LinkLost(f"the broker did not confirm an event within {SEND_TIMEOUT:.0f} s")
 
     def _ready(self) -> Connection:
-        if (
-            self._pid != os.getpid()
-        ):  # after a fork the link is the parent's: garbage collection here would close it there
+        # After a fork the link is the parent's, and would be closed there if garbage collection ended it here.
+        if self._pid != os.getpid():
             self._inherited += [self._link] if self._link is not None else []
             self._link, self._pid = None, os.getpid()
             self._name, self._number = os.urandom(8).hex(), 1

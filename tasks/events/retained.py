@@ -1,7 +1,7 @@
 """Retained events: of each event that services subscribe to, the newest payload stays in Redis for later subscribers.
 
 A fanout exchange forgets. An actor that starts after the learner's first weights, or is restarted between two, would
-play without any; and a learner that waits for experience of it would wait for good.
+play without any, and a learner that waits for its experience would wait for ever.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Retained:
                 pipe.execute()
 
     def keep(self, name: str, body: bytes) -> bool:
-        """Retain a packed payload where services subscribe to `name`, before it is fired: nobody misses both.
+        """Retain a packed payload where services subscribe to `name`, before it is fired: so nobody misses it.
 
-        False where it was not: nobody subscribes to it so far, or Redis is away.
+        False where it was not retained: no service subscribes to it so far, or Redis is away.
         """
         try:
             if name not in self._subscribed and not self._has_subscribers(name):

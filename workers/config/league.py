@@ -66,9 +66,7 @@ class LeagueConfig:
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
-    references: tuple[str, ...] = (
-        "uniform",
-    )  # fixed opponents of the main agent: "uniform", or frozen players by name
+    references: tuple[str, ...] = ("uniform",)  # opponents to measure the main agent by: that, or frozen players' names
     reference_games: int = 1024
     evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
 

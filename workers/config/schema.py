@@ -84,9 +84,8 @@ class Config:
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up
-    grace: float = (
-        8.0  # s that a process has to finish when told to stop; a learner also gets as long as an update takes
-    )
+    # s that a process has to finish when told to stop; a learner also gets as long as an update takes.
+    grace: float = 8.0
     round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
     checkpoint_every: float = 30.0  # s
     checkpoints_kept: int = 3

@@ -132,7 +132,7 @@ def lineage(history: History) -> Figure | None:
 
     copies = [restart for restart in history.restarts if restart.source][-ARROWS:]
     segments = [
-        [(moment(copy.time), place[_lane(history, copy.source)]), (moment(copy.time), place[copy.player])]
+        [(moment(copy.time), place[_row_of(history, copy.source)]), (moment(copy.time), place[copy.player])]
         for copy in copies
     ]
     axes.add_collection(LineCollection(segments, colors="#777777", linewidths=0.8, zorder=2))
@@ -291,7 +291,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2 - 1]}…{name[-LONGEST // 2 :]}"
 
 
-def _lane(history: History, name: str) -> str:
+def _row_of(history: History, name: str) -> str:
     """The row that a player is in: its own, or for a snapshot its parent's."""
     return history.state.players[name].parent or name
 

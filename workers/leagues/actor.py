@@ -103,7 +103,7 @@ class LeagueActorRole:
             self.stop()
 
     def on_connected(self) -> None:
-        """What was said while this process was away, or not there yet."""
+        """Catch up on the end of the run, should it have been announced before this process subscribed."""
         if state := self.ending.state():
             logger.info("the run is %s already", state)
             self.stop()
@@ -196,7 +196,7 @@ class LeagueActorRole:
                 known.matches.lose(match for match, is_open in zip(held, still, strict=True) if not is_open)
 
     def _seed(self, purpose: str) -> int:
-        # The source has never been before, so no two actors play the same games, nor a restarted one its old ones.
+        # Each process has a source of its own: no two actors play the same games, and a restarted one plays new ones.
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
 
 

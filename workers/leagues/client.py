@@ -54,7 +54,7 @@ class LeagueClient:
         return status
 
     def abort(self, match: Match) -> None:
-        """Give a match back that no game of was played to its end."""
+        """Give back a match of which no game was finished."""
         self._ask("league.abort", match.match, self.holder)
 
     def extend(self, matches: Sequence[str], lease: float) -> list[bool]:

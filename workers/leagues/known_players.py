@@ -102,8 +102,8 @@ class KnownPlayers:
     def fits(self, match: Match) -> bool:
         """Whether this actor holds weights of the generations that `match` is between.
 
-        Right after a reset it may hold the weights before it: games with those would count for what they are not. The
-        weights after it are waited for, for GENERATION_PATIENCE s.
+        Right after a reset it may still hold the weights from before, whose games would count for the new generation.
+        So it waits for the new weights, for GENERATION_PATIENCE s.
         """
         return self._holds(match.home, match.home_generation, match.home_frozen) and (
             match.away == match.home or self._holds(match.away, match.away_generation, match.away_frozen)

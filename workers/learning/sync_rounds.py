@@ -25,7 +25,7 @@ REPORT_EVERY = 5.0  # s between messages about what is waited for
 
 
 class Rounds:
-    """Keeps one round under way: asks again where no answer comes, and lets go on with those who answer.
+    """Keeps one round under way: dispatches again where no answer comes, and goes on with the actors that answer.
 
     A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take, is dispatched
     once more, to whichever actors are free; then after twice as long, and so on. Whichever comes back whole first is

@@ -75,7 +75,7 @@ class Trainer:
         return {"player": self.player, "version": self.progress.version, "step": self.progress.steps}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """The stamp of weights that are gone on from and were not in this process before, ahead of loading them."""
+        """Read the stamp of weights from a checkpoint or the pool, before they are loaded."""
 
     def before_update(self) -> None:
         """Called before each update."""
@@ -88,7 +88,7 @@ class Trainer:
         return verdict(self.config, self.progress.steps, self.progress.mean_return)
 
     def _go_on(self) -> int:
-        """Take up what there is; the version whose weights these are."""
+        """Continue from the newest checkpoint, or from the pool; the version of those weights."""
         newest = checkpoints.latest(self.folder / "checkpoints")
         if newest is not None:
             checkpoint = checkpoints.load(newest)
@@ -129,7 +129,7 @@ class Trainer:
         return False
 
     def is_another(self, stamp: Mapping[str, Any]) -> bool:
-        """Whether weights with this stamp are not these going on, but others that they were replaced by."""
+        """Whether weights with this stamp have replaced this player's, rather than continue them."""
         return False
 
     def publish(self) -> None:
@@ -269,7 +269,7 @@ class Trainer:
         self.troubles = 0 if all(done) else self.troubles + 1
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:
-        """Do something that must not undo an update; whether it could be done."""
+        """Run a step that follows an update; whether it succeeded. A failure is logged, and undoes nothing."""
         try:
             action()
             return True

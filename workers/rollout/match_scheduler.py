@@ -65,7 +65,7 @@ class Matches:
     def restart(self) -> None:
         """The learning policy has become another one: the next `collect` reports what was played and begins anew.
 
-        Not at once: the league may be away, or the player paused, and a restart that was made by half is none.
+        Not at once: while the league is away or the player paused, a restart would fail halfway.
         """
         self._anew = True
 

@@ -21,9 +21,8 @@ import numpy as np
 from agents.segments import Segment
 
 NONE = -1  # no trajectory
-_Chunk = dict[
-    str, np.ndarray
-]  # complete trajectories by field of Segment: [T, K, ...], bootstrap_value and version [K]
+# Complete trajectories by field of Segment: [T, K, ...], bootstrap_value and version [K].
+_Chunk = dict[str, np.ndarray]
 
 
 class TrajectoryBuffer:
