@@ -72,7 +72,9 @@ class Periods:
         if answer[0] == "unknown":
             self._league.progress_of(player)
         if answer[0] == "busy":
-            raise PlayerUnavailable(f"player {player!r} is trained by {answer[1]!r}; wait until its lease is over")
+            raise PlayerUnavailable(
+                f"player {player!r} is being trained by {answer[1]!r}; wait until its lease is over"
+            )
         if answer[0] != "opened":
             refusal = PlayerUnavailable if answer[0] == "paused" else PlayerStopped
             raise refusal(f"player {player!r} is {answer[0]} and does not learn; train another, or resume it")
