@@ -1,4 +1,7 @@
-"""The terms of a policy-gradient loss: each takes tensors [B] and returns a scalar to be minimised."""
+"""The terms of a policy-gradient loss: each takes tensors of one shape, such as [B], and returns a scalar to minimise.
+
+Shapes that differ raise ValueError: broadcasting [B] with [B, 1] would make a loss of B x B pairs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ from warren.errors import UnknownName
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
     """-E[min(r A, clip(r, 1 - c, 1 + c) A)]: eq. 7 of Schulman et al. 2017. `ratio`: pi(a|s) / pi_behaviour(a|s)."""
+    _same_shape(ratio=ratio, advantage=advantage)
     clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
     return -torch.min(ratio * advantage, clipped * advantage).mean()
 
 
 def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
     """-E[log pi(a|s) A], of A2C (Mnih et al. 2016) and, with V-trace's advantage, IMPALA; no gradient goes into A."""
+    _same_shape(log_prob=log_prob, advantage=advantage)
     return -(log_prob * advantage.detach()).mean()
 
 
@@ -39,6 +44,7 @@ def value_loss(
 
     Half of it is the loss of CleanRL and baselines' ppo2: their value coefficient c is c / 2 here.
     """
+    _same_shape(value=value, target=target)
     squared_error = (value - target).square()
     if old_value is None or clip_range is None:
         return squared_error.mean()
@@ -51,6 +57,7 @@ def huber_value_loss(value: Tensor, target: Tensor, delta: float) -> Tensor:
 
     So it is `value_loss` for small errors, and a large one's gradient is at most 2 delta.
     """
+    _same_shape(value=value, target=target)
     error = (value - target).abs()
     inside = error.clamp(max=delta)
     return (inside * (2 * error - inside)).mean()
@@ -91,3 +98,9 @@ def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
     """1 - Var[target - prediction] / Var[target]: 1 is perfect, 0 no better than a constant; nan if target is one."""
     variance = target.var(correction=0)
     return torch.where(variance == 0, torch.nan, 1 - (target - prediction).var(correction=0) / variance)
+
+
+def _same_shape(**tensors: Tensor) -> None:
+    (one, a), (other, b) = tensors.items()
+    if a.shape != b.shape:
+        raise ValueError(f"{one} {list(a.shape)} and {other} {list(b.shape)} must have one shape")

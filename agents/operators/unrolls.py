@@ -63,6 +63,14 @@ class Unroll:
         return x.unsqueeze(-1) if self.reward.dim() > x.dim() else x
 
 
+def weighted_channels(x: Tensor, coefficients: Tensor | None) -> Tensor:
+    """sum_c coefficient_c x_c, [T, N], of advantages [T, N, C]; `x` [T, N] itself where there are no coefficients [C].
+
+    The policy gradient is linear in its advantages, so this weights each reward channel's loss (Vinyals et al. 2019).
+    """
+    return x if coefficients is None else x @ coefficients
+
+
 def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor:
     """x [T, ...] with x_t = term_t + decay_t x_{t+1} and x_T = 0. `decay` broadcasts to `term`; differentiable."""
     following = torch.zeros_like(term[0])

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from agents.operators.losses import policy_gradient, standardize, value_loss
 from agents.operators.returns import lambda_return
-from agents.operators.unrolls import Unroll
+from agents.operators.unrolls import Unroll, weighted_channels
 
 
 def a2c_loss(
@@ -20,15 +20,17 @@ def a2c_loss(
     value_coefficient: float,
     entropy_coefficient: float,
     normalize_advantage: bool = False,
+    channel_coefficients: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(the loss, its terms by name without gradients) of unrolls [T, N] that the weights which learn have acted in.
 
     -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
-    constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients.
+    constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. Of reward
+    channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them.
     """
     with torch.no_grad():
         target = lambda_return(unroll, gamma, gae_lambda)
-        advantage = target - unroll.value
+        advantage = weighted_channels(target - unroll.value, channel_coefficients)
         if normalize_advantage:
             advantage = standardize(advantage)
     policy_term = policy_gradient(log_prob, advantage)

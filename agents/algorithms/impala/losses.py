@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from agents.operators.losses import policy_gradient, value_loss
-from agents.operators.unrolls import Unroll
+from agents.operators.unrolls import Unroll, weighted_channels
 from agents.operators.upgo import upgo_return
 from agents.operators.vtrace import vtrace
 
@@ -24,16 +24,18 @@ def impala_loss(
     entropy_coefficient: float,
     lambda_: float = 1.0,
     upgo_coefficient: float = 0.0,
+    channel_coefficients: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(the loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
 
     -E[log pi rho A] + value_coefficient E[(v - V)^2] - entropy_coefficient E[H], with V-trace's v and rho A constant;
     plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the
     weights that learn and has gradients, as `log_prob` and `entropy` [T, N]; `behaviour_log_prob` is of those that
-    acted. `rho` among the terms is the mean importance weight: near 1 while data is fresh.
+    acted. Of an unroll with reward channels advantages are the sum by `channel_coefficients` [C], and the value's error
+    is the mean over them. `rho` among the terms is the mean importance weight: near 1 while data is fresh.
     """
     corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
-    policy_term = policy_gradient(log_prob, corrected.advantage)
+    policy_term = policy_gradient(log_prob, weighted_channels(corrected.advantage, channel_coefficients))
     value_term = value_loss(unroll.value, corrected.target)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
@@ -42,7 +44,7 @@ def impala_loss(
     }  # fmt: skip
     if upgo_coefficient:
         with torch.no_grad():
-            upgoing = corrected.rho * (upgo_return(unroll, gamma) - unroll.value)
-        terms["upgo_loss"] = policy_gradient(log_prob, upgoing)
+            upgoing = weighted_channels(upgo_return(unroll, gamma) - unroll.value, channel_coefficients)
+        terms["upgo_loss"] = policy_gradient(log_prob, corrected.rho * upgoing)
         loss = loss + upgo_coefficient * terms["upgo_loss"]
     return loss, {name: term.detach() for name, term in terms.items()}

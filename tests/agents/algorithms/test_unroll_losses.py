@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from unroll_examples import random_unroll, unrolls
+from unroll_examples import channel, random_unroll, unrolls
 
 from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.appo.losses import appo_loss
@@ -107,6 +107,45 @@ def test_on_policy_impala_is_a2c(unroll):
     torch.testing.assert_close(one, other)
     gradients = [torch.autograd.grad(loss, (log_prob, unroll.value, entropy)) for loss in (one, other)]
     torch.testing.assert_close(*gradients)
+
+
+@given(unroll=unrolls(channels=(3,)), upgo_coefficient=st.sampled_from([0.0, 0.3]))
+def test_the_loss_of_reward_channels_is_the_sum_of_what_each_alone_teaches(unroll, upgo_coefficient):
+    coefficients = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)
+    _, log_prob, entropy, behaviour = outputs(channel(unroll, 0))
+    unroll = dataclasses.replace(unroll, value=unroll.value.clone().requires_grad_())
+
+    def impala(unroll, **settings):
+        return impala_loss(
+            unroll,
+            log_prob,
+            behaviour,
+            entropy,
+            upgo_coefficient=upgo_coefficient,
+            **VTRACE,
+            **COEFFICIENTS,
+            **settings,
+        )[1]
+
+    def a2c(unroll, **settings):
+        return a2c_loss(unroll, log_prob, entropy, gamma=0.9, gae_lambda=0.8, **COEFFICIENTS, **settings)[1]
+
+    for algorithm in (impala, a2c):
+        together = algorithm(unroll, channel_coefficients=coefficients)
+        alone = [algorithm(channel(unroll, c)) for c in range(3)]
+        for name, weights in (
+            ("policy_loss", [1.0, 0.5, 0.0]), ("upgo_loss", [1.0, 0.5, 0.0]), ("value_loss", [1 / 3] * 3),
+        ):  # fmt: skip
+            if name in together:
+                expected = sum(w * terms[name].item() for w, terms in zip(weights, alone, strict=True))
+                assert together[name].item() == pytest.approx(expected), name
+
+
+def test_reward_channels_without_coefficients_are_refused():
+    unroll = random_unroll(0, steps=2, envs=2, channels=2)
+    _, log_prob, entropy, _ = outputs(channel(unroll, 0))
+    with pytest.raises(ValueError, match="must have one shape"):
+        a2c_loss(unroll, log_prob, entropy, gamma=0.9, gae_lambda=1.0, **COEFFICIENTS)
 
 
 def minibatch(seed=0, size=30):

@@ -144,3 +144,10 @@ def test_a_teachers_heads_count_by_their_coefficients_and_where_they_are_used():
 def test_a_coefficient_of_no_head_is_refused_with_a_near_name():
     with pytest.raises(UnknownName, match="policy head 'targte' does not exist; did you mean target"):
         teacher_loss({"kind": torch.ones(2), "target": torch.ones(2)}, {"targte": 1.0})
+
+
+@pytest.mark.parametrize("loss", [policy_gradient, value_loss, huber_value_loss, clipped_surrogate])
+def test_columns_and_rows_are_not_broadcast_into_a_loss_of_all_pairs(loss):
+    settings = {huber_value_loss: (1.0,), clipped_surrogate: (0.2,)}.get(loss, ())
+    with pytest.raises(ValueError, match=r"\[4\] and \w+ \[4, 1\] must have one shape"):
+        loss(torch.zeros(4), torch.zeros(4, 1), *settings)
