@@ -39,7 +39,7 @@ def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
     found = 0.0
     for _ in range(60):
         league.round()
-        action, _, _ = league.trainees["main"].policy.act(observation, greedy=True, action_mask=action_mask)
+        action = league.trainees["main"].policy.step(observation, mode="greedy", action_mask=action_mask).action
         found = float(np.mean(action + 1 == left % 4))
         if found >= 0.8:
             break

@@ -165,7 +165,7 @@ class PPO:
         if batch.action_mask is not None:
             masks = torch.split(batch.action_mask[order], config.minibatch_size)
         for observation, action, old_log_prob, old_value, advantage, target, mask in zip(*shuffled, masks, strict=True):
-            log_prob, entropy, value = self.policy.evaluate(observation, action, mask)
+            log_prob, entropy, value, _ = self.policy.evaluate(observation, action, mask)
             log_ratio = log_prob - old_log_prob
             ratio = log_ratio.exp()
             if config.normalize_advantage:

@@ -1,6 +1,8 @@
-"""Networks: from an observation to the policy's parameters and the value. `NETWORKS` holds them by name."""
+"""Networks: from an observation to the policy's outputs and the value. `NETWORKS` holds them by name."""
 
-from agents.networks import actor_critic  # noqa: F401  (enters itself)
-from agents.networks.registry import NETWORKS, Network, build_network
+from agents.networks import impala_resnet, mlp, nature_cnn, recurrent, transformer  # noqa: F401  (enter themselves)
+from agents.networks.core import CORES
+from agents.networks.network import Heads, Memory, Network, Outputs
+from agents.networks.registry import NETWORKS, build_network
 
-__all__ = ["NETWORKS", "Network", "build_network"]
+__all__ = ["CORES", "NETWORKS", "Heads", "Memory", "Network", "Outputs", "build_network"]

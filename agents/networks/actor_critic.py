@@ -1,71 +1,109 @@
-"""`mlp`: an actor-critic of two separate perceptrons, the network of Stable-Baselines3's and CleanRL's PPO."""
+"""An actor-critic of any encoder and any core, its trunk shared by policy and value or one for each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
-import gymnasium
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from agents.configuration import parse
-from agents.networks.registry import NETWORKS, Network
-from agents.operators.blocks import ACTIVATIONS, MLP
-from warren.errors import ConfigurationError, unknown_name
-
-
-@dataclass(frozen=True)
-class MLPConfig:
-    """Settings of `mlp`: the same hidden layers for the policy's trunk and the value's."""
-
-    hidden_sizes: tuple[int, ...] = (64, 64)
-    activation: str = "tanh"
-    policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform
-
-    def __post_init__(self) -> None:
-        problems = []
-        if any(size < 1 for size in self.hidden_sizes):
-            problems.append(f"hidden_sizes={list(self.hidden_sizes)} of network 'mlp' must all be at least 1")
-        if self.policy_gain < 0:
-            problems.append(f"policy_gain={self.policy_gain} of network 'mlp' must be at least 0")
-        if self.activation not in ACTIVATIONS:
-            problems.append(unknown_name("activation", self.activation, ACTIVATIONS))
-        if problems:
-            raise ConfigurationError(problems)
+from agents.networks.core import Core
+from agents.networks.network import Heads, Memory, Network, Outputs, flatten_steps
+from agents.operators.blocks import orthogonal
+from agents.spaces import Leaves
 
 
-class MLPActorCritic(Network):
-    """Two MLPs over the flattened observation. The policy's last layer starts near zero: near-uniform first actions."""
+class Encoder(nn.Module):
+    """Leaves [N, ...] -> features float32 [N, size]."""
 
-    def __init__(self, inputs: int, outputs: int, config: MLPConfig, generator: torch.Generator) -> None:
+    size: int
+
+    def forward(self, observation: Leaves) -> Tensor:
+        raise NotImplementedError
+
+
+class Trunk(nn.Module):
+    """An encoder, and a core with a memory where there is one: from leaves to features."""
+
+    def __init__(self, encoder: Encoder, core: Core | None) -> None:
         super().__init__()
-        sizes = [inputs, *config.hidden_sizes]
-        self.policy_trunk = MLP([*sizes, outputs], config.activation, config.policy_gain, generator)
-        self.value_trunk = MLP([*sizes, 1], config.activation, 1.0, generator)
+        self.encoder, self.core = encoder, core
+        self.size = encoder.size if core is None else core.size
+        self.memory = {} if core is None else core.memory
 
-    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        flat = observation.flatten(1)
-        return self.policy_trunk(flat), self.value_trunk(flat).squeeze(-1)
+    def step(self, observation: Leaves, memory: Memory) -> tuple[Tensor, Memory]:
+        features = self.encoder(observation)
+        return (features, memory) if self.core is None else self.core.step(features, memory)
 
-    def value(self, observation: Tensor) -> Tensor:
-        value: Tensor = self.value_trunk(observation.flatten(1))
-        return value.squeeze(-1)
-
-    def output(self, observation: Tensor) -> Tensor:
-        output: Tensor = self.policy_trunk(observation.flatten(1))
-        return output
+    def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
+        features = self.encoder(flatten_steps(observation)).unflatten(0, begins.shape)
+        return (features, memory) if self.core is None else self.core.unroll(features, memory, begins)
 
 
-@NETWORKS.register("mlp")
-def build(
-    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], outputs: int, generator: torch.Generator
-) -> Network:
-    if not isinstance(observation_space, gymnasium.spaces.Box):
-        raise ConfigurationError(
-            f"network 'mlp' takes observations of a Box space, not {observation_space}; "
-            "gymnasium.wrappers.FlattenObservation makes one, in a function of yours: env.id=path/to/file.py:make"
-        )
-    return MLPActorCritic(prod(observation_space.shape), outputs, parse(MLPConfig, "network 'mlp'", config), generator)
+class ActorCritic(Network):
+    """Trunks, and a linear layer on them for the policy and for the value.
+
+    The policy's starts near zero: near-uniform first actions. Of two trunks each has a memory of its own, whose names
+    begin with "policy." and "value.".
+    """
+
+    def __init__(
+        self,
+        trunk: Callable[[], Trunk],
+        shared: bool,
+        heads: Heads,
+        policy_gain: float,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.trunks = nn.ModuleDict({name: trunk() for name in (("shared",) if shared else ("policy", "value"))})
+        self._policy_trunk, self._value_trunk = ("shared",) * 2 if shared else ("policy", "value")
+        size = cast(Trunk, self.trunks[self._policy_trunk]).size
+        self.policy_head = _linear(size, heads.policy, policy_gain, generator)
+        self.value_head = _linear(size, heads.values, 1.0, generator)
+        self._heads = heads
+        self.memory = {
+            _named(name, part): shape for name in self.trunks for part, shape in self._trunk(name).memory.items()
+        }
+
+    def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
+        return self._run(lambda trunk, part: trunk.step(observation, part), memory)
+
+    def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
+        return self._run(lambda trunk, part: trunk.unroll(observation, part, begins), memory)
+
+    def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
+        features, after = self._trunk(self._policy_trunk).step(observation, self._part(self._policy_trunk, memory))
+        return self._heads.split(self.policy_head(features)), memory | self._named(self._policy_trunk, after)
+
+    def value(self, observation: Leaves, memory: Memory) -> Tensor:
+        features, _ = self._trunk(self._value_trunk).step(observation, self._part(self._value_trunk, memory))
+        return self._heads.squeeze(self.value_head(features))
+
+    def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
+        features: dict[str, Tensor] = {}
+        after: Memory = {}
+        for name in self.trunks:
+            features[name], part = run(self._trunk(name), self._part(name, memory))
+            after |= self._named(name, part)
+        policy, value = features[self._policy_trunk], features[self._value_trunk]
+        return self._heads.outputs(self.policy_head(policy), self.value_head(value)), after
+
+    def _trunk(self, name: str) -> Trunk:
+        return cast(Trunk, self.trunks[name])
+
+    def _part(self, trunk: str, memory: Memory) -> Memory:
+        """The memory of one trunk, by the trunk's own names."""
+        return {name: memory[_named(trunk, name)] for name in self._trunk(trunk).memory}
+
+    def _named(self, trunk: str, memory: Memory) -> Memory:
+        return {_named(trunk, name): part for name, part in memory.items()}
+
+
+def _named(trunk: str, name: str) -> str:
+    return name if trunk == "shared" else f"{trunk}.{name}"
+
+
+def _linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
+    return orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What a network is, and the table of them."""
+"""From a network's name to the network: the table of Warren's own, and functions of the user's."""
 
 from __future__ import annotations
 
@@ -7,39 +7,31 @@ from typing import Any
 
 import gymnasium
 import torch
-from torch import Tensor, nn
 
+from agents.networks.network import Heads, Network
+from warren.errors import ConfigurationError
 from warren.registry import Registry
+from warren.user_code import blame, find
 
-
-class Network(nn.Module):
-    """observation float32 [N, ...] -> (policy output float32 [N, outputs], value float32 [N])."""
-
-    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
-
-    def value(self, observation: Tensor) -> Tensor:
-        """Only the value, float32 [N]; networks with a separate value trunk save the policy's."""
-        _, value = self.forward(observation)
-        return value
-
-    def output(self, observation: Tensor) -> Tensor:
-        """Only the policy output, float32 [N, outputs]; networks with a separate value trunk save that."""
-        output, _ = self.forward(observation)
-        return output
-
-
-# (settings without the name, observation space, number of outputs, generator of the initial weights) -> network
-Builder = Callable[[Mapping[str, Any], gymnasium.Space[Any], int, torch.Generator], Network]
+# (settings without the name, observation space, its outputs, generator of the initial weights) -> network
+Builder = Callable[[Mapping[str, Any], gymnasium.Space[Any], Heads, torch.Generator], Network]
 NETWORKS: Registry[Builder] = Registry("network")
 
 
 def build_network(
-    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], outputs: int, generator: torch.Generator
+    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], heads: Heads, generator: torch.Generator
 ) -> Network:
     """The network that `config` describes; its `name` ("mlp" if absent) chooses it, the rest are its settings.
 
-    Raises UnknownName for the name and ConfigurationError for the settings.
+    A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", a Builder. Raises UnknownName for
+    the name and ConfigurationError for the settings, and for whatever a user's function raises.
     """
     settings = dict(config)
-    return NETWORKS[settings.pop("name", "mlp")](settings, observation_space, outputs, generator)
+    name = str(settings.pop("name", "mlp"))
+    if ":" not in name:
+        return NETWORKS[name](settings, observation_space, heads, generator)
+    with blame(f"network {name!r}"):
+        network = find("network", name)(settings, observation_space, heads, generator)
+    if not isinstance(network, Network):
+        raise ConfigurationError(f"network {name!r} made a {type(network).__name__}, not an agents.networks.Network")
+    return network

@@ -1,60 +1,106 @@
-"""Categorical policy over a Discrete action space; the network's output is the logits."""
+"""Categorical distribution over Discrete actions, and several of them over MultiDiscrete and MultiBinary ones."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor
 
-from agents.networks import Network
-from agents.policies.policy import Policy
+from agents.policies.distribution import Distribution
 
 # The logit of an illegal action: its probability is exactly 0, and 0 * log 0 in the entropy stays 0 instead of nan.
 ILLEGAL = -1e8
 
 
-class CategoricalPolicy(Policy):
-    """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much a call."""
+class Categorical(Distribution):
+    """pi(a|s) = softmax(logits(s))_a. Closed forms, not torch.distributions, which costs six times as much a call.
 
-    def __init__(
-        self,
-        network: Network,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.spaces.Discrete,
-        seed: int,
-    ) -> None:
-        super().__init__(network, observation_space, action_space, seed)
-        self._start = int(action_space.start)
+    Actions are int64 [...] from 0 on; the environment's begin with `start`.
+    """
+
+    def __init__(self, actions: int, start: int = 0) -> None:
+        super().__init__()
+        self.size, self._start = actions, start
+
+    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        log_probs = torch.log_softmax(output, -1)
+        action = _draw(log_probs, generator)
+        return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1)
+
+    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob, action = torch.log_softmax(output, -1).max(-1)
+        return action, log_prob
+
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = torch.log_softmax(output, -1)
+        entropy = -(log_probs.exp() * log_probs).sum(-1)
+        return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1), entropy
+
+    def masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
+        return output.masked_fill(~action_mask, ILLEGAL)
+
+    def kl(self, p: Tensor, q: Tensor) -> Tensor:
+        log_p, log_q = torch.log_softmax(p, -1), torch.log_softmax(q, -1)
+        return (log_p.exp() * (log_p - log_q)).sum(-1)
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return action + self._start if self._start else action
 
-    def probabilities(self, observation: np.ndarray, action_mask: np.ndarray | None = None) -> np.ndarray:
-        """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False."""
-        with torch.inference_mode():
-            output = self.network.output(self._tensor(observation))
-            if action_mask is not None:
-                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
-            return torch.softmax(output, -1).cpu().numpy()
 
-    def _masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
+class MultiCategorical(Distribution):
+    """K independent choices among `counts` actions each, their logits and masks one after the other: [..., sum].
+
+    Actions are int64 [..., K] from 0 on; the environment's are of `shape`, begin with `starts` and have `dtype`.
+    """
+
+    _real: Tensor  # bool [K, longest]: which places of the rows are actions
+
+    def __init__(
+        self, counts: Sequence[int], starts: np.ndarray | int, shape: tuple[int, ...], dtype: np.dtype
+    ) -> None:
+        super().__init__()
+        self.size, self._counts = sum(counts), list(counts)
+        self._starts, self._shape, self._dtype = starts, shape, dtype
+        self._padded = len(set(counts)) > 1
+        real = torch.arange(max(counts)) < torch.tensor(self._counts)[:, None]
+        self.register_buffer("_real", real, persistent=False)
+
+    def _rows(self, output: Tensor) -> Tensor:
+        """[..., sum] as log-probabilities [..., K, longest]."""
+        if not self._padded:
+            return torch.log_softmax(output.reshape(*output.shape[:-1], *self._real.shape), -1)
+        rows = output.new_full((*output.shape[:-1], *self._real.shape), ILLEGAL)
+        rows[..., self._real] = output
+        return torch.log_softmax(rows, -1)
+
+    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        log_probs = self._rows(output)
+        action = _draw(log_probs, generator)
+        return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1).sum(-1)
+
+    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob, action = self._rows(output).max(-1)
+        return action, log_prob.sum(-1)
+
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        log_probs = self._rows(output)
+        entropy = -(log_probs.exp() * log_probs).sum((-2, -1))
+        return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1).sum(-1), entropy
+
+    def masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
         return output.masked_fill(~action_mask, ILLEGAL)
 
-    def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        # Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p.
-        log_probs = torch.log_softmax(output, -1)
-        noise = torch.empty(log_probs.shape).exponential_(generator=generator).log_()
-        action = (log_probs - noise.to(log_probs.device)).argmax(-1, keepdim=True)
-        return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1)
+    def kl(self, p: Tensor, q: Tensor) -> Tensor:
+        log_p, log_q = self._rows(p), self._rows(q)
+        return (log_p.exp() * (log_p - log_q)).sum((-2, -1))
 
-    def _mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        log_prob, action = torch.log_softmax(output, -1).max(-1)
-        return action, log_prob
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        return (action.reshape(len(action), *self._shape) + self._starts).astype(self._dtype)
 
-    def _log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        log_probs = torch.log_softmax(output, -1)
-        entropy = -(log_probs.exp() * log_probs).sum(-1)
-        return log_probs.gather(-1, action.unsqueeze(-1)).squeeze(-1), entropy
+
+def _draw(log_probs: Tensor, generator: torch.Generator) -> Tensor:
+    """int64 [..., 1]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p."""
+    noise = torch.empty(log_probs.shape).exponential_(generator=generator).log_()
+    return (log_probs - noise.to(log_probs.device)).argmax(-1, keepdim=True)

@@ -1,48 +1,99 @@
-"""Diagonal gaussian policy over a Box action space; the network's output is the mean."""
+"""Diagonal gaussian distributions over Box actions: clipped to the bounds, or squashed into them."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from agents.networks import Network
-from agents.policies.policy import Policy
+from agents.policies.distribution import Distribution
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+NODES = 32  # of the quadrature for a squashed gaussian's entropy, which is right to 1e-3 an action
 
 
-class GaussianPolicy(Policy):
-    """pi(a|s) = N(mean(s), exp(log_std)^2) with one learned log_std an action dimension, from 0 (std 1) on.
+class Gaussian(Distribution):
+    """pi(a|s) = N(mean(s), exp(log_std)^2), the mean being the output; one learned log_std an action dimension.
 
-    Actions are kept as drawn, so that log-probabilities are exact; `env_action` clips them to the space's bounds.
+    Actions float32 [..., A] are kept as drawn, so that log-probabilities are exact; `env_action` clips them to the
+    space's bounds `low` and `high`.
     """
 
-    def __init__(
-        self, network: Network, observation_space: gymnasium.Space[Any], action_space: gymnasium.spaces.Box, seed: int
-    ) -> None:
-        super().__init__(network, observation_space, action_space, seed)
-        self.log_std = nn.Parameter(torch.zeros(action_space.low.size))
-        self._low, self._high, self._shape = action_space.low, action_space.high, action_space.shape
+    def __init__(self, low: np.ndarray, high: np.ndarray, initial_std: float = 1.0) -> None:
+        super().__init__()
+        self.size = low.size
+        self.log_std = nn.Parameter(torch.full((low.size,), math.log(initial_std)))
+        self._low, self._high = low, high
 
-    def env_action(self, action: np.ndarray) -> np.ndarray:
-        clipped: np.ndarray = action.reshape(len(action), *self._shape).clip(self._low, self._high)
-        return clipped
-
-    def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         noise = torch.empty(output.shape).normal_(generator=generator).to(output.device)
         log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
         return output + self.log_std.exp() * noise, log_prob
 
-    def _mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        return output, (-self.log_std - _HALF_LOG_TWO_PI).sum().expand(len(output))
+    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        return output, (-self.log_std - _HALF_LOG_TWO_PI).sum().expand(output.shape[:-1])
 
-    def _log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         noise = (action - output) * torch.exp(-self.log_std)
         log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
-        entropy = (self.log_std + 0.5 + _HALF_LOG_TWO_PI).sum().expand(len(output))
+        entropy = (self.log_std + 0.5 + _HALF_LOG_TWO_PI).sum().expand(output.shape[:-1])
         return log_prob, entropy
+
+    def statistics(self, output: Tensor) -> Tensor:
+        """The mean and log_std, [..., 2 A]."""
+        return torch.cat([output, self.log_std.expand_as(output)], -1)
+
+    def kl(self, p: Tensor, q: Tensor) -> Tensor:
+        (mean_p, log_p), (mean_q, log_q) = p.chunk(2, -1), q.chunk(2, -1)
+        distance = (mean_p - mean_q).square() + (2 * log_p).exp()
+        return (log_q - log_p + 0.5 * distance * (-2 * log_q).exp() - 0.5).sum(-1)
+
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        clipped: np.ndarray = action.reshape(len(action), *self._low.shape).clip(self._low, self._high)
+        return clipped
+
+
+class SquashedGaussian(Gaussian):
+    """pi(a|s) of a = tanh(u), u ~ N(mean(s), exp(log_std)^2): appendix C of Haarnoja et al. 2018.
+
+    Actions are kept as u, float32 [..., A], since tanh cannot be undone near its ends; densities and entropies are
+    those of a in [-1, 1], which `env_action` stretches to the bounds. The mode is tanh of the mean. The divergence of
+    two is that of the gaussians beneath, as of any two that one function is applied to.
+    """
+
+    _nodes: Tensor
+    _weights: Tensor
+
+    def __init__(self, low: np.ndarray, high: np.ndarray, initial_std: float = 1.0) -> None:
+        super().__init__(low, high, initial_std)
+        nodes, weights = np.polynomial.hermite.hermgauss(NODES)
+        self.register_buffer("_nodes", torch.tensor(nodes * 2**0.5, dtype=torch.float32), persistent=False)
+        self.register_buffer("_weights", torch.tensor(weights / np.pi**0.5, dtype=torch.float32), persistent=False)
+
+    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        action, log_prob = super().sample(output, generator)
+        return action, log_prob - _log_slope(action).sum(-1)
+
+    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
+        action, log_prob = super().mode(output)
+        return action, log_prob - _log_slope(action).sum(-1)
+
+    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        log_prob, entropy = super().log_prob_entropy(output, action)
+        # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.
+        u = output.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * self._nodes
+        narrowing = (_log_slope(u) * self._weights).sum((-2, -1))
+        return log_prob - _log_slope(action).sum(-1), entropy + narrowing
+
+    def env_action(self, action: np.ndarray) -> np.ndarray:
+        share = (np.tanh(action.reshape(len(action), *self._low.shape)) + 1) / 2
+        stretched: np.ndarray = (self._low + share * (self._high - self._low)).astype(self._low.dtype)
+        return stretched.clip(self._low, self._high)  # a sum may be rounded past a bound
+
+
+def _log_slope(u: Tensor) -> Tensor:
+    """log tanh'(u) = log(1 - tanh(u)^2), written so that it stays finite where tanh(u) is 1 to the last bit."""
+    return 2 * (math.log(2) - u - functional.softplus(-2 * u))

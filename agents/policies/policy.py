@@ -1,105 +1,203 @@
-"""Policy: a network, and the distribution over actions that its output stands for."""
+"""Policy: a network, and the distribution over actions that its outputs stand for.
+
+memory = policy.initial_memory(N)
+while True:
+    acted = policy.step(observation, memory)
+    observation, ... = env.step(policy.env_action(acted.action))
+    memory = policy.begin(acted.memory, terminated | truncated)     # those slots remember nothing
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.networks import Network
+from agents.networks import Memory, Network, Outputs
+from agents.policies.categorical import Categorical
+from agents.policies.distribution import Distribution
+from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError
 
 
-class Policy(nn.Module):
-    """Acts with numpy arrays (`act`, `value`), learns with tensors (`evaluate`).
+class Acted(NamedTuple):
+    """What `step` returns, of N slots; arrays are numpy's, the memory stays in tensors where the weights are."""
 
-    Subclasses give the distribution: `_sample`, `_mode` and `_log_prob_entropy` over the network's output [N, outputs].
-    """
+    action: Any  # int64 [N] or [N, K], float32 [N, A]; leaf name -> such an array where actions are a Dict or Tuple
+    extras: dict[str, np.ndarray]  # log_prob float32 [N], value float32 [N] or [N, channels]
+    memory: Memory
+
+
+class Evaluated(NamedTuple):
+    """Given actions under the present weights, with gradients: [B] of a flat batch, [T, N] of an unroll."""
+
+    log_prob: Tensor
+    entropy: Tensor
+    value: Tensor  # [B, channels] where there are several reward channels
+    output: Any  # the network's, masked: `statistics` makes of it what `kl` compares
+
+
+class Policy(nn.Module):
+    """Acts with numpy arrays (`step`, `value`), learns with tensors (`evaluate`, `unroll`)."""
 
     def __init__(
-        self, network: Network, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], seed: int
+        self,
+        distribution: Distribution,
+        network: Network,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        seed: int,
     ) -> None:
         super().__init__()
+        self.distribution = distribution
         self.network = network
         self.observation_space = observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
+        self._observations = SpaceTree(observation_space, "observation")
+        self._device = next(self.parameters()).device
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.parameters()).device
+        return self._device
 
-    def act(
+    def _apply(self, *args: Any, **kwargs: Any) -> Policy:
+        moved: Policy = super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
+        self._device = next(self.parameters()).device  # looked up here, since it is needed at every step
+        return moved
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether its actions depend on what came before in an episode; without, all memories are {}."""
+        return bool(self.network.memory)
+
+    def initial_memory(self, n: int) -> Memory:
+        """The memory of `n` slots at the beginning of an episode: name -> float32 [n, ...]."""
+        return self.network.initial_memory(n)
+
+    def begin(self, memory: Memory, begins: np.ndarray) -> Memory:
+        """`memory` with the slots of `begins` bool [N] as `initial_memory` has them: an episode begins there."""
+        if not memory or not begins.any():
+            return memory
+        with torch.inference_mode():
+            gone = torch.as_tensor(begins, device=self.device)
+            return {name: part.masked_fill(gone.view(-1, *[1] * (part.dim() - 1)), 0) for name, part in memory.items()}
+
+    def step(
         self,
-        observation: np.ndarray,
+        observation: Any,
+        memory: Memory | None = None,
+        mode: str = "sample",
+        action_mask: Any = None,
+        *,
         generator: torch.Generator | None = None,
-        greedy: bool = False,
-        action_mask: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """observation [N, ...] -> action (int64 [N] or float32 [N, A]), log_prob float32 [N], value float32 [N].
+        value: bool = True,
+    ) -> Acted:
+        """One action for each of N slots, whose observations [N, ...] are nested as the observation space is.
 
-        Draws from `generator` (on the CPU, wherever the weights are; the policy's own if None); `greedy` takes the
-        likeliest action instead. `action_mask` bool [N, A] says which actions are legal; None: all are. Raises
-        ConfigurationError for a mask over continuous actions.
+        `memory`: of the step before; None where episodes begin. `mode`: "sample" draws from `generator` (on the CPU,
+        wherever the weights are; the policy's own if None), "greedy" takes the likeliest action. `action_mask` bool
+        [N, A] says which actions are legal (one mask after the other of a MultiDiscrete, leaf name -> mask of a Dict);
+        None: all are. `value=False` leaves the value out, for who does not learn from it: a separate value trunk is
+        most of a small network's cost. Raises ConfigurationError for a mask over continuous actions.
         """
         with torch.inference_mode():
-            output, value = self.network(self._tensor(observation))
-            if action_mask is not None:
-                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
-            if greedy:
-                action, log_prob = self._mode(output)
+            leaves = self._observations.tensors(observation, self._device)
+            if memory is None:
+                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            if value:
+                (output, values), memory = self.network.step(leaves, memory)
             else:
-                action, log_prob = self._sample(output, generator or self.generator)
-            return action.cpu().numpy(), log_prob.cpu().numpy(), value.cpu().numpy()
-
-    def choose(
-        self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray | None = None
-    ) -> np.ndarray:
-        """The action of `act` alone, from the same draws: for players that do not learn from it."""
-        with torch.inference_mode():
-            output = self.network.output(self._tensor(observation))
+                output, memory = self.network.act(leaves, memory)
             if action_mask is not None:
-                output = self._masked(output, torch.as_tensor(action_mask, device=output.device))
-            return self._sample(output, generator)[0].cpu().numpy()
+                output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
+            if mode == "sample":
+                action, log_prob = self.distribution.sample(output, generator or self.generator)
+            elif mode == "greedy":
+                action, log_prob = self.distribution.mode(output)
+            else:
+                raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
+            extras = {"log_prob": log_prob.cpu().numpy()}
+            if value:
+                extras["value"] = values.cpu().numpy()
+            return Acted(self.distribution.numpy(action), extras, memory)
 
-    def value(self, observation: np.ndarray) -> np.ndarray:
-        """observation [N, ...] -> V float32 [N]."""
+    def value(self, observation: Any, memory: Memory | None = None) -> np.ndarray:
+        """observation [N, ...], as `step` takes it -> V float32 [N], or [N, channels]."""
         with torch.inference_mode():
-            return self.network.value(self._tensor(observation)).cpu().numpy()
+            leaves = self._observations.tensors(observation, self._device)
+            if memory is None:
+                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            return self.network.value(leaves, memory).cpu().numpy()
 
-    def evaluate(
-        self, observation: Tensor, action: Tensor, action_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(log_prob [B], entropy [B], value [B]) of given actions under the present weights, with gradients.
+    def probabilities(self, observation: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
+        """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False.
 
-        `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal.
+        Raises ConfigurationError for actions that are not Discrete, and for a policy with a memory.
         """
-        output, value = self.network(observation)
+        if not isinstance(self.distribution, Categorical) or self.has_memory:
+            raise ConfigurationError(
+                f"a policy over {self.action_space} has no table of probabilities; only one without a memory over "
+                "Discrete actions has"
+            )
+        with torch.inference_mode():
+            output: Any = self.network.act(self._observations.tensors(observation, self._device), {})[0]
+            if action_mask is not None:
+                output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
+            return torch.softmax(output, -1).cpu().numpy()
+
+    def evaluate(self, observation: Leaves, action: Any, action_mask: Any = None) -> Evaluated:
+        """A flat batch: observations [B, ...] and actions [B, ...] as `step` returned them, in tensors.
+
+        `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal. Raises
+        ConfigurationError for a policy with a memory, which `unroll` evaluates.
+        """
+        if self.network.memory:
+            raise ConfigurationError(
+                "a network with a memory is trained on unrolls in their order, not on shuffled steps; leave out its "
+                "`core`, or choose an algorithm that unrolls"
+            )
+        outputs, _ = self.network.step(observation, {})
+        return self._evaluated(outputs, action, action_mask)
+
+    def unroll(
+        self, observation: Leaves, memory: Memory, begins: Tensor, action: Any, action_mask: Any = None
+    ) -> tuple[Evaluated, Memory]:
+        """The same of T steps of N slots: all [T, N, ...], from `memory` [N, ...] on; and the memory after them.
+
+        `begins` bool [T, N]: where an episode begins, and with it the memory.
+        """
+        memory = {name: part.clone() for name, part in memory.items()}  # what `step` made takes part in no gradient
+        outputs, memory = self.network.unroll(observation, memory, begins)
+        return self._evaluated(outputs, action, action_mask), memory
+
+    def _evaluated(self, outputs: Outputs, action: Any, action_mask: Any) -> Evaluated:
+        output, value = outputs
         if action_mask is not None:
-            output = self._masked(output, action_mask)
-        log_prob, entropy = self._log_prob_entropy(output, action)
-        return log_prob, entropy, value
+            output = self.distribution.masked(output, action_mask)
+        log_prob, entropy = self.distribution.log_prob_entropy(output, action)
+        return Evaluated(log_prob, entropy, value, output)
 
-    def env_action(self, action: np.ndarray) -> Any:
-        """What `act` returned, as the environment's action space wants it."""
-        return action
+    def statistics(self, output: Any) -> Any:
+        """What determines the distribution of an `Evaluated.output` wholly; of a Dict or Tuple, leaf name -> that."""
+        return self.distribution.statistics(output)
 
-    def _tensor(self, observation: np.ndarray) -> Tensor:
-        return torch.as_tensor(observation, dtype=torch.float32, device=self.device)
+    def kl(self, p: Any, q: Any) -> dict[str, Tensor]:
+        """KL(p || q) by head, [B] or [T, N]; a bare action space's one head is called "".
 
-    def _masked(self, output: Tensor, action_mask: Tensor) -> Tensor:
-        """The network's output, changed so that illegal actions have probability 0."""
-        raise ConfigurationError(f"a policy over {self.action_space} takes no action mask; masks are for Discrete ones")
+        `p` and `q` are `statistics` of two policies over the same spaces, a teacher's and a student's say.
+        """
+        divergence = self.distribution.kl(p, q)
+        return divergence if isinstance(divergence, dict) else {"": divergence}
 
-    def _sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+    def env_action(self, action: Any) -> Any:
+        """What `step` returned, as a vector environment of this action space takes it."""
+        return self.distribution.env_action(action)
 
-    def _mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
 
-    def _log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+def _length(leaves: Leaves) -> int:
+    return len(leaves if isinstance(leaves, Tensor) else next(iter(leaves.values())))

@@ -11,14 +11,13 @@ def random_segment(policy: Policy, steps: int = 16, envs: int = 4, seed: int = 0
     generator = np.random.default_rng(seed)
     shape = (steps, envs)
     observation = generator.normal(size=(*shape, *policy.observation_space.shape)).astype(np.float32)
-    acted = [policy.act(o, torch.Generator().manual_seed(seed + t)) for t, o in enumerate(observation)]
-    action, log_prob, value = (np.stack(column) for column in zip(*acted, strict=True))
+    acted = [policy.step(o, generator=torch.Generator().manual_seed(seed + t)) for t, o in enumerate(observation)]
     terminated, truncated = generator.random((2, *shape)) < ending / 2
     return Segment(
         observation=observation,
-        action=action,
-        log_prob=log_prob,
-        value=value,
+        action=np.stack([step.action for step in acted]),
+        log_prob=np.stack([step.extras["log_prob"] for step in acted]),
+        value=np.stack([step.extras["value"] for step in acted]),
         reward=generator.normal(size=shape).astype(np.float32),
         terminated=terminated,
         truncated=truncated & ~terminated,

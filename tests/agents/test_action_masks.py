@@ -34,8 +34,9 @@ def masked_segment(policy, steps=16, envs=4, seed=0, mask=None):
     segment.action_mask = masks(steps, envs, seed=seed) if mask is None else mask
     for t in range(steps):
         generator = torch.Generator().manual_seed(seed + t)
-        acted = policy.act(segment.observation[t], generator, action_mask=segment.action_mask[t])
-        segment.action[t], segment.log_prob[t], segment.value[t] = acted
+        acted = policy.step(segment.observation[t], action_mask=segment.action_mask[t], generator=generator)
+        segment.action[t] = acted.action
+        segment.log_prob[t], segment.value[t] = acted.extras["log_prob"], acted.extras["value"]
     return segment
 
 
@@ -43,19 +44,19 @@ def observations(n):
     return np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32)
 
 
-@pytest.mark.parametrize("greedy", [False, True])
-def test_illegal_actions_are_never_taken(greedy):
+@pytest.mark.parametrize("mode", ["sample", "greedy"])
+def test_illegal_actions_are_never_taken(mode):
     policy, x, mask = make_policy(), observations(5000), masks(5000)
-    action, _, _ = policy.act(x, greedy=greedy, action_mask=mask)
+    action = policy.step(x, mode=mode, action_mask=mask).action
     assert mask[np.arange(5000), action].all()
     assert len(np.unique(action)) == 5
 
 
 def test_masked_log_probabilities_and_entropies_are_those_over_the_legal_actions_alone():
     policy, x, mask = make_policy(), observations(40), masks(40)
-    action = torch.from_numpy(policy.act(x, action_mask=mask)[0])
-    log_prob, entropy, _ = policy.evaluate(torch.from_numpy(x), action, torch.from_numpy(mask))
-    output, _ = policy.network(torch.from_numpy(x))
+    action = torch.from_numpy(policy.step(x, action_mask=mask).action)
+    log_prob, entropy, _, _ = policy.evaluate(torch.from_numpy(x), action, torch.from_numpy(mask))
+    output, _ = policy.network.act(torch.from_numpy(x), {})
     for i in range(40):
         legal = np.flatnonzero(mask[i])
         alone = Categorical(logits=output[i, legal])
@@ -68,11 +69,10 @@ def test_probabilities_are_zero_outside_the_mask_and_those_that_are_acted_on():
     policy, x, mask = make_policy(), observations(1), masks(1, seed=4)
     p = policy.probabilities(x, mask)
     assert (p[~mask] == 0).all() and mask.sum() > 1
-    action, log_prob, _ = policy.act(
-        np.repeat(x, 40_000, 0), torch.Generator().manual_seed(1), False, np.repeat(mask, 40_000, 0)
-    )
+    many, generator = np.repeat(x, 40_000, 0), torch.Generator().manual_seed(1)
+    action, extras, _ = policy.step(many, action_mask=np.repeat(mask, 40_000, 0), generator=generator)
     np.testing.assert_allclose(np.bincount(action, minlength=5) / 40_000, p[0], atol=0.01)
-    np.testing.assert_allclose(np.exp(log_prob[:100]), p[0, action[:100]], rtol=1e-5)
+    np.testing.assert_allclose(np.exp(extras["log_prob"][:100]), p[0, action[:100]], rtol=1e-5)
 
 
 def test_an_update_under_masks_has_finite_gradients_and_moves_no_logit_of_an_action_that_is_never_legal():
@@ -109,14 +109,14 @@ def test_rewarded_actions_become_likely_where_they_are_legal():
         segment.reward[:] = segment.action
         algorithm.update([segment])
     mask = masks(300, seed=7)
-    action = policy.act(observations(300), greedy=True, action_mask=mask)[0]
+    action = policy.step(observations(300), mode="greedy", action_mask=mask).action
     assert (action == 4 - mask[:, ::-1].argmax(1)).mean() > 0.95
 
 
 def test_continuous_actions_take_no_mask():
     policy = build_policy({}, OBSERVATIONS, Box(-1, 1, (2,), np.float32), seed=1)
     with pytest.raises(ConfigurationError, match=r"Box.*takes no action mask"):
-        policy.act(observations(3), action_mask=masks(3))
+        policy.step(observations(3), action_mask=masks(3))
 
 
 def test_a_masked_segment_survives_its_dictionary_and_one_without_needs_no_mask():

@@ -175,7 +175,7 @@ def test_a_checkpoint_of_another_network_lists_every_difference_and_changes_noth
     for difference in (
         "network.policy_trunk.layers.1.weight: [16, 16] in the checkpoint 'small', [32, 16] in the policy",
         "network.value_trunk.layers.1.bias: [16] in the checkpoint 'small', [32] in the policy",
-        "log_std: absent in the checkpoint 'small', [2] in the policy",
+        "distribution.log_std: absent in the checkpoint 'small', [2] in the policy",
     ):
         assert difference in message
     assert "layers.0" not in message

@@ -1,10 +1,9 @@
 import copy
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text
 from torch.distributions import Categorical, Independent, Normal
 
 from agents import build_policy
@@ -31,43 +30,48 @@ def observations(n, seed=0):
 
 
 def torch_distribution(policy, observation):
-    output, _ = policy.network(torch.from_numpy(observation))
+    output, _ = policy.network.act(torch.from_numpy(observation), {})
     if isinstance(policy.action_space, Discrete):
         return Categorical(logits=output)
-    return Independent(Normal(output, policy.log_std.exp()), 1)
+    return Independent(Normal(output, policy.distribution.log_std.exp()), 1)
 
 
-def test_act_returns_arrays_of_the_stated_types(policy):
-    action, log_prob, value = policy.act(observations(5))
+def test_a_step_returns_arrays_of_the_stated_types(policy):
+    action, extras, memory = policy.step(observations(5))
+    assert memory == {} and set(extras) == {"log_prob", "value"}
     if isinstance(policy.action_space, Discrete):
         assert (action.dtype, action.shape) == (np.int64, (5,))
     else:
         assert (action.dtype, action.shape) == (np.float32, (5, 2))
-    for array in (log_prob, value):
+    for array in extras.values():
         assert (array.dtype, array.shape) == (np.float32, (5,))
 
 
-def test_what_choose_takes_act_takes_from_the_same_draws(policy):
+def test_a_step_without_values_takes_the_same_actions_from_the_same_draws(policy):
     x = observations(50)
     one, other = (torch.Generator().manual_seed(4) for _ in range(2))
-    np.testing.assert_array_equal(policy.choose(x, one), policy.act(x, other)[0])
+    alone, whole = policy.step(x, generator=one, value=False), policy.step(x, generator=other)
+    np.testing.assert_array_equal(alone.action, whole.action)
+    np.testing.assert_array_equal(alone.extras["log_prob"], whole.extras["log_prob"])
+    assert "value" not in alone.extras
     assert torch.equal(one.get_state(), other.get_state())
 
 
-@pytest.mark.parametrize("greedy", [False, True])
-def test_what_act_says_evaluate_confirms(policy, greedy):
+@pytest.mark.parametrize("mode", ["sample", "greedy"])
+def test_what_a_step_says_evaluate_confirms(policy, mode):
     x = observations(50)
-    action, log_prob, value = policy.act(x, greedy=greedy)
-    again, _, value_again = policy.evaluate(torch.from_numpy(x), torch.from_numpy(action))
-    np.testing.assert_allclose(log_prob, again.detach().numpy(), rtol=1e-5, atol=1e-6)
+    action, extras, _ = policy.step(x, mode=mode)
+    value = extras["value"]
+    again, _, value_again, _ = policy.evaluate(torch.from_numpy(x), torch.from_numpy(action))
+    np.testing.assert_allclose(extras["log_prob"], again.detach().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(value, value_again.detach().numpy(), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(value, policy.value(x), rtol=1e-6, atol=1e-6)
 
 
 def test_log_probabilities_and_entropies_are_those_of_torch_distributions(policy):
     x = observations(50)
-    action = torch.from_numpy(policy.act(x)[0])
-    log_prob, entropy, _ = policy.evaluate(torch.from_numpy(x), action)
+    action = torch.from_numpy(policy.step(x).action)
+    log_prob, entropy, _, _ = policy.evaluate(torch.from_numpy(x), action)
     distribution = torch_distribution(policy, x)
     torch.testing.assert_close(log_prob, distribution.log_prob(action))
     torch.testing.assert_close(entropy, distribution.entropy())
@@ -76,27 +80,28 @@ def test_log_probabilities_and_entropies_are_those_of_torch_distributions(policy
 def test_actions_are_drawn_from_the_distribution(policy):
     n = 40_000
     x = observations(1)
-    action, _, _ = policy.act(np.repeat(x, n, axis=0), torch.Generator().manual_seed(1))
+    action = policy.step(np.repeat(x, n, axis=0), generator=torch.Generator().manual_seed(1)).action
     distribution = torch_distribution(policy, x)
     if isinstance(policy.action_space, Discrete):
         frequency = np.bincount(action, minlength=3) / n
         np.testing.assert_allclose(frequency, distribution.probs[0].detach().numpy(), atol=0.01)
     else:
         np.testing.assert_allclose(action.mean(0), distribution.mean[0].detach().numpy(), atol=0.02)
-        np.testing.assert_allclose(action.std(0), policy.log_std.exp().detach().numpy(), rtol=0.02)
+        np.testing.assert_allclose(action.std(0), policy.distribution.log_std.exp().detach().numpy(), rtol=0.02)
 
 
 def test_greedy_takes_the_likeliest_action(policy):
     x = observations(20)
-    action, log_prob, _ = policy.act(x, greedy=True)
+    action, extras, _ = policy.step(x, mode="greedy")
     mode = torch_distribution(policy, x).mode.detach().numpy()
     np.testing.assert_allclose(action, mode, rtol=1e-6)
-    assert all((log_prob >= policy.act(x)[1] - 1e-6).tolist() for _ in range(20))
+    drawn = [policy.step(x).extras["log_prob"] for _ in range(20)]
+    assert (extras["log_prob"] >= np.max(drawn, axis=0) - 1e-6).all()
 
 
 def test_a_generator_repeats_its_actions(policy):
     x = observations(30)
-    first, again, other = (policy.act(x, torch.Generator().manual_seed(s))[0] for s in (4, 4, 5))
+    first, again, other = (policy.step(x, generator=torch.Generator().manual_seed(s)).action for s in (4, 4, 5))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -107,7 +112,7 @@ def test_a_seed_repeats_weights_and_actions_whatever_torchs_global_generator_did
         before = torch.get_rng_state()
         policy = build_policy({}, OBSERVATIONS, ACTIONS["discrete"], seed)
         torch.testing.assert_close(torch.get_rng_state(), before)
-        return policy, policy.act(observations(30))[0]
+        return policy, policy.step(observations(30)).action
 
     (first, acted), (again, acted_again), (other, _) = make(1), make(1), make(2)
     for name, tensor in first.state_dict().items():
@@ -125,13 +130,13 @@ def test_weights_start_orthogonal_and_the_first_policy_near_uniform():
         torch.testing.assert_close(hidden @ hidden.T, 2 * torch.eye(64), rtol=0, atol=1e-4)
         torch.testing.assert_close(last @ last.T, gain**2 * torch.eye(len(last)), rtol=0, atol=1e-4)
         assert not state[f"network.{trunk}.layers.0.bias"].any()
-    _, log_prob, _ = policy.act(observations(20))
-    np.testing.assert_allclose(log_prob, -np.log(3), atol=0.05)
+    np.testing.assert_allclose(policy.step(observations(20)).extras["log_prob"], -np.log(3), atol=0.05)
 
 
 def test_the_policys_and_the_values_trunk_share_nothing(policy):
-    _, _, value = policy.evaluate(torch.from_numpy(observations(3)), torch.from_numpy(policy.act(observations(3))[0]))
-    value.sum().backward()
+    x = observations(3)
+    evaluated = policy.evaluate(torch.from_numpy(x), torch.from_numpy(policy.step(x).action))
+    evaluated.value.sum().backward()
     assert all(p.grad is None for p in policy.network.policy_trunk.parameters())
     assert all(p.grad is not None for p in policy.network.value_trunk.parameters())
 
@@ -146,13 +151,13 @@ def test_a_copy_of_a_policy_acts_by_its_own_weights(policy):
 
 def test_discrete_actions_may_start_anywhere():
     policy = build_policy({}, OBSERVATIONS, Discrete(2, start=-1), seed=1)
-    assert set(policy.env_action(policy.act(observations(50))[0])) == {-1, 0}
+    assert set(policy.env_action(policy.step(observations(50)).action)) == {-1, 0}
 
 
 def test_box_actions_are_clipped_for_the_environment_only():
     space = Box(-0.1, 0.1, (2, 2), np.float32)
     policy = build_policy({}, OBSERVATIONS, space, seed=1)
-    action, _, _ = policy.act(observations(50))
+    action = policy.step(observations(50)).action
     assert action.shape == (50, 4)
     assert np.abs(action).max() > 1
     for_env = policy.env_action(action)
@@ -163,7 +168,7 @@ def test_box_actions_are_clipped_for_the_environment_only():
 def test_observations_of_other_shapes_and_dtypes_are_flattened():
     policy = build_policy({"hidden_sizes": [8]}, Box(0, 255, (2, 3), np.uint8), Discrete(2), seed=1)
     x = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
-    assert policy.act(x)[0].shape == (4,)
+    assert policy.step(x).action.shape == (4,)
     assert policy.value(x.astype(np.float64)) == pytest.approx(policy.value(x))
 
 
@@ -192,15 +197,15 @@ def test_a_network_that_cannot_be_built_names_the_culprit(config, message):
 
 def test_an_unknown_network_is_an_unknown_name():
     with pytest.raises(UnknownName):
-        build_policy({"name": "transformer"}, OBSERVATIONS, Discrete(2), seed=1)
+        build_policy({"name": "nonesuch"}, OBSERVATIONS, Discrete(2), seed=1)
 
 
-@pytest.mark.parametrize("space", [gymnasium.spaces.MultiBinary(3), Box(0, 5, (2,), np.int64)])
-def test_an_action_space_without_a_policy_is_named(space):
-    with pytest.raises(ConfigurationError, match="is neither Discrete nor a floating-point Box"):
-        build_policy({}, OBSERVATIONS, space, seed=1)
+def test_an_action_space_without_a_policy_is_named():
+    with pytest.raises(ConfigurationError, match="is a Box of whole numbers, which no policy draws"):
+        build_policy({}, OBSERVATIONS, Box(0, 5, (2,), np.int64), seed=1)
 
 
 def test_an_observation_space_without_a_network_is_named():
-    with pytest.raises(ConfigurationError, match="takes observations of a Box space, not Discrete"):
-        build_policy({}, Discrete(4), Discrete(2), seed=1)
+    space = Dict({"view": OBSERVATIONS, "words": Text(5)})
+    with pytest.raises(ConfigurationError, match=r"observation space Text.* at 'words' is none that networks take"):
+        build_policy({}, space, Discrete(2), seed=1)

@@ -38,9 +38,11 @@ def reference_step(policy, segment, config):
     old_log_prob, old_value = torch.tensor(segment.log_prob.ravel()), torch.tensor(segment.value.ravel())
     advantage = torch.tensor(advantages(segment, config).ravel())
     target = advantage + old_value
-    output, value = policy.network(observation)
+    (output, value), _ = policy.network.step(observation, {})
     discrete = isinstance(policy.action_space, Discrete)
-    distribution = Categorical(logits=output) if discrete else Independent(Normal(output, policy.log_std.exp()), 1)
+    distribution = (
+        Categorical(logits=output) if discrete else Independent(Normal(output, policy.distribution.log_std.exp()), 1)
+    )
     ratio = torch.exp(distribution.log_prob(action) - old_log_prob)
     normal = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     low, high = 1 - config.clip_range, 1 + config.clip_range
@@ -214,7 +216,7 @@ def test_actions_that_are_rewarded_become_likely(kind):
         else:
             segment.reward[:] = -np.square(segment.action - 0.7).sum(-1)
         algorithm.update([segment])
-    action = policy.act(np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32), greedy=True)[0]
+    action = policy.step(np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32), mode="greedy").action
     if kind == "discrete":
         assert (action == 2).mean() > 0.95
     else:

@@ -22,7 +22,7 @@ def same_weights(policy, theirs):
     ]
     pairs = [pair for mine, its in layers for pair in ((mine.weight, its.weight), (mine.bias, its.bias))]
     if not isinstance(policy.action_space, Discrete):
-        pairs.append((policy.log_std, theirs.log_std))
+        pairs.append((policy.distribution.log_std, theirs.log_std))
     with torch.no_grad():
         for mine, its in pairs:
             its.copy_(mine)

@@ -15,7 +15,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from agents.policies import Policy
+from agents.networks import Memory
+from agents.policies import Acted, Policy, SlotMemory
 from envs import TwoPlayerVectorEnv
 from league.empirical_game.quantal_response import quantal_response
 from league.empirical_game.restricted_game import gain_interval, restricted_game
@@ -35,20 +36,42 @@ Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
 
 
 class Player(Protocol):
-    """Who can be played: a Policy, or anything that chooses like one."""
+    """Who can be played: a Policy, or anything that steps like one."""
 
-    def choose(self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray) -> np.ndarray:
-        """observation [N, ...], legal actions bool [N, A] -> action int64 [N]."""
+    def initial_memory(self, n: int) -> Memory: ...
+
+    def step(
+        self,
+        observation: np.ndarray,
+        memory: Memory,
+        mode: str = "sample",
+        action_mask: np.ndarray | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        value: bool = True,
+    ) -> Acted: ...
 
 
 class Uniform:
     """Plays every legal action equally often: the reference that needs no training."""
 
-    def choose(self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray) -> np.ndarray:
+    def initial_memory(self, n: int) -> Memory:
+        return {}
+
+    def step(
+        self,
+        observation: np.ndarray,
+        memory: Memory,
+        mode: str = "sample",
+        action_mask: np.ndarray | None = None,
+        *,
+        generator: torch.Generator | None = None,
+        value: bool = True,
+    ) -> Acted:
         """A legal action each, int64 [N]."""
+        assert action_mask is not None
         chance = torch.rand(action_mask.shape, generator=generator).numpy()
-        action: np.ndarray = np.where(action_mask, chance, -1.0).argmax(axis=1)
-        return action
+        return Acted(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
 
 
 def play(
@@ -62,16 +85,22 @@ def play(
     returns = []
     turn = games.reset()
     games.pop_finished()
+    memories = [SlotMemory(player.initial_memory(games.num_envs)) for player in (first, second)]
     while left.any():
         action = np.empty(games.num_envs, np.int64)
-        for seat, policy in enumerate((first, second)):
+        for seat, player in enumerate((first, second)):
             rows = np.flatnonzero(turn.to_move == seat)
             if rows.size:
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
-                action[rows] = policy.choose(observation, generator, mask)
+                memory = memories[seat].of(rows)
+                acted = player.step(observation, memory, action_mask=mask, generator=generator, value=False)
+                action[rows] = acted.action
+                memories[seat].keep(rows, acted.memory)
         turn = games.step(action)
         if turn.done.any():
             finished = games.pop_finished()
+            for slots in memories:
+                slots.begin(finished.index)
             counted = left[finished.index] > 0
             returns.append(finished.returns[counted, 0])
             left[finished.index[counted]] -= 1

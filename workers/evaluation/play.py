@@ -25,6 +25,7 @@ def watch(trained: Trained, games: int, render: str | None, greedy: bool, say: C
     try:
         for episode in range(games):
             observation, _ = env.reset(seed=episode)
+            trained.begin()
             total, steps, over = 0.0, 0, False
             while not over:
                 observation, reward, terminated, truncated, _ = env.step(trained.act(observation, greedy=greedy))
@@ -39,9 +40,16 @@ def watch(trained: Trained, games: int, render: str | None, greedy: bool, say: C
 
 
 def play(
-    games: TwoPlayerVectorEnv, choosers: tuple[Chooser, Chooser], number: int, say: Callable[[str], None]
+    games: TwoPlayerVectorEnv,
+    choosers: tuple[Chooser, Chooser],
+    number: int,
+    say: Callable[[str], None],
+    begin: Callable[[], None] = lambda: None,
 ) -> list[float]:
-    """Play so many games, `choosers` by seat; the returns of seat 0. Moves are said as they are made."""
+    """Play so many games, `choosers` by seat; the returns of seat 0. Moves are said as they are made.
+
+    `begin` is called when a game has ended and another begins.
+    """
     turn = games.reset()
     returns: list[float] = []
     while len(returns) < number:
@@ -52,6 +60,7 @@ def play(
         for result in games.pop_finished().returns:
             returns.append(float(result[0]))
             say(f"game {len(returns)} is over: player 0 {result[0]:+g}, player 1 {result[1]:+g}")
+            begin()
     return returns
 
 
@@ -91,11 +100,16 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
         watch(trained, given.games, given.render, not given.sample, say)
         return 0
     greedy = given.greedy
-    other = machine(load(given.folder, given.against), greedy) if given.against else person(ask, say)
-    mine = machine(trained, greedy)
+    machines = [trained, *([load(given.folder, given.against)] if given.against else [])]
+    mine, other = machine(trained, greedy), machine(machines[-1], greedy) if given.against else person(ask, say)
     choosers = (other, mine) if given.seat == 0 else (mine, other)
+
+    def begin() -> None:
+        for player in machines:
+            player.begin()
+
     try:
-        returns = np.array(play(trained.games(seed=given.seed), choosers, given.games, say))
+        returns = np.array(play(trained.games(seed=given.seed), choosers, given.games, say, begin))
     except (EOFError, KeyboardInterrupt):
         say("")
         return 0

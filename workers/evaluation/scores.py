@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import envs
-from agents.policies import CategoricalPolicy, Policy
+from agents.policies import Policy
 from envs import exploitability
 from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
@@ -105,7 +105,6 @@ class Scores:
 
     def _table(self, policy: Policy) -> np.ndarray:
         assert self._form is not None
-        assert isinstance(policy, CategoricalPolicy)  # as all are whose actions are moves of a game
         return exploitability.tabulate(self._form, policy.probabilities)
 
 

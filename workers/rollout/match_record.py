@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-import torch
 
-from agents.policies import Policy
+from agents.policies import Acted, Policy
 from league.state.league_state import Match
 
 FOLDER = "WARREN_MATCH_RECORD"
@@ -38,17 +37,15 @@ class Watched:
         self.first = self.last = 0
         self.changed = False
 
-    def choose(
-        self, observation: np.ndarray, generator: torch.Generator, action_mask: np.ndarray | None = None
-    ) -> np.ndarray:
-        """As Policy.choose."""
+    def step(self, observation: np.ndarray, *args: Any, **kwargs: Any) -> Acted:
+        """As Policy.step."""
         self.last = checksum(self._policy)
         if not self.decisions:
             self.first = self.last
             self._record.write({"match": self._match.match, "away": self._match.away, "first": self.first})
         self.decisions += len(observation)
         self.changed = self.changed or self.last != self.first
-        return self._policy.choose(observation, generator, action_mask)
+        return self._policy.step(observation, *args, **kwargs)
 
 
 class MatchRecord:

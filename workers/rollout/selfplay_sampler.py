@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agents.policies import Policy
+from agents.policies import Policy, SlotMemory
 from agents.segments import Segment
 from envs import TwoPlayerVectorEnv
 from workers.rollout.match_result import MatchResult
@@ -71,6 +71,8 @@ class MatchSampler:
         self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
         shape = games.single_observation_space.shape or ()
         self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, shape, games.num_actions, max_age)
+        # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
+        self._memory = SlotMemory(policy.initial_memory(2 * games.num_envs))
         self._results: dict[int, list[np.ndarray]] = {}
         self._episodes: list[np.ndarray] = []
         self._turn = games.reset()
@@ -103,6 +105,7 @@ class MatchSampler:
     def restart(self) -> None:
         """Drop all games and all experience: the policy has become another one. Results that were made stay."""
         self._buffer.clear()
+        self._memory.begin()
         self._turn = self.games.reset()
         self._met = self._invited[self.table]
         self._fresh = True
@@ -148,15 +151,17 @@ class MatchSampler:
         rows = np.flatnonzero(mine)
         if rows.size:
             observation, mask = turn.observation[rows], turn.action_mask[rows]
-            taken, log_prob, value = self.policy.act(observation, self._generator, action_mask=mask)
+            taken, extras = self._step(self.policy, seats[rows], observation, mask)
             action[rows] = taken
-            self._buffer.decide(seats[rows], observation, mask, taken, log_prob, value, self.weight_version)
+            self._buffer.decide(
+                seats[rows], observation, mask, taken, extras["log_prob"], extras["value"], self.weight_version
+            )
             self.decisions += rows.size
         if rows.size < len(mine):
             theirs = np.flatnonzero(~mine)
             for policy, rows in self._by_model(theirs):
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
-                action[rows] = policy.choose(observation, self._generator, mask)
+                action[rows], _ = self._step(policy, seats[rows], observation, mask, value=False)
         self._turn = self.games.step(action)
         self._fresh = False
         self._buffer.earn(self._turn.reward.ravel() * self._reward_scale)
@@ -165,10 +170,23 @@ class MatchSampler:
             self._finish()
         return ended
 
+    def _step(
+        self, policy: Policy, seats: np.ndarray, observation: np.ndarray, mask: np.ndarray, value: bool = True
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """(actions, extras) of `policy` in these seats."""
+        memory = self._memory.of(seats)
+        action, extras, memory = policy.step(
+            observation, memory, action_mask=mask, generator=self._generator, value=value
+        )
+        self._memory.keep(seats, memory)
+        return action, extras
+
     def _finish(self) -> None:
         finished = self.games.pop_finished()
         slots, home = finished.index, self._home[finished.index]
-        self._buffer.end(np.concatenate([2 * slots, 2 * slots + 1]))
+        seats = np.concatenate([2 * slots, 2 * slots + 1])
+        self._buffer.end(seats)
+        self._memory.begin(seats)
         returns = finished.returns[np.arange(len(slots)), home]
         met = self._met[slots]
         for number in np.unique(met):

@@ -33,10 +33,11 @@ class Sampler:
         self._name = name
         with self._blame("reset()"):
             self._observation, _ = vector_env.reset()
+        self._memory = policy.initial_memory(vector_env.num_envs)
 
     def collect(self, num_steps: int) -> Segment:
         """The next `num_steps` steps of every environment: T = num_steps, N = vector_env.num_envs."""
-        env, policy, observation = self.vector_env, self.policy, self._observation
+        env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
         shape = (num_steps, env.num_envs)
         dtype = np.float32 if observation.dtype == np.float64 else observation.dtype
         observations = np.empty(shape + observation.shape[1:], dtype)
@@ -46,7 +47,8 @@ class Sampler:
         actions = []
         for step in range(num_steps):
             observations[step] = observation
-            action, log_probs[step], values[step] = policy.act(observation, self._generator)
+            action, extras, memory = policy.step(observation, memory, generator=self._generator)
+            log_probs[step], values[step] = extras["log_prob"], extras["value"]
             actions.append(action)
             with self._blame("step()"):
                 observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
@@ -55,11 +57,14 @@ class Sampler:
             if truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
-                    final_values[step, cut] = policy.value(np.stack(info["final_obs"][cut]))
+                    remembered = {name: part[cut] for name, part in memory.items()}
+                    final_values[step, cut] = policy.value(np.stack(info["final_obs"][cut]), remembered)
+            if memory:
+                memory = policy.begin(memory, terminated | truncated)
         self._check("observation", observations, 2)
         self._check("observation", observation, 1)
         self._check("reward", rewards, 2)
-        self._observation = observation
+        self._observation, self._memory = observation, memory
         self.env_steps += num_steps * env.num_envs
         return Segment(
             observation=observations,
@@ -70,7 +75,7 @@ class Sampler:
             terminated=terminations,
             truncated=truncations,
             final_value=final_values,
-            bootstrap_value=policy.value(observation),
+            bootstrap_value=policy.value(observation, memory),
             weight_version=self.weight_version,
             episodes=env.pop_episodes(),
         )

@@ -19,14 +19,16 @@ import numpy as np
 
 import envs
 from agents import build_policy, checkpoints
+from agents.networks import Memory
 from agents.policies import Policy
+from agents.spaces import map_leaves
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from workers.config.schema import Config, from_yaml
 from workers.runtime.league_paths import league_of
 
 
-@dataclass(frozen=True)
+@dataclass
 class Trained:
     """A policy as it was saved, and what it was trained on. `source`: the file."""
 
@@ -35,6 +37,7 @@ class Trained:
     env_kwargs: dict[str, Any]
     two_player: bool
     source: Path
+    memory: Memory | None = None  # after the last `act`, of a policy that has one
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
         """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
@@ -47,12 +50,19 @@ class Trained:
     def act(self, observation: Any, action_mask: np.ndarray | None = None, *, greedy: bool = True) -> Any:
         """The action for one observation (without a leading dimension), as the environment takes it.
 
+        A policy with a memory remembers its last calls: tell it by `begin` where an episode begins.
         `action_mask` bool [A]: the legal ones. `greedy`: the likeliest action; else one drawn as in training, which a
         game of hidden information needs, where who never bluffs is found out.
         """
         mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
-        action, _, _ = self.policy.act(np.asarray(observation)[None], greedy=greedy, action_mask=mask)
-        return self.policy.env_action(action)[0]
+        one = map_leaves(lambda leaf: np.asarray(leaf)[None], observation)
+        mode = "greedy" if greedy else "sample"
+        action, _, self.memory = self.policy.step(one, self.memory, mode, mask, value=False)
+        return map_leaves(lambda leaf: leaf[0], self.policy.env_action(action))
+
+    def begin(self) -> None:
+        """An episode begins: the policy remembers nothing."""
+        self.memory = None
 
 
 def load(folder: str | Path, player: str = "main") -> Trained:

@@ -11,7 +11,7 @@ import torch
 
 import envs
 from agents import build_policy
-from agents.policies import CategoricalPolicy
+from agents.policies import Policy
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Uniform
@@ -26,10 +26,9 @@ def league(env: str) -> LeagueConfig:
     )
 
 
-def policy_of(config: LeagueConfig, favourite: int) -> CategoricalPolicy:
+def policy_of(config: LeagueConfig, favourite: int) -> Policy:
     games = envs.make_two_player(config.env, 2, 0)
     policy = build_policy(config.network, games.single_observation_space, games.single_action_space, 0)
-    assert isinstance(policy, CategoricalPolicy)
     with torch.no_grad():
         for name, parameter in policy.named_parameters():
             parameter.zero_()
@@ -83,7 +82,7 @@ def test_the_file_of_scores_goes_on_after_a_crash_in_the_middle_of_a_line(tmp_pa
 
 def test_uniform_plays_every_legal_action_and_no_other() -> None:
     mask = np.array([[True, False, True]] * 600)
-    action = Uniform().choose(np.zeros((600, 1)), torch.Generator().manual_seed(0), mask)
+    action = Uniform().step(np.zeros((600, 1)), {}, action_mask=mask, generator=torch.Generator().manual_seed(0)).action
     counts = np.bincount(action, minlength=3)
     assert counts[1] == 0
     assert min(counts[0], counts[2]) > 240

@@ -136,16 +136,16 @@ def test_the_record_tells_which_weights_played_first_and_last(tmp_path: Any, mon
     assert watched is not None
     generator, observation = torch.Generator(), np.zeros((4, 3), np.float32)
     for _ in range(2):
-        watched.choose(observation, generator)
+        watched.step(observation, generator=generator)
     record.ended(match(), "counted")
     with torch.no_grad():
         next(policy.parameters()).add_(1.0)
     other = record.watched(match(), policy)
     assert other is not None
-    other.choose(observation, generator)
+    other.step(observation, generator=generator)
     with torch.no_grad():
         next(policy.parameters()).add_(1.0)
-    other.choose(observation, generator)
+    other.step(observation, generator=generator)
     record.ended(match(), "counted")
     begun, ended, begun_next, changed = map(json.loads, (tmp_path / "actor-0.jsonl").read_text().splitlines())
     assert begun["first"] == ended["first"] == ended["last"] and not ended["changed"]

@@ -110,7 +110,7 @@ def test_log_probabilities_values_and_the_bootstrap_are_the_policys():
     sampler = make(LEDUC, unroll_length=3)
     segment = sampler.collect(40)
     flat = lambda array: torch.from_numpy(array.reshape(120, *array.shape[2:]))  # noqa: E731
-    log_prob, _, value = sampler.policy.evaluate(
+    log_prob, _, value, _ = sampler.policy.evaluate(
         flat(segment.observation), flat(segment.action), flat(segment.action_mask)
     )
     np.testing.assert_allclose(segment.log_prob.ravel(), log_prob.detach(), rtol=1e-4, atol=1e-5)
@@ -192,8 +192,8 @@ def test_opponents_with_the_same_weights_share_a_forward_pass():
     sampler = make(KUHN, num_envs=16, tables=4)
     rival = policy_for(sampler.games, 7)
     calls = []
-    act = rival.act
-    rival.act = lambda *a, **k: calls.append(len(a[0])) or act(*a, **k)
+    its_step = rival.step
+    rival.step = lambda *a, **k: calls.append(len(a[0])) or its_step(*a, **k)
     for table in range(4):
         sampler.seat(table, Opponent(f"match {table}", rival))
     for step in range(1, 30):

@@ -90,7 +90,7 @@ def test_values_and_log_probabilities_are_those_of_the_recorded_pairs():
     sampler, policy = make(max_episode_steps=15)
     segment = sampler.collect(40)
     observation = torch.from_numpy(segment.observation.reshape(-1, 4))
-    log_prob, _, value = policy.evaluate(observation, torch.from_numpy(segment.action.ravel()))
+    log_prob, _, value, _ = policy.evaluate(observation, torch.from_numpy(segment.action.ravel()))
     np.testing.assert_allclose(segment.log_prob.ravel(), log_prob.detach().numpy(), rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(segment.value.ravel(), value.detach().numpy(), rtol=1e-4, atol=1e-6)
 

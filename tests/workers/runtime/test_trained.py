@@ -61,7 +61,7 @@ def test_a_checkpoint_acts_as_the_policy_that_was_saved(cartpole: Path) -> None:
     env = trained.make()
     observation, _ = env.reset(seed=0)
     policy = build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 5)
-    assert trained.act(observation) == policy.act(observation[None], greedy=True)[0][0]
+    assert trained.act(observation) == policy.step(observation[None], mode="greedy").action[0]
     assert env.action_space.contains(trained.act(observation, greedy=False))
 
 

@@ -1,0 +1,127 @@
+"""The encoder of observations with images: a convolutional network each image, a linear layer for all the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agents.networks.actor_critic import Encoder
+from agents.networks.flat import flat_leaf
+from agents.operators.blocks import orthogonal
+from agents.spaces import Leaves, SpaceTree, is_image
+from warren.errors import ConfigurationError
+
+# (channels, generator of the weights) -> [N, channels, H, W] to [N, ...]
+Convolutions = Callable[[int, torch.Generator], nn.Module]
+
+
+class ImageEncoder(Encoder):
+    """Each image through convolutions and a linear layer of `hidden` features; of other leaves, flattened, one layer of
+    `vector_hidden` features for all; a ReLU after each, and all of them after one another."""
+
+    def __init__(
+        self,
+        tree: SpaceTree,
+        convolutions: Convolutions,
+        smallest: int,
+        hidden: int,
+        vector_hidden: int,
+        generator: torch.Generator,
+        owner: str,
+    ) -> None:
+        """`smallest`: the side below which nothing is left of an image. Raises ConfigurationError."""
+        super().__init__()
+        images = {
+            name: leaf
+            for name, leaf in tree.leaves.items()
+            if isinstance(leaf, spaces.Box) and len(leaf.shape) in (3, 4)
+        }
+        if not images:
+            raise ConfigurationError(
+                f"{owner} takes observations with an image (a Box [C, H, W] or [H, W, C], or frames of those), and "
+                f"{tree.space} has none; network=mlp takes any"
+            )
+        self.images = nn.ModuleList(
+            Image(name, leaf, convolutions, smallest, hidden, generator, owner) for name, leaf in images.items()
+        )
+        others = {name: leaf for name, leaf in tree.leaves.items() if name not in images}
+        flat = [flat_leaf(name, leaf, owner) for name, leaf in others.items()]
+        self.others = nn.ModuleList(flat)
+        self._images, self._others = list(images), list(others)
+        self.size = hidden * len(images)
+        self.linear = None
+        if others:
+            self.linear = linear(sum(leaf.size for leaf in flat), vector_hidden, generator)
+            self.size += vector_hidden
+
+    def forward(self, observation: Leaves) -> Tensor:
+        if isinstance(observation, Tensor):
+            features: Tensor = self.images[0](observation)
+            return features
+        parts = [image(observation[name]) for name, image in zip(self._images, self.images, strict=True)]
+        if self.linear is not None:
+            flat = [leaf(observation[name]) for name, leaf in zip(self._others, self.others, strict=True)]
+            parts.append(functional.relu(self.linear(torch.cat(flat, -1))))
+        return torch.cat(parts, -1)
+
+
+class Image(nn.Module):
+    """One image [N, C, H, W], [N, H, W, C], or such with frames before it -> float32 [N, hidden].
+
+    Channels are the shorter of the first and the last dimension. Frames count as channels. Bytes are divided by 255.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        leaf: spaces.Box,
+        convolutions: Convolutions,
+        smallest: int,
+        hidden: int,
+        generator: torch.Generator,
+        owner: str,
+    ) -> None:
+        super().__init__()
+        self.scale = 1 / 255 if is_image(leaf) else 1.0
+        *frames, first, _, last = leaf.shape
+        self.channels_last = last < first
+        height, width = leaf.shape[-3:-1] if self.channels_last else leaf.shape[-2:]
+        if min(height, width) < smallest:
+            raise ConfigurationError(
+                f"{owner} takes images of at least {smallest} x {smallest}, {name or 'this one'!r} is {height} x "
+                f"{width} (shape {list(leaf.shape)}); network=impala_resnet takes smaller ones, network=mlp any"
+            )
+        channels = (frames[0] if frames else 1) * (last if self.channels_last else first)
+        self.convolutions = convolutions(channels, generator)
+        with torch.no_grad():
+            size = self.convolutions(torch.zeros(1, channels, height, width)).flatten(1).shape[1]
+        self.linear = linear(size, hidden, generator)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.channels_last:
+            x = x.movedim(-1, -3)
+        if x.dim() == 5:
+            x = x.flatten(1, 2)
+        x = x.float() * self.scale if self.scale != 1.0 else x.float()
+        return functional.relu(self.linear(self.convolutions(x).flatten(1)))
+
+
+def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
+    """A hidden layer before a ReLU."""
+    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
+    return orthogonal(layer, 2**0.5, generator)
+
+
+def convolution(
+    inputs: int, outputs: int, kernel: int, stride: int, generator: torch.Generator, padding: int = 0
+) -> nn.Conv2d:
+    """A convolution that starts orthogonal, with no bias."""
+    layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride, padding)  # type: ignore[no-untyped-call]
+    nn.init.orthogonal_(layer.weight, 2**0.5, generator)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer

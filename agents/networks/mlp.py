@@ -1,0 +1,105 @@
+"""`mlp`: an actor-critic of two separate perceptrons, the network of Stable-Baselines3's and CleanRL's PPO; with a
+memory on request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import torch
+from torch import Tensor
+
+from agents.configuration import parse
+from agents.networks.actor_critic import ActorCritic, Encoder, Trunk
+from agents.networks.core import build_core
+from agents.networks.flat import Flat
+from agents.networks.network import Heads, Memory, Network, Outputs
+from agents.networks.registry import NETWORKS
+from agents.operators.blocks import ACTIVATIONS, MLP
+from agents.spaces import Leaves, SpaceTree
+from warren.errors import ConfigurationError, unknown_name
+
+OWNER = "network 'mlp'"
+
+
+@dataclass(frozen=True)
+class MLPConfig:
+    """Settings of `mlp`: the same hidden layers for the policy's trunk and the value's."""
+
+    hidden_sizes: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    shared: bool = False  # one trunk for policy and value
+    core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory, after the hidden layers
+    policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform
+
+    def __post_init__(self) -> None:
+        problems = []
+        if any(size < 1 for size in self.hidden_sizes):
+            problems.append(f"hidden_sizes={list(self.hidden_sizes)} of {OWNER} must all be at least 1")
+        if self.policy_gain < 0:
+            problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0")
+        if self.activation not in ACTIVATIONS:
+            problems.append(unknown_name("activation", self.activation, ACTIVATIONS))
+        if problems:
+            raise ConfigurationError(problems)
+
+
+class MLPActorCritic(Network):
+    """Two MLPs over the flattened observation. The policy's last layer starts near zero: near-uniform first actions."""
+
+    def __init__(self, flat: Flat, heads: Heads, config: MLPConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        sizes = [flat.size, *config.hidden_sizes]
+        self.policy_trunk = MLP([*sizes, heads.policy], config.activation, config.policy_gain, generator)
+        self.value_trunk = MLP([*sizes, heads.values], config.activation, 1.0, generator)
+        self.flat, self._plain, self._heads = flat, flat.plain, heads
+
+    def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
+        flat = self._flatten(observation)
+        return self._heads.outputs(self.policy_trunk(flat), self.value_trunk(flat)), memory
+
+    def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
+        return self._heads.split(self.policy_trunk(self._flatten(observation))), memory
+
+    def value(self, observation: Leaves, memory: Memory) -> Tensor:
+        return self._heads.squeeze(self.value_trunk(self._flatten(observation)))
+
+    def _flatten(self, observation: Leaves) -> Tensor:
+        # A module's call costs as much as a layer of so small a network: none where numbers come as they are.
+        if self._plain and isinstance(observation, Tensor):
+            return observation.flatten(1)
+        flat: Tensor = self.flat(observation)
+        return flat
+
+
+class MLPEncoder(Encoder):
+    """Hidden layers alone, each with its activation; the flattened observation itself where there are none."""
+
+    def __init__(self, flat: Flat, config: MLPConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.flat, self.layers = flat, None
+        self.size = flat.size
+        if config.hidden_sizes:
+            self.layers = MLP([flat.size, *config.hidden_sizes], config.activation, 2**0.5, generator)
+            self.size = config.hidden_sizes[-1]
+
+    def forward(self, observation: Leaves) -> Tensor:
+        flat: Tensor = self.flat(observation)
+        return flat if self.layers is None else self.layers.activation(self.layers(flat))
+
+
+@NETWORKS.register("mlp")
+def build(
+    config: Mapping[str, Any], observation_space: gymnasium.Space[Any], heads: Heads, generator: torch.Generator
+) -> Network:
+    settings, tree = parse(MLPConfig, OWNER, config), SpaceTree(observation_space, "observation")
+    if settings.core is None and not settings.shared:
+        return MLPActorCritic(Flat(tree, OWNER), heads, settings, generator)
+
+    def trunk() -> Trunk:
+        encoder = MLPEncoder(Flat(tree, OWNER), settings, generator)
+        return Trunk(encoder, build_core(settings.core, encoder.size, generator))
+
+    return ActorCritic(trunk, settings.shared, heads, settings.policy_gain, generator)

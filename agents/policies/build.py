@@ -1,0 +1,83 @@
+"""From settings and spaces to a policy: a distribution for each leaf of the action space, and a network for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from agents.configuration import parse
+from agents.networks import Heads, build_network
+from agents.policies.categorical import Categorical, MultiCategorical
+from agents.policies.distribution import Distribution
+from agents.policies.gaussian import Gaussian, SquashedGaussian
+from agents.policies.parts import Parts
+from agents.policies.policy import Policy
+from agents.spaces import SpaceTree
+from warren.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class BoxActionsConfig:
+    """Settings `box_actions` of any network: how actions of a Box are drawn."""
+
+    squashed: bool = False  # tanh of a gaussian, stretched to the bounds, instead of one that is clipped to them
+    initial_std: float = 1.0  # of the gaussian
+
+    def __post_init__(self) -> None:
+        if self.initial_std <= 0:
+            raise ConfigurationError(f"initial_std={self.initial_std} of box_actions must be above 0")
+
+
+def build_policy(
+    network_config: Mapping[str, Any],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    seed: int,
+    reward_channels: int = 1,
+) -> Policy:
+    """A policy for these spaces: categorical over Discrete actions, several of those over MultiDiscrete and MultiBinary
+    ones, diagonal gaussian over Box ones, and one of these for each leaf of a Dict or Tuple.
+
+    `network_config`: `name` and settings of the network, and `box_actions`. `seed` decides the initial weights and the
+    actions drawn. Raises ConfigurationError for a network's unknown name or settings and for spaces that no policy
+    takes.
+    """
+    settings = dict(network_config)
+    box = parse(BoxActionsConfig, "box_actions", settings.pop("box_actions", {}))
+    tree = SpaceTree(action_space, "action")
+    leaves = {name: _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
+    distribution = leaves[""] if tree.bare else Parts(tree, leaves)
+    heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, reward_channels)
+    network = build_network(settings, observation_space, heads, torch.Generator().manual_seed(seed))
+    return Policy(distribution, network, observation_space, action_space, seed)
+
+
+def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:
+    """Over one leaf. Raises ConfigurationError."""
+    match space:
+        case spaces.Discrete():
+            return Categorical(int(space.n), int(space.start))
+        case spaces.MultiDiscrete():
+            return MultiCategorical(space.nvec.ravel().tolist(), space.start, space.shape, space.dtype)
+        case spaces.MultiBinary():
+            return MultiCategorical([2] * int(np.prod(space.shape)), 0, space.shape, space.dtype)
+        case spaces.Box() if space.dtype.kind == "f":
+            if not box.squashed:
+                return Gaussian(space.low, space.high, box.initial_std)
+            if not space.is_bounded():
+                raise ConfigurationError(
+                    f"action space {space} has no bounds to squash into; leave out box_actions.squashed, or give it "
+                    "bounds (gymnasium.wrappers.RescaleAction)"
+                )
+            return SquashedGaussian(space.low, space.high, box.initial_std)
+        case _:
+            raise ConfigurationError(
+                f"action space {space}{f' of {name!r}' if name else ''} is a Box of whole numbers, which no policy "
+                "draws; make it MultiDiscrete (gymnasium.wrappers.TransformAction), or a Box of floats"
+            )

@@ -1,0 +1,38 @@
+"""The memories of many slots that do not step together: games in turns, in which now these players move, now those."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from agents.networks import Memory
+
+
+class SlotMemory:
+    """Starts as `memory`, a policy's `initial_memory(slots)`; costs nothing where that is {}."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def of(self, slots: np.ndarray) -> Memory:
+        """The memory of `slots` int64 [K], as [K, ...]."""
+        if not self._memory:
+            return {}
+        rows = torch.from_numpy(slots)
+        return {name: part[rows] for name, part in self._memory.items()}
+
+    def keep(self, slots: np.ndarray, memory: Memory) -> None:
+        """`memory` [K, ...] is that of `slots` from now on."""
+        if not self._memory:
+            return
+        rows = torch.from_numpy(slots)
+        for name, part in memory.items():
+            self._memory[name][rows] = part
+
+    def begin(self, slots: np.ndarray | slice = slice(None)) -> None:
+        """An episode begins in `slots` (all, if not given): they remember nothing."""
+        if not self._memory:
+            return
+        rows = slots if isinstance(slots, slice) else torch.from_numpy(slots)
+        for part in self._memory.values():
+            part[rows] = 0

@@ -1,0 +1,294 @@
+"""What networks make of observations of every space, and how one of a user's own is found."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agents import build_policy
+from agents.networks import NETWORKS, Heads, build_network
+from agents.networks.flat import Flat
+from agents.spaces import SpaceTree, map_leaves
+from warren.errors import ConfigurationError, UnknownName
+
+PIXELS = Box(0, 255, (3, 40, 36), np.uint8)
+SPACES = {
+    "vector": Box(-1, 1, (4,), np.float32),
+    "number": Box(-1, 1, (), np.float32),
+    "table": Box(-1, 1, (2, 3), np.float64),
+    "discrete": Discrete(5, start=2),
+    "multi_discrete": MultiDiscrete([3, 4], start=[0, -1]),
+    "multi_binary": MultiBinary((2, 2)),
+    "pixels": PIXELS,
+    "pixels_last": Box(0, 255, (40, 36, 3), np.uint8),
+    "grey_frames": Box(0, 255, (4, 40, 36), np.uint8),
+    "colour_frames": Box(0, 255, (2, 40, 36, 3), np.uint8),
+    "planes": Box(0, 1, (2, 40, 40), np.float32),
+    "nested": Dict(
+        {"eyes": Tuple([PIXELS, PIXELS]), "body": Dict({"speed": Box(-1, 1, (2,), np.float32)}), "on": Discrete(2)}
+    ),
+}
+IMAGES = {"pixels", "pixels_last", "grey_frames", "colour_frames", "planes", "nested"}
+CONFIGS = {
+    "mlp": {"hidden_sizes": [5]},
+    "nature_cnn": {"hidden_size": 6, "vector_hidden_size": 3},
+    "impala_resnet": {"channels": [2, 3], "hidden_size": 6, "vector_hidden_size": 3},
+}
+
+
+def batch(space, n, seed=0):
+    space.seed(seed)
+    samples = [space.sample() for _ in range(n)]
+    tree = SpaceTree(space, "observation")
+    if tree.bare:
+        return np.stack(samples)
+    flat = [tree.flatten(sample) for sample in samples]
+    return tree.unflatten({name: np.stack([one[name] for one in flat]) for name in tree.leaves})
+
+
+def test_every_network_is_tested_here():
+    assert set(CONFIGS) == set(NETWORKS)
+
+
+@pytest.mark.parametrize("core", [None, {"name": "gru", "size": 4}], ids=["feed-forward", "gru"])
+@pytest.mark.parametrize("network", CONFIGS)
+@pytest.mark.parametrize("space", SPACES)
+def test_shapes_and_types_of_every_space_and_network(space, network, core):
+    config = {"name": network, **CONFIGS[network], "core": core}
+    if network != "mlp" and space not in IMAGES:
+        with pytest.raises(
+            ConfigurationError, match=f"network '{network}' takes observations with an image .* has none"
+        ):
+            build_policy(config, SPACES[space], Discrete(3), seed=1)
+        return
+    policy = build_policy(config, SPACES[space], Discrete(3), seed=1)
+    acted = policy.step(batch(SPACES[space], 3))
+    assert (acted.action.shape, acted.action.dtype) == ((3,), np.int64)
+    assert {name: (a.shape, a.dtype) for name, a in acted.extras.items()} == {
+        "log_prob": ((3,), np.float32),
+        "value": ((3,), np.float32),
+    }
+    assert {name: tuple(part.shape[1:]) for name, part in acted.memory.items()} == policy.network.memory
+    assert np.isfinite(acted.extras["value"]).all()
+
+
+@pytest.mark.parametrize("network", CONFIGS)
+def test_a_seed_repeats_the_weights_whatever_torchs_global_generator_did(network):
+    weights = []
+    for seed in (1, 1, 2):
+        torch.rand(1)
+        before = torch.get_rng_state()
+        config = {"name": network, **CONFIGS[network], "core": {"name": "lstm", "size": 3}}
+        policy = build_policy(config, SPACES["nested"], Discrete(2), seed)
+        assert torch.equal(torch.get_rng_state(), before)
+        weights.append(torch.cat([part.flatten() for part in policy.state_dict().values()]))
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("network", ["nature_cnn", "impala_resnet"])
+def test_an_image_is_the_same_whatever_its_layout(network):
+    config = {"name": network, **CONFIGS[network]}
+    image = batch(PIXELS, 2)
+    first, last, framed = (
+        build_policy(config, space, Discrete(2), seed=1)
+        for space in (PIXELS, SPACES["pixels_last"], Box(0, 255, (3, 40, 36, 1), np.uint8))
+    )
+    expected = first.value(image)
+    np.testing.assert_allclose(last.value(image.transpose(0, 2, 3, 1)), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(framed.value(image[..., None]), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("network", CONFIGS)
+def test_bytes_of_an_image_are_divided_by_255(network):
+    config = {"name": network, **CONFIGS[network]}
+    image = batch(PIXELS, 2)
+    of_bytes = build_policy(config, PIXELS, Discrete(2), seed=1)
+    of_numbers = build_policy(config, Box(0, 1, PIXELS.shape, np.float32), Discrete(2), seed=1)
+    np.testing.assert_allclose(of_bytes.value(image), of_numbers.value(image / np.float32(255)), rtol=1e-4, atol=1e-6)
+
+
+def test_the_nature_network_has_the_sizes_of_the_paper():
+    policy = build_policy({"name": "nature_cnn"}, Box(0, 255, (4, 84, 84), np.uint8), Discrete(6), seed=1)
+    trunk = policy.network.trunks["shared"]
+    sizes = [tuple(p.shape) for p in trunk.parameters() if p.dim() > 1]
+    assert sizes == [(32, 4, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (512, 3136)]
+    # Stable-Baselines3's CnnPolicy of the same spaces, and CleanRL's ppo_atari.py.
+    assert sum(parameter.numel() for parameter in policy.parameters()) == 1_687_719
+    dense = trunk.encoder.images[0].linear.weight
+    torch.testing.assert_close(dense @ dense.T, 2 * torch.eye(512), rtol=0, atol=1e-4)
+
+
+def test_the_impala_network_has_the_sizes_of_the_paper():
+    policy = build_policy({"name": "impala_resnet"}, Box(0, 255, (84, 84, 4), np.uint8), Discrete(6), seed=1)
+    trunk = policy.network.trunks["shared"]
+    sizes = [tuple(p.shape) for p in trunk.parameters() if p.dim() > 1]
+    convolutions = [size for size in sizes if len(size) == 4]
+    assert len(convolutions) == 15 and {size[2:] for size in convolutions} == {(3, 3)}
+    assert [size[0] for size in convolutions] == [16] * 5 + [32] * 10
+    assert sizes[-1] == (256, 11 * 11 * 32)
+    wide = build_policy({"name": "impala_resnet", "width": 2}, Box(0, 255, (84, 84, 4), np.uint8), Discrete(6), seed=1)
+    assert wide.network.trunks["shared"].encoder.images[0].linear.weight.shape == (256, 11 * 11 * 64)
+
+
+@pytest.mark.parametrize("network", CONFIGS)
+@pytest.mark.parametrize("shared", [True, False])
+def test_policy_and_value_share_a_trunk_or_nothing(network, shared):
+    policy = build_policy({"name": network, **CONFIGS[network], "shared": shared}, PIXELS, Discrete(2), seed=1)
+    evaluated = policy.evaluate(torch.from_numpy(batch(PIXELS, 2)), torch.zeros(2, dtype=torch.int64))
+    evaluated.value.sum().backward()
+    touched = {name for name, parameter in policy.named_parameters() if parameter.grad is not None}
+    evaluated = policy.evaluate(torch.from_numpy(batch(PIXELS, 2)), torch.zeros(2, dtype=torch.int64))
+    policy.zero_grad()
+    evaluated.log_prob.sum().backward()
+    also = {name for name, parameter in policy.named_parameters() if parameter.grad is not None}
+    assert bool(touched & also) == shared
+
+
+def test_a_copy_of_any_network_acts_by_its_own_weights():
+    policy = build_policy({"core": {"name": "lstm", "size": 4}}, SPACES["nested"], Discrete(2), seed=1)
+    twin, observation = copy.deepcopy(policy), batch(SPACES["nested"], 2)
+    np.testing.assert_array_equal(twin.value(observation), policy.value(observation))
+    for parameter in twin.parameters():
+        parameter.data.zero_()
+    assert policy.value(observation).any() and not twin.value(observation).any()
+
+
+def test_whole_numbers_become_one_hot():
+    tree = SpaceTree(
+        Dict({"a": Discrete(3, start=-1), "b": MultiDiscrete([[2, 3]]), "c": MultiBinary(2)}), "observation"
+    )
+    flat = Flat(tree, "network 'mlp'")
+    value = {"a": np.array([-1, 1]), "b": np.array([[[0, 2]], [[1, 0]]]), "c": np.array([[0, 1], [1, 1]], np.int8)}
+    found = flat(tree.tensors(value, torch.device("cpu")))
+    np.testing.assert_array_equal(found, [[1, 0, 0, 1, 0, 0, 0, 1, 0, 1], [0, 0, 1, 0, 1, 1, 0, 0, 1, 1]])
+    with pytest.raises(ConfigurationError, match="takes Discrete observations of at most 4096 values, 'a' is"):
+        Flat(SpaceTree(Dict({"a": Discrete(5000)}), "observation"), "network 'mlp'")
+
+
+@pytest.mark.parametrize(
+    ("config", "space", "message"),
+    [
+        (
+            {"name": "nature_cnn"},
+            Box(0, 255, (3, 20, 20), np.uint8),
+            r"of at least 36 x 36, .* is 20 x 20 .*impala_resnet",
+        ),
+        ({"name": "nature_cnn", "hidden_size": 0}, PIXELS, "hidden_size=0 of network 'nature_cnn' must be at least 1"),
+        ({"name": "impala_resnet", "channels": []}, PIXELS, r"channels=\[\] of network 'impala_resnet' must be"),
+        ({"name": "impala_resnet", "widht": 2}, PIXELS, r"'widht' does not exist; did you mean width\?"),
+        ({"core": "lstm"}, PIXELS, "setting 'core' of network 'mlp' must be a table or null, is 'lstm'"),
+    ],
+)
+def test_a_network_that_does_not_fit_names_the_culprit_and_the_remedy(config, space, message):
+    with pytest.raises(ConfigurationError, match=message):
+        build_policy(config, space, Discrete(2), seed=1)
+
+
+leaf_spaces = st.one_of(
+    st.integers(1, 4).map(lambda n: Box(-1, 1, (n,), np.float32)),
+    st.integers(1, 5).map(Discrete),
+    st.lists(st.integers(1, 4), min_size=1, max_size=3).map(MultiDiscrete),
+    st.integers(1, 4).map(MultiBinary),
+)
+nested_spaces = st.recursive(
+    leaf_spaces,
+    lambda inner: st.one_of(
+        st.dictionaries(st.text("ab./ ", max_size=3), inner, min_size=1, max_size=3).map(Dict),
+        st.lists(inner, min_size=1, max_size=3).map(Tuple),
+    ),
+    max_leaves=5,
+)
+
+
+@given(observation=nested_spaces, action=nested_spaces, seed=st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_a_policy_of_any_two_spaces_acts_within_them(observation, action, seed):
+    try:
+        policy = build_policy({"hidden_sizes": [3], "policy_gain": 1.0}, observation, action, seed)
+    except ConfigurationError as error:  # two ways that read alike: {"a/b": ...} and {"a": {"b": ...}}
+        assert "none twice under one name" in str(error)
+        return
+    n = 3
+    seen = batch(observation, n, seed)
+    acted = policy.step(seen)
+    taken = policy.env_action(acted.action)
+    for i in range(n):
+        one = map_leaves(lambda leaf, i=i: leaf[i], taken)
+        assert action.contains(one), (action, one)
+    tensors = SpaceTree(observation, "observation").tensors(seen, torch.device("cpu"))
+    evaluated = policy.evaluate(tensors, map_leaves(torch.from_numpy, acted.action))
+    np.testing.assert_allclose(evaluated.log_prob.detach(), acted.extras["log_prob"], rtol=1e-4, atol=1e-4)
+
+
+@given(space=nested_spaces, seed=st.integers(0, 9))
+@settings(max_examples=40, deadline=None)
+def test_leaves_are_put_together_again_as_they_were_taken_apart(space, seed):
+    try:
+        tree = SpaceTree(space, "observation")
+    except ConfigurationError:
+        return
+    space.seed(seed)
+    value = space.sample()
+    again = tree.unflatten(tree.flatten(value))
+    assert space.contains(again)
+    leaves, leaves_again = tree.flatten(value), tree.flatten(again)
+    for name in tree.leaves:
+        np.testing.assert_array_equal(*((leaves, leaves_again) if tree.bare else (leaves[name], leaves_again[name])))
+
+
+OWN = """
+import torch
+from agents.networks import Network, Outputs
+
+
+class Linear(Network):
+    def __init__(self, inputs, heads, scale):
+        super().__init__()
+        self.heads, self.scale = heads, scale
+        self.layer = torch.nn.Linear(inputs, heads.policy + heads.values)
+
+    def step(self, observation, memory):
+        both = self.layer(observation * self.scale)
+        return self.heads.outputs(both[..., : self.heads.policy], both[..., self.heads.policy :]), memory
+
+
+def build(settings, observation_space, heads, generator):
+    return Linear(observation_space.shape[0], heads, settings["scale"])
+
+
+def nothing(settings, observation_space, heads, generator):
+    return torch.nn.Linear(1, 1)
+"""
+
+
+def test_a_network_of_ones_own_lives_in_a_file(tmp_path: Path):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    policy = build_policy({"name": f"{file}:build", "scale": 2.0}, SPACES["vector"], Discrete(3), seed=1)
+    assert policy.step(np.zeros((2, 4), np.float32)).extras["value"].shape == (2,)
+    assert policy.network.scale == 2.0
+    with pytest.raises(
+        ConfigurationError, match=r"network '.*mine.py:build' failed at .*mine.py:\d+: KeyError: 'scale'"
+    ):
+        build_policy({"name": f"{file}:build"}, SPACES["vector"], Discrete(3), seed=1)
+    with pytest.raises(ConfigurationError, match=r"mine.py:nothing' made a Linear, not an agents.networks.Network"):
+        build_policy({"name": f"{file}:nothing"}, SPACES["vector"], Discrete(3), seed=1)
+    with pytest.raises(UnknownName, match=r"network 'biuld' does not exist; did you mean build\?"):
+        build_policy({"name": f"{file}:biuld"}, SPACES["vector"], Discrete(3), seed=1)
+    with pytest.raises(ConfigurationError, match="there is no file"):
+        build_policy({"name": f"{tmp_path}/other.py:build"}, SPACES["vector"], Discrete(3), seed=1)
+
+
+def test_heads_are_split_and_squeezed():
+    heads = Heads({"move": 3, "aim": 2}, bare=False, values=2)
+    network = build_network({"hidden_sizes": [4]}, SPACES["vector"], heads, torch.Generator().manual_seed(1))
+    outputs, memory = network.step(torch.zeros(5, 4), {})
+    assert {name: tuple(part.shape) for name, part in outputs.policy.items()} == {"move": (5, 3), "aim": (5, 2)}
+    assert outputs.value.shape == (5, 2) and memory == {}
+    outputs, _ = network.unroll(torch.zeros(7, 5, 4), {}, torch.zeros(7, 5, dtype=torch.bool))
+    assert outputs.policy["aim"].shape == (7, 5, 2) and outputs.value.shape == (7, 5, 2)
