@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
 from agents.algorithms.registry import ALGORITHMS
@@ -226,4 +227,17 @@ class PPO:
 
 @ALGORITHMS.register("ppo")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> PPO:
+    # A segment holds one array of observations and one of actions, and no memory.
+    problems = [
+        f"algorithm 'ppo' takes {kind} spaces of one leaf, not {space}; {remedy}"
+        for kind, space, remedy in (
+            ("observation", policy.observation_space, "gymnasium.wrappers.FlattenObservation makes a Box of it"),
+            ("action", policy.action_space, "gymnasium.wrappers.TransformAction makes it MultiDiscrete or a Box"),
+        )
+        if isinstance(space, Dict | Tuple)
+    ]
+    if policy.has_memory:
+        problems.append("algorithm 'ppo' trains networks without a memory; leave out the `core` of the network")
+    if problems:
+        raise ConfigurationError(problems)
     return PPO(policy, parse(PPOConfig, "ppo", config), seed)

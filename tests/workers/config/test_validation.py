@@ -324,15 +324,21 @@ def test_a_leagues_project_is_its_games_name(configure: Callable[..., Config]) -
 
 
 def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tmp_path: Path) -> None:
-    (line,) = problems("env.id=Taxi-v4")
-    assert "not Discrete(500)" in line and "FlattenObservation makes one" in line
-    path = tmp_path / "keys.py"
+    assert problems("env.id=Taxi-v4") == [], "a Discrete observation is taken"
+    path = tmp_path / "spaces.py"
     path.write_text(
         "import gymnasium, numpy as np\n"
-        "class Keys(gymnasium.Env):\n"
-        "    observation_space, action_space = gymnasium.spaces.Box(-1, 1, (2,)), gymnasium.spaces.MultiBinary(3)\n"
-        "    def reset(self, seed=None, options=None): return np.zeros(2), {}\n"
-        "    def step(self, action): return np.zeros(2), 0.0, False, False, {}\n"
+        "from gymnasium.spaces import Box, Dict, Discrete, Text\n"
+        "class Words(gymnasium.Env):\n"
+        "    observation_space, action_space = Box(-1, 1, (2,), np.float32), Text(3)\n"
+        "    def reset(self, seed=None, options=None): return np.zeros(2, np.float32), {}\n"
+        "    def step(self, action): return np.zeros(2, np.float32), 0.0, False, False, {}\n"
+        "class Parts(Words):\n"
+        "    action_space = Dict({'move': Discrete(2)})\n"
     )
-    (line,) = problems(f"env.id={path}:Keys")
-    assert "MultiBinary(3) is neither Discrete nor" in line and "wrap the environment" in line
+    (line,) = problems(f"env.id={path}:Words")
+    assert "action space Text(" in line and "gymnasium.wrappers.TransformObservation or TransformAction" in line
+    (line,) = problems(f"env.id={path}:Parts")
+    assert "algorithm 'ppo' takes action spaces of one leaf, not Dict(" in line
+    (line,) = problems("env.id=CartPole-v1", "+network.core.name=gru")
+    assert line == "algorithm 'ppo' trains networks without a memory; leave out the `core` of the network"
