@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unroll:
     """T steps of N environments, time-major; with C reward channels if each has a value of its own.
 
@@ -39,12 +38,12 @@ class Unroll:
         if problems:
             raise ValueError(f"for rewards {list(self.reward.shape)}, {'; '.join(problems)}")
 
-    @cached_property
+    @property
     def goes_on(self) -> Tensor:
         """Whether the episode of a step goes on after it: bool [T, N], or [T, N, 1] where there are channels."""
         return self.per_channel(~(self.terminated | self.truncated))
 
-    @property  # not cached: it may be asked for first where no gradients are kept, then where they are
+    @property
     def next_value(self) -> Tensor:
         """V of what follows each step, as `value`.
 
@@ -54,7 +53,7 @@ class Unroll:
         return self.followed_by(self.value)
 
     def followed_by(self, x: Tensor) -> Tensor:
-        """x_{t+1} (as `value`; of an estimate of what a step is worth) by the same rule: what follows each step."""
+        """x_{t+1} of an estimate `x`, shaped as value, of what each step is worth; at ends what `next_value` has."""
         at_end = self.final_value.masked_fill(self.per_channel(self.terminated), 0)
         return torch.where(self.goes_on, torch.cat([x[1:], self.bootstrap_value[None]]), at_end)
 

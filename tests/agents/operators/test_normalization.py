@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+from gymnasium.spaces import Box, Discrete
 from gymnasium.wrappers.utils import RunningMeanStd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents import build_algorithm, build_policy, checkpoints
 from agents.operators.normalization import EPSILON, Moments, RunningMoments, discounted_sums, merge, popart
 
 
@@ -122,6 +124,22 @@ def test_moments_travel_with_the_weights_and_take_no_gradients(dtype):
     for name, tensor in policy[0].state_dict().items():
         assert torch.equal(tensor, copied[0].state_dict()[name]), name
     assert [name for name, _ in policy.named_parameters()] == ["1.weight", "1.bias"]
+
+
+def test_moments_of_a_policy_are_published_and_saved_with_its_weights(tmp_path):
+    policies = [build_policy({"hidden_sizes": [4]}, Box(-1, 1, (4,)), Discrete(2), seed) for seed in range(3)]
+    for policy in policies:
+        policy.moments = RunningMoments((4,))
+    first, second, third = policies
+    first.moments.update(samples(0, 10, 4))
+    tensors, _ = checkpoints.weights_from_bytes(checkpoints.weights_to_bytes(first, {}))
+    checkpoints.load_weights(second, tensors)
+    algorithm = build_algorithm("ppo", {}, first, seed=1)
+    path = checkpoints.save(tmp_path, "one", first, algorithm, {})
+    checkpoints.restore(third, build_algorithm("ppo", {}, third, seed=2), checkpoints.load(path))
+    for policy in (second, third):
+        for name, tensor in first.moments.state_dict().items():
+            assert torch.equal(tensor, policy.moments.state_dict()[name]), name
 
 
 def test_an_update_changes_the_tensors_in_place():
