@@ -27,7 +27,7 @@ SNAPSHOT_EVERY = 50  # learning periods of a player between its snapshots
 MODEL_BYTES = 40_000
 PLAYERS = {"main": "main_agent", "hunter": "main_exploiter", "left": "league_exploiter"}
 PARTS = 10
-LOOK_EVERY = 1.0  # s
+POLL_EVERY = 1.0  # s
 
 
 def measure(
@@ -50,11 +50,11 @@ def measure(
     series, matches, started = [], 0, time.monotonic()
     games = playing(store, pool)
     for part in range(1, PARTS + 1):
-        memory, disk, stream, look_at = 0, 0, 0, 0.0
+        memory, disk, stream, poll_at = 0, 0, 0, 0.0
         while time.monotonic() - started < seconds * part / PARTS:
             matches += next(games)
-            if time.monotonic() >= look_at:  # the stream is trimmed again and again: the most of it is what counts
-                look_at = time.monotonic() + LOOK_EVERY
+            if time.monotonic() >= poll_at:  # the stream is trimmed again and again: the most of it is what counts
+                poll_at = time.monotonic() + POLL_EVERY
                 memory = max(memory, client.info("memory")["used_memory"])
                 disk, stream = max(disk, size_of(folder)), max(stream, store.stream_length())
         series.append(

@@ -16,8 +16,8 @@ from warren.errors import DeliveriesExceeded
 
 logger = get_logger(__name__)
 
-SAY_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
-MOST_PLACES = 100  # that are remembered; more are told as if they were new
+LOG_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
+MOST_PLACES = 100  # that are remembered; failures at further ones are logged as if they were new
 LONGEST = 300  # characters of an error's message in its line
 
 _NOT_THEIRS = (
@@ -52,7 +52,7 @@ class Failures:
             logger.error("%s failed with %s\n%s", self._service, self.newest, failure.traceback.rstrip())
             return
         untold, told_at = self._seen[key]
-        if now - told_at >= SAY_EVERY:
+        if now - told_at >= LOG_EVERY:
             logger.error("%s failed %d times more, last with %s", self._service, untold + 1, self.newest)
             self._seen[key] = (0, now)
         else:
@@ -61,9 +61,9 @@ class Failures:
 
 def describe(failure: Failed) -> str:
     """Which exception, and where: "ValueError: no such move (/home/me/worker.py:12)"."""
-    words = " ".join(str(failure.error).split())[:LONGEST]
+    message = " ".join(str(failure.error).split())[:LONGEST]
     place = where(failure.error)
-    return f"{failure.kind}{f': {words}' if words else ''}{f' ({place})' if place else ''}"
+    return f"{failure.kind}{f': {message}' if message else ''}{f' ({place})' if place else ''}"
 
 
 def where(error: BaseException) -> str:

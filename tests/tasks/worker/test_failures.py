@@ -97,7 +97,7 @@ def test_failures_of_a_kind_are_counted_and_told_now_and_then(
     noted = Failures("a.b")
     noted.note([1, boom("x"), None])
     noted.note([boom("x")] * 3)
-    monkeypatch.setattr(module, "SAY_EVERY", 0.0)
+    monkeypatch.setattr(module, "LOG_EVERY", 0.0)
     noted.note([boom("x")])
     noted.note([boom("y")])
     firsts = [line.splitlines()[0].partition(" (")[0] for line in lines(caplog)]
