@@ -357,3 +357,13 @@ def test_a_roster_that_was_asked_for_before_another_thread_saw_a_newer_one_reads
     store._rosters._redis = Counting()
     assert store._rosters.at(older) is newer
     assert asked == ["get"]
+
+
+def test_a_trim_leaves_only_what_shares_a_node_with_the_event_however_much_came_before(store: Store) -> None:
+    events = f"{store.prefix}events"
+    with store.redis.pipeline(transaction=False) as pipeline:
+        for _ in range(30_000):  # Redis by itself stops at 10,000 a call
+            pipeline.xadd(events, {"event": "x"})
+        last = pipeline.execute()[-1]
+    store.trim(last.decode(), {})
+    assert store.stream_length() <= 100
