@@ -68,10 +68,9 @@ def teacher_loss(
 ) -> Tensor:
     """Sum over the heads of coefficient * E[KL(teacher || student)]: distillation (Rusu et al. 2016), AlphaStar's term.
 
-    `divergence`: [B] of each head by name, as `agents.operators.divergences` computes it from the teacher's output and
-    the student's. `used`: bool [B] of heads that not every action has (a target only where there is something to aim
-    at); steps without count as 0. Heads without a coefficient do not count. Raises UnknownName for a coefficient or a
-    `used` of no head.
+    `divergence`: [B] of each head by name, as `Policy.kl(teacher's statistics, student's)` gives it. `used`: bool [B]
+    of heads that not every action has (a target only where there is something to aim at); steps without count as 0.
+    Heads without a coefficient do not count. Raises UnknownName for a coefficient or a `used` of no head.
     """
     used = used or {}
     for name in (*coefficients, *used):

@@ -34,8 +34,12 @@ def vtrace(
 
     The unroll's values are those of the weights that learn. `rho_bar` decides which policy's value is found (infinity:
     pi's; the smaller, the nearer to mu's), `c_bar` only how fast; the paper wants rho_bar >= c_bar. Either may be
-    math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C].
+    math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C]. Raises ValueError
+    for log-probabilities that are not [T, N].
     """
+    for name, tensor in (("log_prob", log_prob), ("behaviour_log_prob", behaviour_log_prob)):
+        if tensor.shape != unroll.terminated.shape:
+            raise ValueError(f"{name} must be {list(unroll.terminated.shape)}, is {list(tensor.shape)}")
     with torch.no_grad():
         ratio = unroll.per_channel((log_prob - behaviour_log_prob).exp())
         rho = ratio.clamp(max=rho_bar)

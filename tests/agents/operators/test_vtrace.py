@@ -98,3 +98,19 @@ def test_no_gradient_flows_through_targets_and_advantages():
     unroll, _ = detached(random_unroll(0))
     log_prob, behaviour = log_probs(unroll)
     assert not any(tensor.requires_grad for tensor in vtrace(unroll, log_prob.requires_grad_(), behaviour, 0.9))
+
+
+@pytest.mark.parametrize("rho_bar", [0.3, 1.0, 2.0, math.inf])
+def test_rho_bar_decides_whose_value_is_found(rho_bar):
+    pi, mu, reward = (torch.tensor(x, dtype=torch.float64) for x in ([0.7, 0.2, 0.1], [0.2, 0.3, 0.5], [1.0, 5.0, 9.0]))
+    between = torch.minimum(rho_bar * mu, pi)  # eq. 3 of the paper: the policy whose value V-trace converges to
+    value = (between * reward).sum() / between.sum()
+    one_step = column(reward.tolist(), [value] * 3, bootstrap=0, terminated=[0, 1, 2])  # each action once
+    target, _, _ = vtrace(one_step, pi.log()[:, None], mu.log()[:, None], 0.9, rho_bar)
+    assert (mu * target.squeeze(1)).sum().item() == pytest.approx(value.item())
+
+
+def test_log_probabilities_of_another_shape_are_refused_by_name():
+    unroll = random_unroll(0, steps=3, envs=2)
+    with pytest.raises(ValueError, match=r"behaviour_log_prob must be \[3, 2\], is \[3, 2, 1\]"):
+        vtrace(unroll, torch.zeros(3, 2), torch.zeros(3, 2, 1), 0.9)
