@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import amqp
 import celery
 import redis
 from celery.utils.log import get_logger
+from celery.worker import loops
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
@@ -26,6 +28,7 @@ from warren.errors import BrokerError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
+HELD_TOO_LONG = "delivery acknowledgement"  # in RabbitMQ's reason for closing a channel
 AGAIN_AFTER = 1.0  # s until a message whose claim could not be fetched goes back to its queue
 
 
@@ -38,6 +41,24 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.refused: Counter[str] = Counter()
         super().__init__(*args, **kwargs)
+
+    def loop(self, *args: Any) -> None:
+        """Celery's event loop. A channel that is closed since a message was held too long is a lost connection.
+
+        Celery ends the worker over it. The message is delivered again: what it asked for is done twice, as after any
+        lost connection.
+        """
+        run = loops.asynloop if self.hub else loops.synloop
+        try:
+            run(*args)
+        except amqp.PreconditionFailed as error:
+            if HELD_TOO_LONG not in str(error):
+                raise
+            logger.error(
+                "the broker took back a message that was held for longer than its consumer_timeout, and will again: "
+                "raise consumer_timeout in rabbitmq.conf above the time that a rollout or an update takes (%s)", error,
+            )  # fmt: skip
+            raise amqp.RecoverableConnectionError("a message was held for longer than consumer_timeout") from error
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
         """What is called with each message that arrives; it raises nothing on account of a message."""

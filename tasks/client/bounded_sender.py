@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from amqp.exceptions import MessageNacked
+from amqp.exceptions import MessageNacked, NotFound
 from celery.utils.log import get_logger
 from kombu.exceptions import OperationalError
 
@@ -71,6 +71,9 @@ class BoundedSender:
                     self.waited += time.monotonic() - started
                     return True
                 away_since = 0.0
+            except NotFound as error:
+                why = f"{error.reply_text}; was the run removed from the broker?"
+                raise BrokerError(f"cannot send {name}: {why}") from error
             except self._away as error:
                 if isinstance(error.__cause__, MessageNacked):
                     away_since = 0.0

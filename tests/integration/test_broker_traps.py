@@ -1,0 +1,129 @@
+"""What brokers do to whoever is not prepared: a channel closed for a message that was held too long, an exchange that
+is gone, connections to a Redis that break while nothing is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import brokers
+import pytest
+from calling import Calling
+from obedient import ObedientWorker, close_connections
+from waiting import until
+
+from tasks.client.bounded_sender import BoundedSender
+from tasks.events import EventDispatcher
+from tasks.solver import Solver
+from warren.errors import BrokerError, CallError
+from workers.servers import Servers
+
+# In ms. RabbitMQ looks once a minute for messages that are held too long; a channel reads both when it is opened.
+IMPATIENT = {"consumer_timeout": 1000, "channel_tick_interval": 200}
+
+
+@pytest.fixture
+def impatient(private_servers: Servers) -> Iterator[Servers]:
+    """A RabbitMQ that closes the channel of whoever holds a message for over a second."""
+    before = {}
+    for name, milliseconds in IMPATIENT.items():
+        (before[name],) = brokers.control(
+            private_servers, "eval", f"{{ok, Was}} = application:get_env(rabbit, {name}), "
+            f"application:set_env(rabbit, {name}, {milliseconds}), Was.",
+        )  # fmt: skip
+    yield private_servers
+    for name, was in before.items():
+        brokers.control(private_servers, "eval", f"application:set_env(rabbit, {name}, {was}).")
+
+
+def test_a_task_that_is_held_too_long_costs_its_worker_the_channel_and_not_its_life(
+    impatient: Servers, tmp_path: Path, run_name: str
+) -> None:
+    log = tmp_path / "log"
+    with ObedientWorker(run_name, impatient.broker_url, impatient.redis_url, log) as worker:
+        worker.do("wait", "held", ignore_result=True)
+        worker.noted("began", "held")
+        until(lambda: "delivery acknowledgement" in log.read_text(), "the broker's complaint")
+        worker.let_go()
+        worker.noted("ended", "held", times=2)  # it could not be acknowledged, so it came again
+        assert worker.do("return", "after").get(timeout=60) == "after"
+        assert worker.process.poll() is None
+
+
+def test_a_service_that_takes_too_long_answers_and_its_worker_goes_on(
+    impatient: Servers, tmp_path: Path, run_name: str
+) -> None:
+    calling = Calling(impatient.broker_url, impatient.redis_url, run_name, tmp_path)
+    try:
+        (process,) = calling.start(1)
+        assert calling.solver.call("actor.sleep", 3.0) == process.pid
+        assert calling.solver.call("actor.add", 1, deadline=60.0) == 2
+        assert process.poll() is None
+    finally:
+        calling.close()
+
+
+def delete_exchange(calling: Calling, name: str) -> None:
+    with calling.app.connection_for_write() as connection, connection.channel() as channel:
+        channel.exchange_delete(name)
+
+
+def test_calls_to_an_exchange_that_is_gone_end_with_an_error_and_none_is_lost_silently(calling: Calling) -> None:
+    calling.start(1)
+    solver = Solver(calling.app, calling.topology, patience=2.0, deadline=30.0)
+    assert solver.call("actor.add", 1) == 2
+    solver.call("actor.push", "before")
+    assert solver.flush() == 0
+    delete_exchange(calling, calling.topology.service.name)
+    with pytest.raises((CallError, BrokerError)):
+        solver.call("actor.add", 1, deadline=3.0)
+    delete_exchange(calling, calling.topology.service.name)
+    solver.call("actor.push", "after")
+    lost = 0
+    try:
+        lost = solver.flush(20.0)
+    except BrokerError:
+        lost = solver.failed
+    assert lost == 1 or calling.ran("after") == 1
+    solver.close()
+
+
+def test_an_event_for_an_exchange_that_is_gone_is_an_error_or_makes_a_new_one(calling: Calling) -> None:
+    events = EventDispatcher(calling.app, calling.topology)
+    events.fire("stated", 1)
+    delete_exchange(calling, calling.topology.event("stated").name)
+    for _ in range(2):
+        with contextlib.suppress(BrokerError):
+            events.fire("stated", 2)
+    events.fire("stated", 3)
+    events.close()
+
+
+def test_a_segment_for_an_exchange_that_is_gone_is_an_error_within_the_senders_patience(calling: Calling) -> None:
+    topology, stopping = calling.topology, threading.Event()
+    with calling.app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+    sender = BoundedSender(calling.app, topology.learner_queue(), lambda: 8, stopping, patience=2.0)
+    assert sender.send("learner.learn", ({"number": 0},))
+    delete_exchange(calling, topology.learner.name)
+    with pytest.raises(BrokerError, match=r"no exchange .*; was the run removed from the broker"):
+        sender.send("learner.learn", ({"number": 1},))
+
+
+def test_a_worker_on_a_redis_broker_is_not_silent_after_its_connections_broke_while_it_was_idle(
+    embedded: Servers, tmp_path: Path, run_name: str
+) -> None:
+    with ObedientWorker(run_name, embedded.broker_url, embedded.redis_url, tmp_path / "log") as worker:
+        for turn in range(3):
+            assert worker.do("return", turn).get(timeout=60) == turn
+            close_connections(embedded)
+        with worker.app.connection_for_write() as connection:
+            until(
+                lambda: worker.app.control.ping(
+                    timeout=1.0, destination=[f"obedient@{run_name}"], connection=connection
+                )
+            )
+        assert worker.do("return", "last").get(timeout=60) == "last"
