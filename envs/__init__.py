@@ -1,6 +1,6 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
-from envs.registry import make, make_vector, reward_threshold, spaces
+from envs.registry import by_library, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
 from envs.two_player import Turn, TwoPlayerVectorEnv
@@ -11,6 +11,7 @@ __all__ = [
     "Turn",
     "TwoPlayerVectorEnv",
     "VectorEnv",
+    "by_library",
     "is_two_player",
     "make",
     "make_two_player",

@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import gymnasium
@@ -18,6 +19,8 @@ import numpy as np
 
 from envs.construct import blame
 from envs.registry import make
+from envs.rewards import Rewards, WrongReward
+from envs.settings import EnvSettings, settings_of
 from envs.sources import SOURCES, make_two_player
 from envs.two_player import Turn
 from warren.errors import ConfigurationError, WarrenError
@@ -29,14 +32,16 @@ GAMES = 2  # games played at the same time
 WITHIN = 60.0  # s for a process of its own, imports included
 
 
-def check(env_id: str, kwargs: Mapping[str, Any], *, two_player: bool) -> None:
+def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, two_player: bool) -> None:
     """Raises ConfigurationError, in one sentence, for an environment that cannot be stepped."""
+    settings = settings_of(env, kwargs or {})
+    env_id = settings.id
     if _is_known(env_id):
-        _check(env_id, kwargs, two_player)
+        _check(settings, two_player)
         return
     problems = ask(
         "envs.check",
-        [env_id, dict(kwargs), two_player],
+        [asdict(settings), two_player],
         WITHIN,
         too_long=f"environment {env_id!r}: {STEPS} random steps at most took more than {WITHIN:g} s, the import "
         "included; does a step wait for something?",
@@ -55,15 +60,16 @@ def _is_known(env_id: str) -> bool:
     return spec is not None and str(spec.entry_point).startswith("gymnasium.")
 
 
-def _check(env_id: str, kwargs: Mapping[str, Any], two_player: bool) -> None:
+def _check(settings: EnvSettings, two_player: bool) -> None:
     if two_player:
-        _play(env_id, kwargs)
+        _play(settings.id, settings.kwargs)
     else:
-        _step(env_id, kwargs)
+        _step(settings)
 
 
-def _step(env_id: str, kwargs: Mapping[str, Any]) -> None:
-    env = make(env_id, **kwargs)
+def _step(settings: EnvSettings) -> None:
+    env_id, rewards = settings.id, settings.rewards()
+    env = make(settings)
     try:
         with blame(f"environment {env_id!r}: reset()"):
             observation, _ = env.reset(seed=0)
@@ -74,12 +80,7 @@ def _step(env_id: str, kwargs: Mapping[str, Any]) -> None:
             with blame(f"environment {env_id!r}: step({action})"):
                 observation, reward, terminated, truncated, _ = env.step(action)
             _require(_observation_problems(env.observation_space, observation), env_id, f"step({action})")
-            if not isinstance(reward, int | float | np.number | np.ndarray) or not np.isfinite(reward).all():
-                raise ConfigurationError(f"environment {env_id!r}: step({action}) gave the reward {reward!r}")
-            if np.size(reward) != 1:
-                raise ConfigurationError(
-                    f"environment {env_id!r}: step({action}) gave {np.size(reward)} rewards; it must be one number"
-                )
+            _require(_reward_problems(rewards, reward), env_id, f"step({action})")
             if terminated or truncated:
                 with blame(f"environment {env_id!r}: reset()"):
                     observation, _ = env.reset()
@@ -129,6 +130,20 @@ def _observation_problems(space: gymnasium.Space[Any], observation: Any) -> Iter
         yield f"gave an observation that is not finite: {np.array2string(array, threshold=8)}"
 
 
+def _reward_problems(rewards: Rewards, reward: Any) -> Iterator[str]:
+    if rewards.channels or isinstance(reward, Mapping) or np.size(reward) != 1:
+        try:
+            reward = np.asarray(rewards.read(reward), np.float64)
+        except WrongReward as wrong:
+            yield str(wrong)
+            return
+        except (TypeError, ValueError):
+            yield f"gave the reward {reward!r}, which is not of numbers"
+            return
+    if not isinstance(reward, int | float | np.number | np.ndarray) or not np.isfinite(reward).all():
+        yield f"gave the reward {reward!r}"
+
+
 def _turn_problems(turn: Turn, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
     expected = {
         "to_move": (GAMES,),
@@ -161,14 +176,15 @@ def main() -> None:
     """The process of `check`: reads the question from standard input, writes the problems to standard output."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what user code prints must not get into the answer
-    env_id, kwargs, two_player = json.loads(sys.stdin.read())
+    given, two_player = json.loads(sys.stdin.read())
+    settings = EnvSettings(**given)
     problems: list[str] = []
     try:
-        _check(env_id, kwargs, two_player)
+        _check(settings, two_player)
     except ConfigurationError as error:
         problems = error.problems
     except WarrenError as error:
-        problems = [f"environment {env_id!r}: {error}"]
+        problems = [f"environment {settings.id!r}: {error}"]
     with answer:
         json.dump(problems, answer)
     os._exit(0)  # whatever threads the environment has started

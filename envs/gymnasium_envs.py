@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 from typing import Any
 
 import gymnasium
 from gymnasium import error
 
 from envs.construct import blame, pip
+from envs.settings import EnvSettings
 from warren.errors import ConfigurationError, UnknownName
 
 # Namespace of an id -> (the module that registers it when it is imported, the package that brings it).
-NAMESPACES = {"ALE": ("ale_py", "gymnasium[atari]")}
+NAMESPACES = {"ALE": ("ale_py", "Atari games")}
+ATARI = "ale_py"  # also registers ids of before namespaces, as PongNoFrameskip-v4
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
@@ -28,6 +31,16 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
             raise ConfigurationError(
                 f"environment {name!r} of gymnasium needs more packages: {with_pip(str(missing))}"
             ) from None
+
+
+def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
+    """What `settings` mean for the constructor: the emulator leaves to them what they do, and draws no colours."""
+    with contextlib.suppress(error.Error):
+        _register(name)
+        if str(gymnasium.spec(name).entry_point).startswith(ATARI):
+            skipping = {"frameskip": 1} if settings.frame_skip else {}
+            return {**skipping, "obs_type": "grayscale"} if settings.grey else skipping
+    return {}
 
 
 def reward_threshold(name: str) -> float | None:
@@ -45,13 +58,15 @@ def with_pip(message: str) -> str:
 
 def _register(name: str) -> None:
     module, _ = NAMESPACES.get(name.partition("/")[0], (None, None))
+    if module is None and name not in gymnasium.registry and ":" not in name:
+        module = ATARI
     if module is not None:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
 
 
 def _remedy(name: str, unknown: error.Error) -> str:
-    module, package = NAMESPACES.get(name.partition("/")[0], (None, None))
-    if module is not None:
-        return f"{module} registers such ids; install it: {pip()} install '{package}'"
+    module, what = NAMESPACES.get(name.partition("/")[0], (None, None))
+    if module is not None and sys.modules.get(module) is None:
+        return f"{what} are of Warren's extra `atari` ({module} is missing); install it: {pip()} install -e '.[atari]'"
     return "" if isinstance(unknown, error.NameNotFound) else str(unknown)

@@ -20,10 +20,12 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
+from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import is_two_player, make_two_player, of_a_league
 from envs.vector import VectorEnv, library
 from envs.vector.sync import SyncVectorEnv
+from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
@@ -41,8 +43,10 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
     if is_two_player(settings.id):
         raise of_a_league(settings.id)
     adapter, name = _find(settings.id)
-    made: gymnasium.Env = adapter.make(name, **settings.kwargs)
-    return made
+    preset = getattr(adapter, "preset", None)
+    given = {**(preset(name, settings.resolved()) if preset else {}), **settings.kwargs}
+    made: gymnasium.Env = adapter.make(name, **given)
+    return preprocessed(made, settings) if settings.wraps else made
 
 
 def reward_threshold(env_id: str) -> float | None:
@@ -72,20 +76,27 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
     Raises what `make` raises, and ConfigurationError when the spaces of the copies differ.
     """
     settings = settings_of(env, kwargs)
-    settings.check()
     if num_envs < 1:
         raise ConfigurationError(f"num_envs={num_envs} of environment {settings.id!r} must be at least 1")
-    with blame(f"{num_envs} copies of environment {settings.id!r}"):
-        if _by_library(settings):
-            return library.make(settings.id, num_envs, seed, settings.kwargs)
-        return SyncVectorEnv([partial(make, settings)] * num_envs, seed)
+    settings.check(num_envs)
+    if settings.workers:
+        return WorkersVectorEnv(settings, num_envs, seed, *spaces(settings))
+    return make_slots(settings, range(num_envs), num_envs, seed)
 
 
-def _by_library(settings: EnvSettings) -> bool:
+def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
+    """Some of the `of` copies of an environment, in this process."""
+    with blame(f"{len(slots)} copies of environment {settings.id!r}"):
+        if by_library(settings):
+            return library.make(settings, len(slots), seed)
+        return SyncVectorEnv([partial(make, settings)] * len(slots), seed, settings.rewards(), slots.start, of)
+
+
+def by_library(settings: EnvSettings) -> bool:
     """Whether the library's own vectorised form is used. Raises ConfigurationError where it is asked for in vain."""
     if settings.vectorization == "sync":
         return False
-    why_not = library.unfit(settings.id, settings.kwargs)
+    why_not = library.unfit(settings)
     if why_not and settings.vectorization == "library":
         raise ConfigurationError(f"env.vectorization=library: {why_not}; use env.vectorization=auto")
     return why_not is None

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from envs.rewards import Rewards
 from warren.errors import ConfigurationError, unknown_name
 
 VECTORIZATIONS = ("auto", "library", "sync")
+# What a name of `preprocessing` stands for; a setting that is given wins over it. atari: Mnih et al. 2015 (Nature), as
+# Stable-Baselines3 and most others have it, but for the "fire" that begins some games, which an agent can learn.
+PREPROCESSINGS: dict[str, dict[str, Any]] = {
+    "atari": {
+        "frame_skip": 4, "noop_start": 30, "episodic_life": True, "grey": True, "resize": 84, "frame_stack": 4,
+        "reward_clip": 1.0,
+    }
+}  # fmt: skip
+_AT_LEAST = {"workers": 0, "frame_skip": 1, "noop_start": 0, "resize": 1, "frame_stack": 1}
 
 
 @dataclass(frozen=True)
@@ -18,16 +29,79 @@ class EnvSettings:
     id: str
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     vectorization: str = "auto"
+    workers: int = 0
+    preprocessing: str | None = None
+    frame_skip: int | None = None
+    noop_start: int | None = None
+    episodic_life: bool | None = None
+    grey: bool | None = None
+    resize: int | None = None
+    frame_stack: int | None = None
+    reward_channels: Mapping[str, float] = field(default_factory=dict)
+    reward_scale: float = 1.0
+    reward_clip: float | None = None
 
-    def problems(self) -> Iterator[str]:
-        """Everything wrong with the settings by themselves, each "name: what and the remedy"."""
+    def problems(self, num_envs: int | None = None) -> Iterator[str]:
+        """Everything wrong with the settings by themselves, each "env.NAME: what and the remedy"."""
         if self.vectorization not in VECTORIZATIONS:
-            yield f"vectorization: {unknown_name('vectorization', self.vectorization, VECTORIZATIONS)}"
+            yield f"env.vectorization: {unknown_name('vectorization', self.vectorization, VECTORIZATIONS)}"
+        if self.preprocessing is not None and self.preprocessing not in PREPROCESSINGS:
+            yield f"env.preprocessing: {unknown_name('preprocessing', self.preprocessing, PREPROCESSINGS)}"
+        for name, least in _AT_LEAST.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                yield f"env.{name}: {value} is too small; it must be at least {least}"
+        if not 0 < abs(self.reward_scale) < float("inf"):
+            yield f"env.reward_scale: {self.reward_scale} is no factor; it must be finite and not 0"
+        if self.reward_clip is not None and not self.reward_clip > 0:
+            yield f"env.reward_clip: {self.reward_clip} leaves nothing; it must be more than 0, or null"
+        if self.reward_channels and (self.resolved().frame_skip or 1) > 1:
+            yield "env.frame_skip: adds up rewards of one number; leave it out, or env.reward_channels"
+        if self.workers > 0:
+            yield from self._of_workers(num_envs)
 
-    def check(self) -> None:
+    def _of_workers(self, num_envs: int | None) -> Iterator[str]:
+        if num_envs is not None and self.workers > num_envs:
+            yield f"env.workers: {self.workers} processes for env.num_envs={num_envs}; at most one a copy"
+        if self.id.startswith("__main__:"):
+            yield (
+                f"env.workers: {self.id!r} is part of the program that runs, which a worker process cannot import; put "
+                "it into a file (env.id=path/to/file.py:NAME), or set env.workers=0"
+            )
+        try:
+            json.dumps(dict(self.kwargs))
+        except (TypeError, ValueError) as error:
+            yield (
+                f"env.workers: env.kwargs={dict(self.kwargs)!r} cannot be sent to a process ({error}); give numbers, "
+                "text and lists, or set env.workers=0"
+            )
+
+    def check(self, num_envs: int | None = None) -> None:
         """Raises ConfigurationError with all problems of the settings, if there are any."""
-        if problems := [f"env.{problem}" for problem in self.problems()]:
+        if problems := list(self.problems(num_envs)):
             raise ConfigurationError(problems)
+
+    def resolved(self) -> EnvSettings:
+        """The settings with what `preprocessing` stands for put in where nothing is given."""
+        preset = PREPROCESSINGS.get(self.preprocessing or "", {})
+        return replace(self, preprocessing=None, **{k: v for k, v in preset.items() if getattr(self, k) is None})
+
+    def rewards(self) -> Rewards:
+        """What becomes of the rewards."""
+        return Rewards(self.reward_channels, self.reward_scale, self.resolved().reward_clip)
+
+    @property
+    def wraps(self) -> bool:
+        """Whether anything is done with the environment's observations or episodes."""
+        settings = self.resolved()
+        return bool(
+            (settings.frame_skip or 1) > 1
+            or settings.noop_start
+            or settings.episodic_life
+            or settings.grey
+            or settings.resize
+            or (settings.frame_stack or 1) > 1
+        )
 
 
 def settings_of(env: str | EnvSettings, kwargs: Mapping[str, Any]) -> EnvSettings:

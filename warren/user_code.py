@@ -87,7 +87,13 @@ def blame(doing: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:  # a module that ends in sys.exit() must not end a worker silently
         remedy = f"; {install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
-        raise ConfigurationError(f"{doing} failed{where(error)}: {type(error).__name__}: {error}{remedy}") from error
+        what = f"{type(error).__name__}: {error}{copies(error)}{remedy}"
+        raise ConfigurationError(f"{doing} failed{where(error)}: {what}") from error
+
+
+def copies(error: BaseException) -> str:
+    """The notes of `error`: which of several copies of an environment raised it."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
 def where(error: BaseException) -> str:

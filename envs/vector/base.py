@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
+
+from envs.construct import blame, copies
+from envs.rewards import Rewards, WrongReward
+from warren.errors import ConfigurationError
+
+# In an ended episode's info: a life is lost, and the game goes on in the next. Its return is counted to the game's end.
+LIFE_LOST = "life_lost"
 
 
 class WrongObservation(ValueError):
@@ -20,7 +28,7 @@ class Stepped(NamedTuple):
     """What a form of the vector knows after a step of its N environments."""
 
     observation: Any  # [N, ...], owned by who called; of an ended episode the next one's first
-    reward: np.ndarray  # float64 [N]
+    reward: np.ndarray  # float64 [N]; [N, C] where the reward has C channels
     terminated: np.ndarray  # bool [N]
     truncated: np.ndarray  # bool [N]
     info: dict[str, Any]  # "final_obs" where an episode ended, and what the environments say
@@ -30,7 +38,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     """N environments of the same spaces; one that ends is reset within the same step.
 
     Where `terminated | truncated`, the observation returned is the next episode's first, and the ended episode's last
-    one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from.
+    one is `info["final_obs"][i]`: what the value of a truncated episode is bootstrapped from. Where the reward has
+    channels, `info["reward_channels"]` is each by itself, float64 [N, C], as the environments gave it.
     """
 
     def __init__(
@@ -40,12 +49,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         action_space: gymnasium.Space[Any],
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
+        rewards: Rewards | None = None,
     ) -> None:
         self.num_envs = num_envs
         self.single_observation_space, self.single_action_space = observation_space, action_space
         self.observation_space = batch_space(observation_space, num_envs)
         self.action_space = batch_space(action_space, num_envs)
         self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
+        self.rewards = rewards or Rewards()
         self._seed = seed
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
@@ -83,19 +94,27 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return self._reset(seeds, options)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """observation [N, ...], reward f64 [N], terminated bool [N], truncated bool [N], info."""
+        """observation [N, ...], reward f64 [N] to learn from, terminated bool [N], truncated bool [N], info."""
         stepped = self._step(actions)
-        self._returns += stepped.reward
+        total = self.rewards.total(stepped.reward)
+        if self.rewards.channels:
+            stepped.info["reward_channels"] = stepped.reward
+        self._returns += total
         self._lengths += 1
         done = stepped.terminated | stepped.truncated
+        if done.any() and "final_info" in stepped.info:
+            done &= ~np.asarray(stepped.info["final_info"].get(LIFE_LOST, False))
         if done.any():
             self._finished.append((self._returns[done], self._lengths[done]))
             self._returns[done] = 0
             self._lengths[done] = 0
-        return stepped
+        return stepped._replace(reward=self.rewards.learned_from(total))
 
     def pop_episodes(self) -> np.ndarray:
-        """float32 [K, 2]: return and length of every episode finished since the last call, in order of finishing."""
+        """float32 [K, 2]: return and length of every game finished since the last call, in order of finishing.
+
+        The return is of the environment's own rewards: neither scaled nor clipped, over all lives, channels weighted.
+        """
         finished, self._finished = self._finished, []
         return np.concatenate([np.zeros((0, 2)), *(np.stack(ended, axis=1) for ended in finished)]).astype(np.float32)
 
@@ -103,3 +122,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 def no_final_observations(num_envs: int) -> np.ndarray:
     """object [N], all None: what `info["final_obs"]` is filled into."""
     return np.full(num_envs, None, dtype=object)
+
+
+@contextmanager
+def blaming(env_id: str, call: str) -> Iterator[None]:
+    """What goes wrong in an environment's `call` is a ConfigurationError that names it, the place and the copy."""
+    doing = f"environment {env_id!r}: {call}"
+    with blame(doing):
+        try:
+            yield
+        except (WrongObservation, WrongReward) as error:
+            raise ConfigurationError(f"{doing} {error}{copies(error)}") from error

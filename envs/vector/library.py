@@ -15,6 +15,8 @@ import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.utils import seeding
 
+from envs.rewards import Rewards
+from envs.settings import EnvSettings
 from envs.vector.base import Stepped, VectorEnv, no_final_observations
 
 START = 0.05  # CartPole's episodes begin uniformly within this of zero, in all four numbers
@@ -26,14 +28,17 @@ class LibraryCartPole(VectorEnv):
 
     KWARGS = ("max_episode_steps", "sutton_barto_reward")
 
-    def __init__(self, env_id: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, env_id: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any], rewards: Rewards
+    ) -> None:
         env = gymnasium.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **kwargs)
         assert isinstance(env, CartPoleVectorEnv)
         self._env: Any = env  # its attributes are typed for the time before the first reset
         self._chance = [seeding.np_random()[0] for _ in range(num_envs)]
         self._starts = np.empty((num_envs, STARTS, 4))  # drawn ahead: a call of a generator costs as much as a step
         self._next = np.full(num_envs, STARTS)
-        super().__init__(num_envs, env.single_observation_space, env.single_action_space, seed, env.metadata)
+        spaces = (env.single_observation_space, env.single_action_space)
+        super().__init__(num_envs, *spaces, seed, env.metadata, rewards)
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         for i, seed in enumerate(seeds):
@@ -84,13 +89,18 @@ NOT_THE_SAME = {
 }
 
 
-def unfit(env_id: str, kwargs: Mapping[str, Any]) -> str | None:
-    """Why the library's vectorised form cannot stand for `env_id` made with `kwargs`; None where it can."""
+def unfit(settings: EnvSettings) -> str | None:
+    """Why the library's vectorised form cannot stand for the environment; None where it can."""
+    env_id, kwargs = settings.id, settings.kwargs
     name = env_id.removeprefix("gymnasium:")
     if name not in SAME_DYNAMICS:
         return f"environment {env_id!r} has none that is known to play the same; those that have: " + ", ".join(
             sorted(SAME_DYNAMICS)
         )
+    if settings.wraps:
+        return f"that of {env_id!r} takes no settings of its observations and episodes"
+    if settings.reward_channels:
+        return f"that of {env_id!r} has one reward"
     if other := set(kwargs) - set(SAME_DYNAMICS[name].KWARGS):
         return f"that of {env_id!r} does not take env.kwargs {', '.join(sorted(other))}"
     limit = kwargs.get("max_episode_steps")
@@ -99,8 +109,8 @@ def unfit(env_id: str, kwargs: Mapping[str, Any]) -> str | None:
     return None
 
 
-def make(env_id: str, num_envs: int, seed: int | None, kwargs: Mapping[str, Any]) -> VectorEnv:
-    """The vector of an id that `unfit` has no word against."""
-    name = env_id.removeprefix("gymnasium:")
-    given = {key: value for key, value in kwargs.items() if value is not None}
-    return SAME_DYNAMICS[name](name, num_envs, seed, given)
+def make(settings: EnvSettings, num_envs: int, seed: int | None) -> VectorEnv:
+    """The vector of an environment that `unfit` has no word against."""
+    name = settings.id.removeprefix("gymnasium:")
+    given = {key: value for key, value in settings.kwargs.items() if value is not None}
+    return SAME_DYNAMICS[name](name, num_envs, seed, given, settings.rewards())

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium.spaces import Box
 from gymnasium.vector.utils import concatenate, create_empty_array, iterate
 
+from envs.rewards import Rewards
 from envs.vector.base import Stepped, VectorEnv, WrongObservation, no_final_observations
 
 
@@ -20,45 +21,67 @@ class SyncVectorEnv(VectorEnv):
     gymnasium's passive checker stays: it looks at the first two steps alone, and is a function call after that.
     """
 
-    def __init__(self, make: Sequence[Callable[[], gymnasium.Env]], seed: int | None = None) -> None:
+    def __init__(
+        self,
+        make: Sequence[Callable[[], gymnasium.Env]],
+        seed: int | None = None,
+        rewards: Rewards | None = None,
+        first: int = 0,
+        of: int | None = None,
+    ) -> None:
+        """`first`, `of`: which of how many copies these are, where a larger vector has its other ones elsewhere."""
         self.envs = [each() for each in make]
-        first = self.envs[0]
+        one = self.envs[0]
         for i, env in enumerate(self.envs):
             for what in ("observation_space", "action_space"):
-                if (ours := getattr(env, what)) != (wanted := getattr(first, what)):
+                if (ours := getattr(env, what)) != (wanted := getattr(one, what)):
                     raise ValueError(
                         f"the {what.replace('_', ' ')}s of the copies differ: copy 0 has {wanted}, copy {i} {ours}"
                     )
-        super().__init__(len(self.envs), first.observation_space, first.action_space, seed, first.metadata)
-        self.render_mode = first.render_mode
+        super().__init__(len(self.envs), one.observation_space, one.action_space, seed, one.metadata, rewards)
+        self.render_mode = one.render_mode
+        self._first, self._of = first, of or self.num_envs
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
         observations: list[Any] = []
         infos: dict[str, Any] = {}
-        for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
-            observation, info = env.reset(seed=seed, options=options)
-            observations.append(observation)
-            if info:
-                infos = self._add_info(infos, info, i)
+        i = 0
+        try:
+            for i, (env, seed) in enumerate(zip(self.envs, seeds, strict=True)):
+                observation, info = env.reset(seed=seed, options=options)
+                observations.append(observation)
+                if info:
+                    infos = self._add_info(infos, info, i)
+        except Exception as error:
+            error.add_note(self._copy(i))
+            raise
         return self._batch(observations), infos
 
     def _step(self, actions: Any) -> Stepped:
-        observations, rewards = [], np.empty(self.num_envs, np.float64)
+        observations: list[Any] = []
+        rewards, read = self.rewards.empty(self.num_envs), self.rewards.read
+        channels = bool(self.rewards.channels)
         terminated, truncated = np.empty(self.num_envs, np.bool_), np.empty(self.num_envs, np.bool_)
         infos: dict[str, Any] = {}
         final: np.ndarray | None = None
-        for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
-            observation, rewards[i], ended, cut, info = env.step(action)
-            terminated[i], truncated[i] = ended, cut
-            if ended or cut:
-                if final is None:
-                    final = no_final_observations(self.num_envs)
-                final[i] = deepcopy(observation)  # some environments write each observation into the same array
-                infos = self._add_info(infos, {"final_info": info}, i)
-                observation, info = env.reset()
-            observations.append(observation)
-            if info:
-                infos = self._add_info(infos, info, i)
+        i = 0
+        try:
+            for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+                observation, reward, ended, cut, info = env.step(action)
+                rewards[i] = read(reward) if channels else reward
+                terminated[i], truncated[i] = ended, cut
+                if ended or cut:
+                    if final is None:
+                        final = no_final_observations(self.num_envs)
+                    final[i] = deepcopy(observation)  # some environments write each observation into the same array
+                    infos = self._add_info(infos, {"final_info": info}, i)
+                    observation, info = env.reset()
+                observations.append(observation)
+                if info:
+                    infos = self._add_info(infos, info, i)
+        except Exception as error:
+            error.add_note(self._copy(i))
+            raise
         if final is not None:
             infos["final_obs"], infos["_final_obs"] = final, terminated | truncated
         return Stepped(self._batch(observations), rewards, terminated, truncated, infos)
@@ -72,12 +95,17 @@ class SyncVectorEnv(VectorEnv):
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
         for i, observation in enumerate(observations):
             if np.shape(observation) != space.shape:  # or numpy would spread a smaller one over the row
-                raise WrongObservation(
+                wrong = WrongObservation(
                     f"gave an observation of shape {list(np.shape(observation))}; its observation_space has "
-                    f"{list(space.shape)} (environment {i} of {self.num_envs})"
+                    f"{list(space.shape)}"
                 )
+                wrong.add_note(self._copy(i))
+                raise wrong
             batch[i] = observation
         return batch
+
+    def _copy(self, i: int) -> str:
+        return f"copy {self._first + i} of {self._of}"
 
     def close_extras(self, **kwargs: Any) -> None:
         """Closes the environments."""

@@ -217,8 +217,6 @@ def test_a_game_of_two_players_is_sent_to_a_league(source, name: str):
 def test_what_is_missing_is_named_with_the_line_that_installs_it(source):
     with pytest.raises(ConfigurationError, match=r"bin/pip install absent_library; if it is a module of your own"):
         envs.make(f"{source('import absent_library')}:Line")
-    with pytest.raises(ConfigurationError, match=r"pip install 'gymnasium\[atari\]'"):
-        envs.make("ALE/Pong-v5")
     with pytest.raises(UnknownName, match=r"gym:slimevolleygym:SlimeVolley-v0, or by its class, module:Class"):
         envs.make("gym:SlimeVolley-v0")
     with pytest.raises(ConfigurationError, match=r"bin/pip install swig.*bin/pip install \"?gymnasium\[box2d\]"):

@@ -27,7 +27,7 @@ from workers.servers.checks import redact
 
 # The last two for a number as a group's option, and for a setting of a league where there is none.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
-OPEN = ("env.kwargs",)  # tables that take any name
+OPEN = ("env.kwargs", "env.reward_channels")  # tables that take any name
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
 STOPPED = 130  # exit status after Ctrl-C, as shells have it
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend

@@ -50,6 +50,21 @@ class EnvConfig:
     # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
     # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
     vectorization: str = "auto"
+    workers: int = 0  # processes that an actor's environments are shared among, for slow ones; 0: none but the actor's
+    # What is done with episodes, observations and rewards, in the order of these lines. atari: 4 skipped frames, up to
+    # 30 no-ops, grey, 84 x 84, an episode a life, 4 stacked, rewards clipped to 1; what is given here wins over it.
+    preprocessing: str | None = None
+    frame_skip: int | None = None  # each action is played so often; of images, the maximum of the last two is seen
+    noop_start: int | None = None  # an episode begins with 1 to this many steps of action 0, which does nothing
+    grey: bool | None = None
+    resize: int | None = None  # images to this many pixels a side
+    episodic_life: bool | None = None  # where a life is lost the episode ends, and the next goes on in the same game
+    frame_stack: int | None = None  # so many last observations are seen as one, [frame_stack, ...]
+    reward_channels: dict[str, float] = field(
+        default_factory=dict
+    )  # of a reward of several numbers: name -> coefficient
+    reward_scale: float = 1.0  # a factor
+    reward_clip: float | None = None  # to -reward_clip .. reward_clip
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
     # environment's own reward threshold, where it has one (conf/warren.yaml).
     goal: float | None = None

@@ -133,15 +133,18 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
         return
     settings = config.env.settings()
-    yield from (f"env.{problem}" for problem in settings.problems())
+    if problems := list(settings.problems(config.env.num_envs if config.env.num_envs > 0 else None)):
+        yield from problems
+        settings = envs.EnvSettings(settings.id, settings.kwargs)  # that there is such an environment is looked at too
     try:
         observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id):
             raise of_a_league(config.env.id)
+        envs.by_library(settings)
         if role == "train":
-            check(config.env.id, config.env.kwargs, two_player=False)
+            check(settings, two_player=False)
     except ConfigurationError as error:
-        yield from (f"env.id: {problem}" for problem in error.problems)
+        yield from (problem if problem.startswith("env.") else f"env.id: {problem}" for problem in error.problems)
         observation_space, action_space = ANY_SPACES  # the settings of network and algorithm are looked at all the same
     policy = algorithm = None
     try:

@@ -28,7 +28,7 @@ from workers.runtime.connect import given_urls
 from workers.ui.run_view import RunView
 
 FIXED_ON_RESUME = re.compile(
-    r"project|trial|experiment|env|env\.(id|kwargs.*)|network.*|algorithm|algorithm\.name|league|restore"
+    r"project|trial|experiment|env|env\.(id|kwargs.*|preprocessing|frame_skip|noop_start|grey|resize|episodic_life|frame_stack|reward_.*)|network.*|algorithm|algorithm\.name|league|restore"
     r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
 )
 

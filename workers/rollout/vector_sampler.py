@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import torch
 
 from agents.policies import Policy
 from agents.segments import Segment
 from envs import VectorEnv
-from envs.construct import blame
-from envs.vector import WrongObservation
+from envs.vector.base import blaming
 from warren.errors import ConfigurationError
 
 
@@ -31,7 +27,7 @@ class Sampler:
         self.env_steps = 0  # over all environments, since the start
         self._generator = torch.Generator().manual_seed(seed)
         self._name = name
-        with self._blame("reset()"):
+        with blaming(self._name, "reset()"):
             self._observation, _ = vector_env.reset()
         self._memory = policy.initial_memory(vector_env.num_envs)
 
@@ -50,7 +46,7 @@ class Sampler:
             action, extras, memory = policy.step(observation, memory, generator=self._generator)
             log_probs[step], values[step] = extras["log_prob"], extras["value"]
             actions.append(action)
-            with self._blame("step()"):
+            with blaming(self._name, "step()"):
                 observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
             terminations[step] = terminated
             truncations[step] = truncated
@@ -79,15 +75,6 @@ class Sampler:
             weight_version=self.weight_version,
             episodes=env.pop_episodes(),
         )
-
-    @contextmanager
-    def _blame(self, call: str) -> Iterator[None]:
-        doing = f"environment {self._name!r}: {call}"
-        with blame(doing):
-            try:
-                yield
-            except WrongObservation as error:
-                raise ConfigurationError(f"{doing} {error}") from error
 
     def _check(self, field: str, array: np.ndarray, leading: int) -> None:
         """`array` of `field` has `leading` dimensions of steps and environments."""

@@ -10,7 +10,7 @@ Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learnt or was fr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,13 @@ class Trained:
     two_player: bool
     source: Path
     memory: Memory | None = None  # after the last `act`, of a policy that has one
+    settings: envs.EnvSettings | None = None  # of an environment for one agent
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
         """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
-        return envs.make(self.env_id, **{**self.env_kwargs, **kwargs})
+        settings = self.settings or envs.EnvSettings(self.env_id, self.env_kwargs)
+        whole_games = replace(settings.resolved(), episodic_life=False, kwargs={**self.env_kwargs, **kwargs})
+        return envs.make(whole_games)
 
     def games(self, num_envs: int = 1, seed: int = 0) -> envs.TwoPlayerVectorEnv:
         """Games of the two-player game that it was trained on."""
@@ -83,7 +86,7 @@ def load(folder: str | Path, player: str = "main") -> Trained:
     policy = build_policy(config.network, *spaces, config.seed)
     source = _newest(folder / "checkpoints")
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
-    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source)
+    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source, settings=config.env.settings())
 
 
 def _of_league(folder: Path, config: Config, player: str) -> Trained:

@@ -342,3 +342,30 @@ def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tm
     assert "algorithm 'ppo' takes action spaces of one leaf, not Dict(" in line
     (line,) = problems("env.id=CartPole-v1", "+network.core.name=gru")
     assert line == "algorithm 'ppo' trains networks without a memory; leave out the `core` of the network"
+
+
+def test_an_environments_settings_are_checked_with_all_others(problems: Problems, tmp_path: Path) -> None:
+    found = problems(
+        *("env.id=CartPol-v1", "env.vectorization=sink", "env.preprocessing=attari", "env.workers=9", "env.num_envs=4"),
+        *("env.frame_stack=0", "env.reward_clip=-1", "actors=0"),
+    )
+    for culprit, words in (
+        ("env.vectorization:", "did you mean sync?"),
+        ("env.preprocessing:", "did you mean atari?"),
+        ("env.workers:", "9 processes for env.num_envs=4"),
+        ("env.frame_stack:", "at least 1"),
+        ("env.reward_clip:", "more than 0, or null"),
+        ("env.id:", "CartPole-v1"),
+        ("actors:", "at least 1"),
+    ):
+        (line,) = [line for line in found if line.startswith(culprit)]
+        assert words in line
+    assert len(found) == 7
+    found = problems("env.grey=true", "env.resize=84", "actors=0")
+    assert [line.partition(":")[0] for line in found] == ["actors", "env.grey", "env.resize"]
+    (line,) = problems("env.id=Acrobot-v1", "env.vectorization=library")
+    assert line.startswith("env.vectorization=library: environment 'Acrobot-v1' has none")
+
+
+def test_defaults_of_the_environments_settings_are_written_the_same_in_both_places() -> None:
+    assert Config().env.settings() == envs.EnvSettings("CartPole-v1")

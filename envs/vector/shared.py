@@ -1,0 +1,98 @@
+"""Arrays that a vector and its worker processes share: memory that has no name, and so leaves nothing behind."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector.utils import create_empty_array
+
+RESET, STEP = b"r", b"s"  # what a worker process is told to do, a line each
+_ALIGNED = 64  # bytes: no two arrays share a line of the processor's cache
+
+
+class SharedArrays:
+    """What N environments are told and say in one step. `fd`: of the memory, to be handed to a child; closed here.
+
+    observation, final_observation, action: trees of arrays [N, ...] as the spaces have them. reward f64 [N] or [N, C];
+    terminated, truncated, life_lost bool [N]; seed int64 [N], -1 for none.
+    """
+
+    def __init__(
+        self,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        num_envs: int,
+        channels: int,
+        fd: int | None = None,
+    ) -> None:
+        def lay_out(allocate: Callable[..., np.ndarray]) -> None:
+            self.observation = create_empty_array(observation_space, num_envs, allocate)
+            self.final_observation = create_empty_array(observation_space, num_envs, allocate)
+            self.action = create_empty_array(action_space, num_envs, allocate)
+            self.reward = allocate((num_envs, channels) if channels else num_envs, np.float64)
+            self.terminated, self.truncated, self.life_lost = (allocate(num_envs, np.bool_) for _ in range(3))
+            self.seed = allocate(num_envs, np.int64)
+
+        measured = _Allocator(None)
+        lay_out(measured)
+        self.size = measured.used
+        if fd is None:
+            fd = _anonymous_file()
+            os.ftruncate(fd, self.size)
+        self.fd = fd
+        self._map = mmap.mmap(fd, self.size)
+        lay_out(_Allocator(self._map))
+
+    def close(self) -> None:
+        """Closes the file; the memory goes when the last array of the last process does."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class _Allocator:
+    """Gives arrays one after another out of a buffer, with numpy's signature; without a buffer it only counts."""
+
+    def __init__(self, buffer: mmap.mmap | None) -> None:
+        self.buffer, self.used = buffer, 0
+
+    def __call__(self, shape: int | tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+        array = np.empty(shape, dtype)
+        start, self.used = self.used, self.used + -(-array.nbytes // _ALIGNED) * _ALIGNED
+        if self.buffer is None:
+            return array
+        return np.frombuffer(self.buffer, array.dtype, array.size, start).reshape(array.shape)
+
+
+def _anonymous_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("warren-environments")
+    with tempfile.TemporaryFile() as file:  # without a name from the start
+        return os.dup(file.fileno())
+
+
+def put(tree: Any, at: int | slice, values: Any) -> None:
+    """Writes `values`, a tree of the same structure, into the rows `at` of each array."""
+    if isinstance(tree, dict):
+        for name, part in tree.items():
+            put(part, at, values[name])
+    elif isinstance(tree, tuple):
+        for part, value in zip(tree, values, strict=True):
+            put(part, at, value)
+    else:
+        tree[at] = values
+
+
+def take(tree: Any, at: int | slice) -> Any:
+    """A copy of the rows `at` of each array."""
+    if isinstance(tree, dict):
+        return {name: take(part, at) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(take(part, at) for part in tree)
+    return tree[at].copy()

@@ -1,0 +1,116 @@
+"""A process that steps some of a vector's environments: `python -m envs.vector.worker`, started by workers.py.
+
+Observations and actions lie in shared memory. Over the pipes go a line of JSON at the start and a letter a step:
+nothing is ever unpickled. The process ends with its parent, however that ends: its input and its lifeline end then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from envs.registry import make_slots
+from envs.settings import EnvSettings
+from envs.vector.base import LIFE_LOST, VectorEnv, blaming
+from envs.vector.shared import RESET, SharedArrays, put, take
+from warren.errors import ConfigurationError, WarrenError
+
+
+def main() -> None:
+    """Reads who it is from the first line of its input, then serves until that ends."""
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what a game prints must not get among the replies
+    commands = os.fdopen(os.dup(0), "rb", buffering=0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    given = json.loads(_line(commands))
+    threading.Thread(target=_end_with, args=(given["lifeline"],), daemon=True).start()
+    settings = EnvSettings(**given["settings"])
+    with _telling(replies, settings.id):
+        vector = make_slots(settings, range(*given["slots"]), given["num_envs"])
+        shared = _shared(vector, settings, given)
+    replies.write(b"{}\n")
+    rows = slice(*given["slots"])
+    while command := commands.read(2):
+        with _telling(replies, settings.id):
+            _serve(command[:1], vector, shared, rows, settings.id)
+        replies.write(b"{}\n")
+    vector.close()
+    os._exit(0)  # whatever threads the games have started
+
+
+def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice, env_id: str) -> None:
+    if command == RESET:
+        seeds: Sequence[int | None] = [None if seed < 0 else int(seed) for seed in shared.seed[rows]]
+        with blaming(env_id, "reset()"):
+            observation, _ = vector.reset(seed=seeds)
+        put(shared.observation, rows, observation)
+        return
+    with blaming(env_id, "step()"):
+        stepped = vector._step(take(shared.action, rows))
+    put(shared.observation, rows, stepped.observation)
+    shared.reward[rows] = stepped.reward
+    shared.terminated[rows], shared.truncated[rows] = stepped.terminated, stepped.truncated
+    if "final_obs" in stepped.info:
+        for i in np.flatnonzero(stepped.terminated | stepped.truncated):
+            put(shared.final_observation, rows.start + int(i), stepped.info["final_obs"][i])
+        shared.life_lost[rows] = stepped.info.get("final_info", {}).get(LIFE_LOST, False)
+
+
+def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> SharedArrays:
+    """The parent's arrays, if they are laid out as this process's environments need them."""
+    spaces = (vector.single_observation_space, vector.single_action_space)
+    if [repr(space) for space in spaces] != given["spaces"]:
+        raise ConfigurationError(
+            f"environment {settings.id!r} has the spaces {spaces[0]} and {spaces[1]} in a worker process, "
+            f"{' and '.join(given['spaces'])} in the actor; all copies must have the same"
+        )
+    shared = SharedArrays(*spaces, given["num_envs"], len(settings.reward_channels), given["memory"])
+    shared.close()
+    return shared
+
+
+class _telling:
+    """Sends what goes wrong in the block to the parent as a line of JSON, and ends the process."""
+
+    def __init__(self, replies: BinaryIO, env_id: str) -> None:
+        self.replies, self.env_id = replies, env_id
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is None:
+            return
+        if isinstance(error, ConfigurationError):
+            problems = error.problems
+        elif isinstance(error, WarrenError):
+            problems = [f"environment {self.env_id!r}: {error}"]
+        else:
+            problems = [f"environment {self.env_id!r}: its worker process failed: {type(error).__name__}: {error}"]
+        self.replies.write(json.dumps({"problems": problems}).encode() + b"\n")
+        os._exit(1)
+
+
+def _line(commands: BinaryIO) -> bytes:
+    read = bytearray()
+    while byte := commands.read(1):
+        if byte == b"\n":
+            break
+        read += byte
+    return bytes(read)
+
+
+def _end_with(lifeline: int) -> None:
+    """A step that never returns must not outlive the parent: nobody writes to this pipe, it only ends."""
+    os.read(lifeline, 1)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.argv[0] = "warren-environments"
+    main()

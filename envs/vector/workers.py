@@ -1,0 +1,172 @@
+"""Slow environments in worker processes of their own, each with a share of the copies: `env.workers`.
+
+gymnasium's AsyncVectorEnv has a process a copy, and hands each its environment as pickled bytes. These are started
+anew, as the actor itself is, and make their environments from the settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.settings import EnvSettings
+from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
+from envs.vector.shared import RESET, STEP, SharedArrays, put, take
+from warren.errors import ConfigurationError
+
+GRACE = 2.0  # s that a worker has to end by itself
+_HERE = slice(None)
+
+
+class WorkersVectorEnv(VectorEnv):
+    """N copies in `settings.workers` processes. What they say of a step besides its five values stays with them.
+
+    Raises ConfigurationError, with the environment and the copy, for what goes wrong in a process, or when one dies.
+    """
+
+    def __init__(
+        self,
+        settings: EnvSettings,
+        num_envs: int,
+        seed: int | None,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+    ) -> None:
+        super().__init__(num_envs, observation_space, action_space, seed, rewards=settings.rewards())
+        self._id = settings.id
+        self._shared = SharedArrays(observation_space, action_space, num_envs, len(settings.reward_channels))
+        edges = np.linspace(0, num_envs, settings.workers + 1).astype(int).tolist()
+        self._slots = list(itertools.pairwise(edges))
+        self._processes: list[subprocess.Popen[bytes]] = []
+        lifeline, ours = os.pipe()
+        self._end = weakref.finalize(self, _end, self._processes, ours)
+        try:
+            for slots in self._slots:
+                self._processes.append(self._start(settings, slots, lifeline))
+            for worker in range(len(self._processes)):  # they import and make their environments side by side
+                self._reply(worker)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            os.close(lifeline)
+            self._shared.close()
+
+    def _start(self, settings: EnvSettings, slots: tuple[int, int], lifeline: int) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "envs.vector.worker"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(self._shared.fd, lifeline),
+            env={"OMP_NUM_THREADS": "1", **os.environ},
+            start_new_session=True,  # Ctrl-C is the actor's: it ends its workers when it has finished
+        )  # fmt: skip
+        given = {
+            "settings": {**asdict(settings), "workers": 0},
+            "slots": slots,
+            "num_envs": self.num_envs,
+            "spaces": [repr(self.single_observation_space), repr(self.single_action_space)],
+            "memory": self._shared.fd,
+            "lifeline": lifeline,
+        }
+        self._write(process, json.dumps(given).encode() + b"\n")
+        return process
+
+    def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        if options:
+            raise ConfigurationError(f"reset options {options} cannot be given to environments in worker processes")
+        self._shared.seed[:] = [-1 if seed is None else seed for seed in seeds]
+        self._all(RESET)
+        return take(self._shared.observation, _HERE), {}
+
+    def _step(self, actions: Any) -> Stepped:
+        shared = self._shared
+        put(shared.action, _HERE, actions)
+        self._all(STEP)
+        terminated, truncated, info = shared.terminated.copy(), shared.truncated.copy(), {}
+        done = terminated | truncated
+        if done.any():
+            final = no_final_observations(self.num_envs)
+            for i in np.flatnonzero(done):
+                final[i] = take(shared.final_observation, int(i))
+            info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
+        return Stepped(take(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
+
+    def _all(self, command: bytes) -> None:
+        try:
+            if self.closed:
+                raise ConfigurationError(f"environment {self._id!r}: its worker processes have ended; make it anew")
+            for process in self._processes:
+                self._write(process, command + b"\n")
+            for worker in range(len(self._processes)):
+                self._reply(worker)
+        except ConfigurationError:
+            self.close()
+            raise
+
+    @staticmethod
+    def _write(process: subprocess.Popen[bytes], data: bytes) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it died, or ended with an error: its reply says which
+            process.stdin.write(data)
+            process.stdin.flush()
+
+    def _reply(self, worker: int) -> None:
+        process = self._processes[worker]
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.endswith(b"\n"):
+            first, end = self._slots[worker]
+            raise ConfigurationError(
+                f"environment {self._id!r}: worker process {worker} of {len(self._processes)}, which steps the copies "
+                f"{first} to {end - 1}, {_fate(process)}; what it printed last stands above, or in the actor's log"
+            )
+        if problems := json.loads(line).get("problems"):
+            raise ConfigurationError(problems)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Ends the processes."""
+        self._end()
+
+
+def _fate(process: subprocess.Popen[bytes]) -> str:
+    try:
+        status = process.wait(GRACE)
+    except subprocess.TimeoutExpired:
+        return "closed its pipe"
+    if status < 0:
+        return f"was killed by {signal.Signals(-status).name}"
+    return f"ended by itself with status {status}"
+
+
+def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
+    """Ends of their input, then of the lifeline, ask workers to go: those that wait, and those that play."""
+    for process in processes:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdout.close()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+    _wait(processes)
+    os.close(lifeline)
+    _wait(processes)
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> None:
+    until = time.monotonic() + GRACE
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(until - time.monotonic(), 0.01))

@@ -1,0 +1,223 @@
+"""What is done with episodes, observations and rewards, in its order, and what is not fit for it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+import envs
+from envs import EnvSettings
+from warren.errors import ConfigurationError
+
+GAME = f"{__file__}:Game"
+
+
+class Game(gymnasium.Env):
+    """Images whose brightness is the number of steps; a life is lost at every fifth step, the game over at the last."""
+
+    action_space, lives = Discrete(2), 0
+
+    def __init__(self, colours: bool = True, lives: int = 2):
+        self.observation_space = Box(0, 255, (6, 4, 3) if colours else (6, 4), np.uint8)
+        self.all_lives = lives
+
+    def get_action_meanings(self) -> list[str]:
+        return ["NOOP", "FIRE"]
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps, self.lives = 0, self.all_lives
+        return self.observe(), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps % 5 == 0:
+            self.lives -= 1
+        return self.observe(), 3.0 if action else 0.0, self.lives == 0, False, {}
+
+    def observe(self):
+        return np.full(self.observation_space.shape, self.steps, np.uint8)
+
+
+class Channels(gymnasium.Env):
+    """Rewards of two numbers, by name or in order."""
+
+    observation_space, action_space = Box(-1, 1, (2,), np.float32), Discrete(2)
+
+    def __init__(self, named: bool = False):
+        self.named, self.steps = named, 0
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        reward = {"damage": -2.0, "win": 1.0} if self.named else np.array([1.0, -2.0])
+        return np.zeros(2, np.float32), reward, self.steps % 3 == 0, False, {}
+
+
+def vector(copies: int = 1, env_id: str = GAME, **settings: Any) -> envs.VectorEnv:
+    made = envs.make_vector(EnvSettings(env_id, **settings), copies, seed=1)
+    made.reset()
+    return made
+
+
+def brightness(observation: np.ndarray) -> list[int]:
+    return observation.reshape(*observation.shape[:2], -1)[0, :, 0].tolist()
+
+
+def test_skipped_frames_add_up_rewards_and_the_last_two_are_seen_as_one() -> None:
+    games = vector(frame_skip=3, kwargs={"lives": 9})
+    observation, reward, *_ = games.step(np.array([1]))
+    assert observation.shape == (1, 6, 4, 3)
+    assert observation.max() == observation.min() == 3
+    assert reward.tolist() == [9.0]
+
+
+def test_grey_comes_before_the_stack_whose_newest_frame_is_last() -> None:
+    games = vector(grey=True, frame_stack=3, kwargs={"lives": 9})
+    for _ in range(3):
+        observation, *_ = games.step(np.array([0]))
+    assert observation.shape == (1, 3, 6, 4) and observation.dtype == np.uint8
+    grey = [int(steps * (0.2125 + 0.7154 + 0.0721)) for steps in (1, 2, 3)]
+    assert brightness(observation) == grey
+
+
+def test_images_are_resized() -> None:
+    pytest.importorskip("cv2")
+    assert vector(resize=8).single_observation_space.shape == (8, 8, 3)
+    assert vector(resize=8, kwargs={"colours": False}, frame_stack=2).single_observation_space.shape == (2, 8, 8)
+
+
+def test_an_episode_begins_with_some_steps_that_do_nothing() -> None:
+    begun = envs.make_vector(EnvSettings(GAME, noop_start=3), 20, seed=1).reset()[0]
+    assert set(begun[:, 0, 0, 0].tolist()) == {1, 2, 3}
+
+
+def test_a_lost_life_ends_the_episode_and_the_game_goes_on_and_is_counted_whole() -> None:
+    games = vector(episodic_life=True, reward_clip=1.0)
+    ends, rewards = [], 0.0
+    for _ in range(9):  # the game has 10 steps, and one follows the first life by itself
+        observation, reward, terminated, truncated, info = games.step(np.array([1]))
+        ends.append(bool(terminated[0]))
+        rewards += reward[0]
+        if len(ends) == 5:
+            assert info["final_obs"][0].max() == 5
+            assert observation.max() == 6, "the same game, one step on"
+        assert not truncated[0]
+    assert ends == [False] * 4 + [True] + [False] * 3 + [True]
+    assert observation.max() == 0, "a new game"
+    assert rewards == 9
+    assert games.pop_episodes().tolist() == [[27, 9]]
+
+
+def test_rewards_are_scaled_then_clipped_and_returns_are_the_environments_own() -> None:
+    games = vector(reward_scale=0.5, reward_clip=1.2, kwargs={"lives": 1})
+    assert [float(games.step(np.array([action]))[1][0]) for action in (0, 1, 1, 0, 0)] == [0, 1.2, 1.2, 0, 0]
+    assert games.pop_episodes().tolist() == [[6, 5]]
+    by_library = vector(3, "CartPole-v1", reward_scale=0.1)
+    np.testing.assert_allclose(by_library.step(np.zeros(3, np.int64))[1], 0.1)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("named", [False, True])
+def test_channels_of_a_reward_are_given_each_and_weighted(named: bool, workers: int) -> None:
+    games = vector(
+        2,
+        f"{__file__}:Channels",
+        kwargs={"named": named},
+        reward_channels={"win": 1.0, "damage": 0.25},
+        workers=workers,
+    )
+    for _ in range(3):
+        _, reward, _, _, info = games.step(np.zeros(2, np.int64))
+        assert reward.tolist() == [0.5, 0.5]
+        assert info["reward_channels"].tolist() == [[1, -2], [1, -2]]
+    assert games.pop_episodes().tolist() == [[1.5, 3]] * 2
+    games.close()
+
+
+@pytest.mark.parametrize(
+    ("named", "channels", "words"),
+    [
+        (True, {"win": 1.0, "loss": 1.0}, "gave rewards named damage, win; env.reward_channels declares win, loss"),
+        (False, {"win": 1.0}, "gave the reward array([ 1., -2.]); env.reward_channels declares win"),
+        (False, {}, "it must be one number; several are declared: env.reward_channels={NAME: COEFFICIENT, ...}"),
+        (True, {}, "it must be one number; several are declared: env.reward_channels={NAME: COEFFICIENT, ...}"),
+    ],
+)
+def test_channels_that_are_not_as_declared_are_named(named: bool, channels: dict[str, float], words: str) -> None:
+    from envs.check import check
+
+    with pytest.raises(ConfigurationError) as error:
+        check(EnvSettings(f"{__file__}:Channels", {"named": named}, reward_channels=channels), two_player=False)
+    assert words in str(error.value)
+
+
+def test_what_an_environment_is_not_fit_for_is_said_all_at_once() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        envs.make(EnvSettings("CartPole-v1", preprocessing="atari"))
+    for name, words in (
+        ("frame_skip", "it takes images (uint8, 0 to 255"),
+        ("grey", "the observations of 'CartPole-v1' are float32 [4]; leave it out"),
+        ("resize", "it takes images"),
+        ("noop_start", "has no action 0 that does nothing"),
+        ("episodic_life", "does not say how many lives are left"),
+    ):
+        (line,) = [line for line in error.value.problems if line.startswith(f"env.{name}: ")]
+        assert words in line
+    assert len(error.value.problems) == 5
+
+
+def test_only_arrays_are_stacked() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"^env\.frame_stack: it takes observations that are a Box; .*Discrete"
+    ):
+        envs.make(EnvSettings("Taxi-v4", frame_stack=4))
+
+
+def test_a_stack_of_vectors_is_one() -> None:
+    assert envs.make(EnvSettings("CartPole-v1", frame_stack=4)).observation_space.shape == (4, 4)
+
+
+def test_a_setting_that_is_given_wins_over_what_the_name_stands_for() -> None:
+    settings = EnvSettings("ALE/Pong-v5", preprocessing="atari", frame_stack=2, grey=False).resolved()
+    assert (settings.frame_stack, settings.grey, settings.resize, settings.frame_skip) == (2, False, 84, 4)
+
+
+@pytest.mark.parametrize("env_id", ["ALE/Pong-v5", "PongNoFrameskip-v4"])
+def test_pong_is_seen_as_gymnasiums_own_wrappers_show_it(env_id: str) -> None:
+    pytest.importorskip("ale_py")
+    pytest.importorskip("cv2")
+    pong = vector(2, env_id, preprocessing="atari")
+    plain = gymnasium.make(env_id, frameskip=1)
+    plain = gymnasium.wrappers.AtariPreprocessing(plain, noop_max=30, frame_skip=4)
+    plain = gymnasium.wrappers.FrameStackObservation(plain, 4)
+    observation, its = pong.reset(seed=7)[0], plain.reset(seed=7)[0]
+    assert (observation.shape, observation.dtype) == ((2, 4, 84, 84), np.uint8)
+    for action in (2, 3, 0, 2, 2, 5) * 4:
+        np.testing.assert_array_equal(observation[0], its)
+        observation, *_ = pong.step(np.array([action, 0]))
+        its, *_ = plain.step(action)
+    assert pong.single_action_space == Discrete(6)
+
+
+def test_frames_are_not_skipped_twice() -> None:
+    pytest.importorskip("ale_py")
+    with pytest.raises(ConfigurationError, match=r"env\.frame_skip: .* \(frameskip=4\); leave out env\.kwargs"):
+        envs.make(EnvSettings("ALE/Pong-v5", {"frameskip": 4}, frame_skip=4))
+
+
+def test_without_the_emulator_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ale_py", None)
+    for name in [name for name in gymnasium.registry if name.startswith("ALE/")]:
+        monkeypatch.delitem(gymnasium.registry, name)
+    with pytest.raises(
+        ConfigurationError, match=r"Warren's extra `atari` \(ale_py is missing\).*pip install -e '\.\[atari\]'"
+    ):
+        envs.make("ALE/Pong-v5")
