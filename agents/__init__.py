@@ -1,7 +1,7 @@
-"""The learning side: a pyramid of operators, networks, policies and algorithms; segments go in, weights come out."""
+"""The learning side, a pyramid of operators, networks, policies and algorithms: trajectories in, weights out."""
 
 from agents.algorithms import Algorithm, build_algorithm
 from agents.policies import Policy, build_policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 
-__all__ = ["Algorithm", "Policy", "Segment", "build_algorithm", "build_policy"]
+__all__ = ["Algorithm", "Policy", "Trajectory", "build_algorithm", "build_policy"]

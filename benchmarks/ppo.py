@@ -55,12 +55,12 @@ def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag
     while sampler.env_steps < limit:
         load_weights(acting, versions[0])
         began = time.perf_counter()
-        segment = sampler.collect(UNROLL_LENGTH)
+        trajectory = sampler.collect(UNROLL_LENGTH)
         sampling += time.perf_counter() - began
-        returns.extend(segment.episodes[:, 0].tolist())
+        returns.extend(trajectory.episodes[:, 0].tolist())
         if len(returns) == 100 and np.mean(returns) >= env["goal"]:
             return Outcome(sampler.env_steps, time.perf_counter() - start, sampling)
-        learner.update([segment])
+        learner.update([trajectory])
         versions.append(_copy(learning))
     return Outcome(None, time.perf_counter() - start, sampling)
 

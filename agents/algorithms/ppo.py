@@ -23,7 +23,7 @@ from agents.operators.losses import (
 )
 from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
 
@@ -82,24 +82,24 @@ class PPOConfig:
 class Batch:
     """B = sum of T * N transitions as flat tensors: what one update shuffles and cuts into minibatches."""
 
-    def __init__(self, policy: Policy, config: PPOConfig, segments: Sequence[Segment]) -> None:
+    def __init__(self, policy: Policy, config: PPOConfig, trajectories: Sequence[Trajectory]) -> None:
         def flat(arrays: list[np.ndarray]) -> Tensor:
             joined = np.concatenate([array.reshape(-1, *array.shape[2:]) for array in arrays])
             return torch.from_numpy(joined).to(policy.device)
 
-        self.observation = flat([s.observation for s in segments]).float()
-        self.action = flat([s.action for s in segments])
-        masks = [s.action_mask for s in segments if s.action_mask is not None]
-        self.action_mask = flat(masks) if masks else None  # all segments have one or none has
-        self.log_prob = flat([s.log_prob for s in segments])
-        self.value = flat([s.value for s in segments])
+        self.observation = flat([t.observation for t in trajectories]).float()
+        self.action = flat([t.action for t in trajectories])
+        masks = [t.action_mask for t in trajectories if t.action_mask is not None]
+        self.action_mask = flat(masks) if masks else None  # all trajectories have one or none has
+        self.log_prob = flat([t.extras["log_prob"] for t in trajectories])
+        self.value = flat([t.extras["value"] for t in trajectories])
         self.advantage = flat(
             [
                 generalized_advantage(
-                    s.reward, s.value, s.terminated, s.truncated, s.final_value, s.bootstrap_value,
+                    t.reward, t.extras["value"], t.terminated, t.truncated, t.cut["value"], t.last["value"],
                     config.gamma, config.gae_lambda,
                 )
-                for s in segments
+                for t in trajectories
             ]
         )  # fmt: skip
         self.target = self.advantage + self.value  # TD(lambda) return
@@ -120,12 +120,12 @@ class PPO:
         # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
         self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
 
-    def update(self, segments: Sequence[Segment]) -> dict[str, float]:
-        """`epochs` passes over the segments in shuffled minibatches; metrics are means over the minibatches.
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """`epochs` passes over the trajectories in shuffled minibatches; metrics are means over the minibatches.
 
         Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
         """
-        batch = Batch(self.policy, self.config, segments)
+        batch = Batch(self.policy, self.config, trajectories)
         learning_rate = self._set_learning_rate()
         history: list[Tensor] = []
         for _ in range(self.config.epochs):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from agents.policies import Policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 from warren.registry import Registry
 
 
@@ -16,14 +16,14 @@ class Algorithm(Protocol):
     """Changes its policy's weights in place. The loop that uses it:
 
     while True:
-        metrics = algorithm.update(segments)
+        metrics = algorithm.update(trajectories)
         publish(policy.state_dict())
     """
 
     policy: Policy
 
-    def update(self, segments: Sequence[Segment]) -> dict[str, float]:
-        """One update from these segments; metrics by name."""
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """One update from these trajectories; metrics by name."""
         ...
 
     def adjust(self, changes: Mapping[str, Any]) -> None:

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from experience import random_segment
+from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
 from torch.distributions import Categorical
 
-from agents import Segment, build_policy
+from agents import Trajectory, build_policy
 from agents.algorithms.ppo import PPO, PPOConfig
-from agents.segments import concatenate
+from agents.trajectories import concatenate
 from warren.errors import ConfigurationError, WireError
 
 OBSERVATIONS = Box(-1, 1, (4,), np.float32)
@@ -29,15 +29,18 @@ def masks(*shape, seed=0):
     return mask
 
 
-def masked_segment(policy, steps=16, envs=4, seed=0, mask=None):
-    segment = random_segment(policy, steps, envs, seed)
-    segment.action_mask = masks(steps, envs, seed=seed) if mask is None else mask
+def masked_trajectory(policy, steps=16, envs=4, seed=0, mask=None):
+    trajectory = random_trajectory(policy, steps, envs, seed)
+    trajectory.action_mask = masks(steps, envs, seed=seed) if mask is None else mask
     for t in range(steps):
         generator = torch.Generator().manual_seed(seed + t)
-        acted = policy.step(segment.observation[t], action_mask=segment.action_mask[t], generator=generator)
-        segment.action[t] = acted.action
-        segment.log_prob[t], segment.value[t] = acted.extras["log_prob"], acted.extras["value"]
-    return segment
+        acted = policy.step(trajectory.observation[t], action_mask=trajectory.action_mask[t], generator=generator)
+        trajectory.action[t] = acted.action
+        trajectory.extras["log_prob"][t], trajectory.extras["value"][t] = (
+            acted.extras["log_prob"],
+            acted.extras["value"],
+        )
+    return trajectory
 
 
 def observations(n):
@@ -79,10 +82,10 @@ def test_an_update_under_masks_has_finite_gradients_and_moves_no_logit_of_an_act
     policy = make_policy()
     mask = masks(16, 4)
     mask[..., 2], mask[..., 0] = False, True
-    segment = masked_segment(policy, mask=mask)
+    trajectory = masked_trajectory(policy, mask=mask)
     last = policy.network.policy_trunk.layers[-1]
     before = last.weight.detach().clone()
-    metrics = PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).update([segment])
+    metrics = PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).update([trajectory])
     assert all(np.isfinite(value) for value in metrics.values())
     torch.testing.assert_close(last.weight[2], before[2], rtol=0, atol=0)
     assert not torch.equal(last.weight, before)
@@ -92,9 +95,9 @@ def test_a_mask_that_allows_everything_changes_no_number():
     outcomes = []
     for masked in (False, True):
         policy = make_policy()
-        segment = random_segment(policy)
-        segment.action_mask = np.ones((16, 4, 5), bool) if masked else None
-        metrics = PPO(policy, PPOConfig(minibatch_size=16), seed=1).update([segment])
+        trajectory = random_trajectory(policy)
+        trajectory.action_mask = np.ones((16, 4, 5), bool) if masked else None
+        metrics = PPO(policy, PPOConfig(minibatch_size=16), seed=1).update([trajectory])
         outcomes.append((metrics, [p.detach().clone() for p in policy.parameters()]))
     assert outcomes[0][0] == outcomes[1][0]
     torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=0)
@@ -104,10 +107,10 @@ def test_rewarded_actions_become_likely_where_they_are_legal():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(learning_rate=3e-3, minibatch_size=64), seed=1)
     for seed in range(40):
-        segment = masked_segment(policy, steps=32, seed=100 * seed)
-        segment.terminated[:] = True  # a bandit: the highest legal action is the best
-        segment.reward[:] = segment.action
-        algorithm.update([segment])
+        trajectory = masked_trajectory(policy, steps=32, seed=100 * seed)
+        trajectory.terminated[:] = True  # a bandit: the highest legal action is the best
+        trajectory.reward[:] = trajectory.action
+        algorithm.update([trajectory])
     mask = masks(300, seed=7)
     action = policy.step(observations(300), mode="greedy", action_mask=mask).action
     assert (action == 4 - mask[:, ::-1].argmax(1)).mean() > 0.95
@@ -119,43 +122,43 @@ def test_continuous_actions_take_no_mask():
         policy.step(observations(3), action_mask=masks(3))
 
 
-def test_a_masked_segment_survives_its_dictionary_and_one_without_needs_no_mask():
-    segment = masked_segment(make_policy())
-    np.testing.assert_array_equal(Segment.from_dict(segment.to_dict()).action_mask, segment.action_mask)
-    plain = random_segment(make_policy())
+def test_a_masked_trajectory_survives_its_dictionary_and_one_without_needs_no_mask():
+    trajectory = masked_trajectory(make_policy())
+    np.testing.assert_array_equal(Trajectory.from_dict(trajectory.to_dict()).action_mask, trajectory.action_mask)
+    plain = random_trajectory(make_policy())
     assert "action_mask" not in plain.to_dict()
-    assert Segment.from_dict(plain.to_dict()).action_mask is None
+    assert Trajectory.from_dict(plain.to_dict()).action_mask is None
 
 
-def test_masks_are_joined_with_their_segments_and_only_with_masked_ones():
+def test_masks_are_joined_with_their_trajectories_and_only_with_masked_ones():
     policy = make_policy()
-    joined = concatenate([masked_segment(policy), masked_segment(policy, envs=2, seed=1)])
+    joined = concatenate([masked_trajectory(policy), masked_trajectory(policy, envs=2, seed=1)])
     assert joined.action_mask.shape == (16, 6, 5)
     with pytest.raises(ValueError, match="with and without an action_mask"):
-        concatenate([masked_segment(policy), random_segment(policy)])
+        concatenate([masked_trajectory(policy), random_trajectory(policy)])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda mask: mask.astype(np.int8), "'action_mask' must be bool, is int8"),
-        (lambda mask: mask[:, :2], r"'action_mask' must be \[16, 4, A\], is \[16, 2, 5\]"),
-        (lambda mask: np.zeros_like(mask), r"'action' holds \d at \[0, 0\], which its action_mask forbids"),
-        (lambda mask: mask[..., :1], r"'action' holds \d at \[\d, \d\], which its action_mask forbids"),
+        (lambda mask: mask.astype(np.int8), "action_mask must be bool, is int8"),
+        (lambda mask: mask[:, :2], r"action_mask must be \[16, 4, '\.\.\.'\], is \[16, 2, 5\]"),
+        (lambda mask: np.zeros_like(mask), r"action holds \d at \[0, 0\], which its mask forbids"),
+        (lambda mask: mask[..., :1], r"action holds \d at \[\d, \d\], which its mask forbids"),
     ],
 )
-def test_a_mask_that_does_not_fit_its_segment_is_refused(change, message):
-    data = masked_segment(make_policy()).to_dict()
+def test_a_mask_that_does_not_fit_its_trajectory_is_refused(change, message):
+    data = masked_trajectory(make_policy()).to_dict()
     data["action_mask"] = change(data["action_mask"])
     with pytest.raises(WireError, match=message):
-        Segment.from_dict(data)
+        Trajectory.from_dict(data)
 
 
 def test_hyperparameters_are_adjusted_and_the_others_stay():
     algorithm = PPO(make_policy(), PPOConfig(epochs=3), seed=1)
     algorithm.adjust({"learning_rate": 0.5, "entropy_coefficient": 1})
     assert algorithm.config == PPOConfig(epochs=3, learning_rate=0.5, entropy_coefficient=1.0)
-    assert algorithm.update([random_segment(algorithm.policy)])["learning_rate"] == 0.5
+    assert algorithm.update([random_trajectory(algorithm.policy)])["learning_rate"] == 0.5
     with pytest.raises(ConfigurationError, match="'gama' does not exist"):
         algorithm.adjust({"gama": 0.9})
     assert algorithm.config.learning_rate == 0.5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from experience import random_segment
+from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
 
 from agents import build_policy, checkpoints
@@ -28,7 +28,7 @@ def make(hidden=(16, 16), action_space=None, seed=1):
 
 def trained(seed=1):
     policy, algorithm = make(seed=seed)
-    algorithm.update([random_segment(policy)])
+    algorithm.update([random_trajectory(policy)])
     return policy, algorithm
 
 
@@ -44,8 +44,8 @@ def test_training_goes_on_from_a_checkpoint_exactly(tmp_path: Path):
     checkpoints.restore(restored, resumed, checkpoint)
     assert (checkpoint.name, checkpoint.meta) == ("first", META)
     assert same(policy.state_dict(), restored.state_dict())
-    segment = random_segment(policy, seed=8)
-    assert algorithm.update([segment]) == resumed.update([segment])
+    trajectory = random_trajectory(policy, seed=8)
+    assert algorithm.update([trajectory]) == resumed.update([trajectory])
     assert same(policy.state_dict(), restored.state_dict())
 
 
@@ -54,8 +54,8 @@ def test_a_checkpoint_of_an_untrained_learner_can_be_restored(tmp_path: Path):
     checkpoints.save(tmp_path, "start", policy, algorithm, {})
     restored, resumed = trained(seed=3)
     checkpoints.restore(restored, resumed, checkpoints.load(tmp_path))
-    segment = random_segment(policy, seed=8)
-    assert algorithm.update([segment]) == resumed.update([segment])
+    trajectory = random_trajectory(policy, seed=8)
+    assert algorithm.update([trajectory]) == resumed.update([trajectory])
 
 
 def test_a_checkpoint_is_plain_safetensors_with_json(tmp_path: Path):

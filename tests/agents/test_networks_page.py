@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experience import random_segment
+from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
 
 from agents import build_algorithm, build_policy
@@ -35,7 +35,7 @@ def test_the_network_on_the_page_is_the_one_of_the_example_and_learns():
     policy, again = (build_policy(config, Box(-1, 1, (4,), np.float32), Discrete(3), seed=1) for _ in range(2))
     assert torch.equal(policy.network.first.weight, again.network.first.weight)
     weights = policy.network.first.weight.clone()
-    build_algorithm("ppo", {}, policy, 1).update([random_segment(policy)])
+    build_algorithm("ppo", {}, policy, 1).update([random_trajectory(policy)])
     assert not torch.equal(policy.network.first.weight, weights)
     torch.set_rng_state(before)
 

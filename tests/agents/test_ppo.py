@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from experience import random_segment
+from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
 from torch.distributions import Categorical, Independent, Normal
 
@@ -24,19 +24,22 @@ def weights(policy):
     return torch.cat([p.detach().flatten() for p in policy.parameters()]).clone()
 
 
-def advantages(segment, config):
+def advantages(trajectory, config):
     return generalized_advantage(
-        segment.reward, segment.value, segment.terminated, segment.truncated, segment.final_value,
-        segment.bootstrap_value, config.gamma, config.gae_lambda,
+        trajectory.reward, trajectory.extras["value"], trajectory.terminated, trajectory.truncated,
+        trajectory.cut["value"], trajectory.last["value"], config.gamma, config.gae_lambda,
     )  # fmt: skip
 
 
-def reference_step(policy, segment, config):
-    """One clipped, Adam-ed gradient step on the whole segment, written out: new parameters and the loss's terms."""
-    observation = torch.tensor(segment.observation.reshape(-1, 4))
-    action = torch.tensor(segment.action.reshape(len(observation), *segment.action.shape[2:]))
-    old_log_prob, old_value = torch.tensor(segment.log_prob.ravel()), torch.tensor(segment.value.ravel())
-    advantage = torch.tensor(advantages(segment, config).ravel())
+def reference_step(policy, trajectory, config):
+    """One clipped, Adam-ed gradient step on the whole trajectory, written out: new parameters and the loss's terms."""
+    observation = torch.tensor(trajectory.observation.reshape(-1, 4))
+    action = torch.tensor(trajectory.action.reshape(len(observation), *trajectory.action.shape[2:]))
+    old_log_prob, old_value = (
+        torch.tensor(trajectory.extras["log_prob"].ravel()),
+        torch.tensor(trajectory.extras["value"].ravel()),
+    )
+    advantage = torch.tensor(advantages(trajectory, config).ravel())
     target = advantage + old_value
     (output, value), _ = policy.network.step(observation, {})
     discrete = isinstance(policy.action_space, Discrete)
@@ -67,13 +70,13 @@ def reference_step(policy, segment, config):
 def test_one_minibatch_equals_the_formulas_written_out(kind, max_grad_norm):
     config = PPOConfig(epochs=1, minibatch_size=64, entropy_coefficient=0.05, max_grad_norm=max_grad_norm)
     policy = make_policy(kind)
-    segment = random_segment(policy)
+    trajectory = random_trajectory(policy)
     for (
         parameter
     ) in policy.parameters():  # the behaviour policy is an older one: ratios differ from 1, some are clipped
         parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
-    expected, terms = reference_step(policy, segment, config)
-    metrics = PPO(policy, config, seed=1).update([segment])
+    expected, terms = reference_step(policy, trajectory, config)
+    metrics = PPO(policy, config, seed=1).update([trajectory])
     assert 0 < metrics["clip_fraction"] < 1
     for name, term in terms.items():
         assert metrics[name] == pytest.approx(term, rel=1e-4, abs=1e-6), name
@@ -82,7 +85,7 @@ def test_one_minibatch_equals_the_formulas_written_out(kind, max_grad_norm):
 
 def test_metrics_are_plain_numbers_of_the_stated_names():
     policy = make_policy()
-    metrics = PPO(policy, PPOConfig(), seed=1).update([random_segment(policy)])
+    metrics = PPO(policy, PPOConfig(), seed=1).update([random_trajectory(policy)])
     assert set(metrics) == {
         "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm",
         "learning_rate",
@@ -92,25 +95,28 @@ def test_metrics_are_plain_numbers_of_the_stated_names():
 
 def test_each_epoch_sees_every_transition_once_also_when_minibatches_do_not_divide_them(monkeypatch):
     policy = make_policy()
-    segments = [random_segment(policy, steps=7, envs=3, seed=1), random_segment(policy, steps=5, envs=2, seed=2)]
+    trajectories = [
+        random_trajectory(policy, steps=7, envs=3, seed=1),
+        random_trajectory(policy, steps=5, envs=2, seed=2),
+    ]
     seen = []
     evaluate = policy.evaluate
     monkeypatch.setattr(policy, "evaluate", lambda o, a, mask: seen.append(o) or evaluate(o, a, mask))
-    PPO(policy, PPOConfig(epochs=2, minibatch_size=10), seed=1).update(segments)
+    PPO(policy, PPOConfig(epochs=2, minibatch_size=10), seed=1).update(trajectories)
     assert [len(o) for o in seen] == [10, 10, 10, 1] * 2
-    given = np.concatenate([s.observation.reshape(-1, 4) for s in segments])
+    given = np.concatenate([s.observation.reshape(-1, 4) for s in trajectories])
     first, second = (torch.cat(seen[i : i + 4]).numpy() for i in (0, 4))
     for epoch in (first, second):
         np.testing.assert_array_equal(np.sort(epoch, axis=0), np.sort(given, axis=0))
     assert not np.array_equal(first, second)
 
 
-def test_the_order_of_segments_of_one_batch_is_not_their_fate():
+def test_the_order_of_trajectories_of_one_batch_is_not_their_fate():
     outcomes = []
     for order in (1, -1):
         policy = make_policy()
-        segments = [random_segment(policy, seed=1), random_segment(policy, seed=2)][::order]
-        PPO(policy, PPOConfig(epochs=3, minibatch_size=10_000), seed=1).update(segments)
+        trajectories = [random_trajectory(policy, seed=1), random_trajectory(policy, seed=2)][::order]
+        PPO(policy, PPOConfig(epochs=3, minibatch_size=10_000), seed=1).update(trajectories)
         outcomes.append(weights(policy))
     torch.testing.assert_close(*outcomes, rtol=0, atol=1e-4)
 
@@ -119,7 +125,7 @@ def test_a_seed_repeats_an_update_and_another_does_not():
     outcomes = []
     for seed in (1, 1, 2):
         policy = make_policy()
-        PPO(policy, PPOConfig(minibatch_size=8), seed).update([random_segment(policy)])
+        PPO(policy, PPOConfig(minibatch_size=8), seed).update([random_trajectory(policy)])
         outcomes.append(weights(policy))
     torch.testing.assert_close(outcomes[0], outcomes[1], rtol=0, atol=0)
     assert not torch.equal(outcomes[0], outcomes[2])
@@ -127,11 +133,11 @@ def test_a_seed_repeats_an_update_and_another_does_not():
 
 def test_arrays_that_cannot_be_written_to_will_do(recwarn):
     policy = make_policy()
-    segment = random_segment(policy)
-    for value in segment.to_dict().values():
+    trajectory = random_trajectory(policy)
+    for value in trajectory.to_dict().values():
         if isinstance(value, np.ndarray):
             value.flags.writeable = False
-    PPO(policy, PPOConfig(), seed=1).update([segment])
+    PPO(policy, PPOConfig(), seed=1).update([trajectory])
     assert not recwarn.list
 
 
@@ -141,7 +147,7 @@ def test_an_update_ends_when_the_policy_has_moved_too_far():
         policy = make_policy()
         before = weights(policy)
         config = PPOConfig(epochs=20, minibatch_size=16, learning_rate=1e-2, target_kl=target_kl)
-        metrics = PPO(policy, config, seed=1).update([random_segment(policy)])
+        metrics = PPO(policy, config, seed=1).update([random_trajectory(policy)])
         moved[target_kl] = (weights(policy) - before).norm().item()
         assert math.isfinite(metrics["policy_loss"])
     assert 0 < moved[1e-4] < 0.3 * moved[None]
@@ -149,22 +155,24 @@ def test_an_update_ends_when_the_policy_has_moved_too_far():
 
 def test_an_update_whose_data_is_too_far_off_already_changes_nothing_and_says_how_far():
     policy = make_policy()
-    segment = random_segment(policy)
-    segment.log_prob += np.random.default_rng(0).normal(size=segment.log_prob.shape).astype(np.float32)
+    trajectory = random_trajectory(policy)
+    trajectory.extras["log_prob"] += (
+        np.random.default_rng(0).normal(size=trajectory.extras["log_prob"].shape).astype(np.float32)
+    )
     algorithm = PPO(policy, PPOConfig(epochs=3, minibatch_size=16, target_kl=1e-3), seed=1)
     before = weights(policy)
-    metrics = algorithm.update([segment])
+    metrics = algorithm.update([trajectory])
     assert (weights(policy) == before).all()
     assert metrics["approx_kl"] > 1.5e-3
     assert metrics["grad_norm"] == 0
     assert all(math.isfinite(value) for value in metrics.values())
-    assert algorithm.steps == segment.num_steps
+    assert algorithm.steps == trajectory.num_steps
 
 
 def test_the_learning_rate_falls_linearly_to_its_fraction_and_stays_there():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(learning_rate=1.0, anneal_steps=256, anneal_to=0.25, epochs=1), seed=1)
-    rates = [algorithm.update([random_segment(policy)])["learning_rate"] for _ in range(6)]  # 64 steps each
+    rates = [algorithm.update([random_trajectory(policy)])["learning_rate"] for _ in range(6)]  # 64 steps each
     assert rates == pytest.approx([1.0, 0.8125, 0.625, 0.4375, 0.25, 0.25])
 
 
@@ -174,7 +182,7 @@ def test_the_entropy_coefficient_falls_with_the_root_of_the_steps():
     seen = []
     for _ in range(4):  # 64 steps each
         seen.append(algorithm.entropy_coefficient)
-        algorithm.update([random_segment(policy)])
+        algorithm.update([random_trajectory(policy)])
     assert seen == pytest.approx([0.1, 0.1 / 2**0.5, 0.1 / 3**0.5, 0.05])
     assert PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).entropy_coefficient == 0.1
     with pytest.raises(ConfigurationError, match="entropy_decay_steps=0 of ppo must be at least 1 or null"):
@@ -184,24 +192,24 @@ def test_the_entropy_coefficient_falls_with_the_root_of_the_steps():
 def test_training_goes_on_exactly_from_its_state():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(minibatch_size=16, anneal_steps=1000), seed=1)
-    algorithm.update([random_segment(policy)])
+    algorithm.update([random_trajectory(policy)])
     twin = make_policy(seed=99)
     resumed = PPO(twin, algorithm.config, seed=99)
     twin.load_state_dict(policy.state_dict())
     tensors, scalars = algorithm.state()
     resumed.load_state({name: tensor.clone() for name, tensor in tensors.items()}, scalars)
-    segment = random_segment(policy, seed=5)
-    assert algorithm.update([segment]) == resumed.update([segment])
+    trajectory = random_trajectory(policy, seed=5)
+    assert algorithm.update([trajectory]) == resumed.update([trajectory])
     torch.testing.assert_close(weights(policy), weights(twin), rtol=0, atol=0)
 
 
 def test_the_state_before_the_first_update_can_be_loaded_too():
     fresh, other = PPO(make_policy(), PPOConfig(), seed=1), PPO(make_policy(), PPOConfig(), seed=2)
-    other.update([random_segment(other.policy)])
+    other.update([random_trajectory(other.policy)])
     other.load_state(*fresh.state())
     other.policy.load_state_dict(fresh.policy.state_dict())
-    segment = random_segment(fresh.policy)
-    assert fresh.update([segment]) == other.update([segment])
+    trajectory = random_trajectory(fresh.policy)
+    assert fresh.update([trajectory]) == other.update([trajectory])
 
 
 @pytest.mark.parametrize("kind", SPACES)
@@ -209,13 +217,13 @@ def test_actions_that_are_rewarded_become_likely(kind):
     policy = make_policy(kind)
     algorithm = PPO(policy, PPOConfig(learning_rate=3e-3, minibatch_size=64), seed=1)
     for seed in range(40):
-        segment = random_segment(policy, steps=32, seed=100 * seed)
-        segment.terminated[:] = True  # a bandit: only the reward of the action itself counts
+        trajectory = random_trajectory(policy, steps=32, seed=100 * seed)
+        trajectory.terminated[:] = True  # a bandit: only the reward of the action itself counts
         if kind == "discrete":
-            segment.reward[:] = segment.action == 2
+            trajectory.reward[:] = trajectory.action == 2
         else:
-            segment.reward[:] = -np.square(segment.action - 0.7).sum(-1)
-        algorithm.update([segment])
+            trajectory.reward[:] = -np.square(trajectory.action - 0.7).sum(-1)
+        algorithm.update([trajectory])
     action = policy.step(np.random.default_rng(0).normal(size=(100, 4)).astype(np.float32), mode="greedy").action
     if kind == "discrete":
         assert (action == 2).mean() > 0.95
@@ -228,9 +236,9 @@ def test_a_policy_on_a_gpu_acts_and_learns_as_on_the_cpu():
     outcomes = []
     for device in ("cpu", "cuda"):
         policy = make_policy().to(device)
-        segment = random_segment(policy)
-        PPO(policy, PPOConfig(epochs=2), seed=1).update([segment])
-        outcomes.append((segment.action, weights(policy).cpu()))
+        trajectory = random_trajectory(policy)
+        PPO(policy, PPOConfig(epochs=2), seed=1).update([trajectory])
+        outcomes.append((trajectory.action, weights(policy).cpu()))
     np.testing.assert_array_equal(outcomes[0][0], outcomes[1][0])
     torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=1e-3)
 

@@ -34,8 +34,8 @@ def same_weights(policy, theirs):
 def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     vector_env = envs.make_vector(env_id, ENVS, seed=1, max_episode_steps=20)
     policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    segment = Sampler(vector_env, policy, seed=1).collect(STEPS)
-    assert segment.truncated.any()
+    trajectory = Sampler(vector_env, policy, seed=1).collect(STEPS)
+    assert trajectory.truncated.any()
 
     settings = {"gamma": 0.98, "gae_lambda": 0.9, "learning_rate": 1e-3}
     config = PPOConfig(**settings, epochs=3, minibatch_size=48, entropy_coefficient=0.01)
@@ -49,15 +49,15 @@ def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     # Their buffer, filled as their collect_rollouts fills it: a truncated step's reward includes its future value.
     theirs._setup_learn(STEPS * ENVS)
     buffer = theirs.rollout_buffer
-    done = segment.terminated | segment.truncated
-    reward = segment.reward + config.gamma * segment.final_value
+    done = trajectory.terminated | trajectory.truncated
+    reward = trajectory.reward + config.gamma * trajectory.cut["value"]
     episode_start = np.ones(ENVS)
     for t in range(STEPS):
-        action = segment.action[t].reshape(ENVS, -1)
-        value, log_prob = torch.tensor(segment.value[t]), torch.tensor(segment.log_prob[t])
-        buffer.add(segment.observation[t], action, reward[t], episode_start, value, log_prob)
+        action = trajectory.action[t].reshape(ENVS, -1)
+        value, log_prob = torch.tensor(trajectory.extras["value"][t]), torch.tensor(trajectory.extras["log_prob"][t])
+        buffer.add(trajectory.observation[t], action, reward[t], episode_start, value, log_prob)
         episode_start = done[t]
-    buffer.compute_returns_and_advantage(torch.tensor(segment.bootstrap_value), done[-1])
+    buffer.compute_returns_and_advantage(torch.tensor(trajectory.last["value"]), done[-1])
 
     # One order of minibatches for both. They flatten environment by environment: place n * T + t is our t * N + n.
     orders = [np.random.default_rng(epoch).permutation(STEPS * ENVS) for epoch in range(3)]
@@ -68,7 +68,7 @@ def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     algorithm = PPO(policy, config, seed=1)
     our_orders = iter(torch.from_numpy(order % STEPS * ENVS + order // STEPS) for order in orders)
     monkeypatch.setattr(algorithm, "_permutation", lambda _: next(our_orders))
-    metrics = algorithm.update([segment])
+    metrics = algorithm.update([trajectory])
 
     after = torch.cat([its.detach().flatten() for _, its in pairs])
     assert (after - before).abs().max() > 1e-3

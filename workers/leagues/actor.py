@@ -74,7 +74,7 @@ class LeagueActorRole:
         self._keep_matches(home)
         self.first_step_at = self.first_step_at or time.time()
         try:
-            segment = self._matches(home, actors).collect(-(-self.league.lanes // actors))
+            trajectory = self._matches(home, actors).collect(-(-self.league.lanes // actors))
         except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
             return {"deferred": str(error)}
         assert home.sampler is not None
@@ -84,7 +84,7 @@ class LeagueActorRole:
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
             "expired": home.sampler.pop_expired(),
-            "segment": segment.to_dict(),
+            "trajectory": trajectory.to_dict(),
         }
 
     def leave(self) -> None:

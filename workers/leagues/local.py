@@ -98,12 +98,12 @@ class LocalLeague:
 
     def learn(self, trainee: Trainee) -> dict[str, float]:
         """Games for one update, and the update; at the end of a period what the player's kind decides."""
-        segment = trainee.matches.collect(self.config.lanes)
+        trajectory = trainee.matches.collect(self.config.lanes)
         period = self.config.period_steps
         progress = 1.0 - max(0, trainee.period_end - trainee.steps) / period
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
-        metrics = trainee.algorithm.update([segment])
-        trainee.steps += segment.num_steps
+        metrics = trainee.algorithm.update([trajectory])
+        trainee.steps += trajectory.num_steps
         trainee.version += 1
         trainee.sampler.weight_version = trainee.version
         if trainee.steps >= trainee.period_end:

@@ -34,6 +34,8 @@ class LeagueTrainer(Trainer):
     an actor that gets new weights, know whether they were begun anew.
     """
 
+    legal_actions = True
+
     def __init__(
         self,
         session: Session,

@@ -1,4 +1,4 @@
-"""Training one player: segments in, an update, new weights out."""
+"""Training one player: trajectories in, an update, new weights out."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ from celery.utils.log import get_logger
 import envs
 from agents import Algorithm, build_algorithm, build_policy, checkpoints
 from agents.policies import Policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory, on_policy
 from league.matchmaking.view import ModelRef
 from league.models.pool import checksum_of
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, WarrenError, WireError
 from workers.learning import curve
-from workers.learning.faulty_segments import faulty
 from workers.learning.metrics import MetricsLog, Progress
 from workers.runtime.run_status import verdict
 from workers.runtime.session import PLAYER, Session
 
 logger = get_logger(__name__)
 
-Arrived = tuple[dict[str, Any], Segment]  # a payload as an actor sent it, and the segment in it
+Arrived = tuple[dict[str, Any], Trajectory]  # a payload as an actor sent it, and what of it is learned from
 
 Number = tuple[str, int]  # a segment: the process that made it, and which of its segments it is
 
@@ -47,12 +46,15 @@ class Trainer:
 
     player = PLAYER
     weights_event, status_event = WEIGHTS, STATUS
+    legal_actions = False  # whether each step comes with a mask of legal actions
 
     def __init__(self, session: Session, folder: Path, on_finished: Callable[[], None]) -> None:
         self.session, self.config, self.folder = session, session.config, folder
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
         self.policy, self.algorithm = self.build()
+        policy = self.policy
+        self.spec = on_policy(policy.observation_space, policy.action_space, self.legal_actions, policy.network.memory)
         self.progress = Progress()
         self.troubles = 0  # updates in a row after which something could not be done
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
@@ -179,11 +181,10 @@ class Trainer:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the payloads of `calls`; each call gives one payload or a list of them.
 
-        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, or no
-        update can be made with it. It fails alone; such payloads are counted (`Progress.refused`). Raises what the
-        algorithm raises where no one payload is at fault, having used nothing. What cannot be done after an update (a
-        server is away, the disk is full) is logged and tried again later: data that was trained on is never given up
-        as not used.
+        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, or its
+        trajectory is not as this run's are. It fails alone; such payloads are counted (`Progress.refused`). Raises what
+        the algorithm raises, having used nothing. What cannot be done after an update (a server is away, the disk is
+        full) is logged and tried again later: data that was trained on is never given up as not used.
         """
         errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
         fresh: list[tuple[int, Arrived]] = []
@@ -191,21 +192,17 @@ class Trainer:
         refused: list[Any] = []
         for index, payload in _payloads(calls):
             try:
-                segment = Segment.from_dict(payload["segment"])
-                behind = self.progress.version - segment.weight_version
-                (fresh if behind <= self.config.max_staleness else stale).append((index, (payload, segment)))
-                self.progress.stale_steps += int(payload.get("expired", 0))
+                trajectory = Trajectory.from_dict(payload["trajectory"], self.spec)
+                young = trajectory.version >= self.progress.version - self.config.max_staleness
+                kept = trajectory if young.all() else trajectory.slots(np.flatnonzero(young))
+                self.progress.stale_steps += trajectory.num_steps - kept.num_steps + int(payload.get("expired", 0))
+                (fresh if young.any() else stale).append((index, (payload, kept)))
             except (WireError, KeyError, TypeError) as error:
                 errors[index] = self._refuse(payload, error)
                 refused.append(payload)
-        self.progress.stale_steps += sum(segment.num_steps for _, (_, segment) in stale)
         use = bool(fresh) and self.outcome is None
         if use:
-            for place, fault in self._update([arrived for _, arrived in fresh]).items():
-                index, (payload, _) = fresh[place]
-                errors[index] = self._refuse(payload, fault)
-                refused.append(payload)
-            fresh = [(index, arrived) for index, arrived in fresh if not any(arrived[0] is one for one in refused)]
+            self._update([arrived for _, arrived in fresh])
         learned, unused = ([one for _, one in fresh], []) if use else ([], [one for _, one in fresh])
         settled = [_numbers([payload for payload, _ in kind]) for kind in (learned, [one for _, one in stale], unused)]
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
@@ -225,32 +222,15 @@ class Trainer:
         )  # fmt: skip
         return error
 
-    def _update(self, fresh: Sequence[Arrived]) -> dict[int, Exception]:
-        """An update on those of `fresh` that one can be made with; what is wrong with the others, by index."""
-        found: dict[int, Exception] = {}
-        try:
-            self._update_on(fresh)
-        except Exception:
-            found = faulty([segment for _, segment in fresh], self._trial)
-            if not found:
-                raise
-            self._update_on([arrived for index, arrived in enumerate(fresh) if index not in found])
-        return found
-
-    def _trial(self) -> Callable[[Sequence[Segment]], Any]:
-        policy, algorithm = self.build()
-        policy.load_state_dict(self.policy.state_dict())
-        return algorithm.update
-
-    def _update_on(self, fresh: Sequence[Arrived]) -> None:
+    def _update(self, fresh: Sequence[Arrived]) -> None:
         progress, now = self.progress, time.time()
         progress.start(min(payload["first_step_at"] for payload, _ in fresh))
         progress.data_age = sum(now - payload["collected_at"] for payload, _ in fresh) / len(fresh)
-        progress.staleness = sum(progress.version - s.weight_version for _, s in fresh) / len(fresh)
+        trajectories = [trajectory for _, trajectory in fresh]
+        progress.staleness = progress.version - float(np.concatenate([t.version for t in trajectories]).mean())
         self.before_update()
-        progress.losses = self.algorithm.update([segment for _, segment in fresh])
-        segments = [segment for _, segment in fresh]
-        progress.add(np.concatenate([s.episodes for s in segments]), sum(s.num_steps for s in segments))
+        progress.losses = self.algorithm.update(trajectories)
+        progress.add(np.concatenate([t.episodes for t in trajectories]), sum(t.num_steps for t in trajectories))
         progress.updates += 1
         progress.version += 1
 

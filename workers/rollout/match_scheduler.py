@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from agents.policies import Policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
 from workers.rollout.match_result import MatchResult
@@ -44,8 +44,8 @@ class Matches:
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
 
-    def collect(self, num_trajectories: int) -> Segment:
-        """The sampler's next segment; matches that ended meanwhile are reported, and followed by others.
+    def collect(self, num_trajectories: int) -> Trajectory:
+        """What the sampler collects next; matches that ended meanwhile are reported, and followed by others.
 
         Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there.
         PlayerUnavailable only while a table has no match yet: later it plays on in the one that it has.

@@ -1,8 +1,8 @@
-"""Plays many games in turns at once between one learning policy and its opponents: segments and results come out.
+"""Plays many games in turns at once between one learning policy and its opponents: trajectories and results come out.
 
     sampler = MatchSampler(games, policy, seed=1, unroll_length=16, tables=4)
     sampler.seat(0, Opponent("main@12", its_policy))      # games of table 0 that begin from now on are against it
-    segment = sampler.collect(64)                         # 64 trajectories of the learning policy's decisions
+    trajectory = sampler.collect(64)                      # 64 slots of the learning policy's decisions
     for result in sampler.pop_results(): ...              # who was met, and the return of every game
 
 The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. Decisions of
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from agents.policies import Policy, SlotMemory
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
 from workers.rollout.match_result import MatchResult
 from workers.rollout.trajectory_buffer import TrajectoryBuffer
@@ -50,7 +50,7 @@ class MatchSampler:
         reward_scale: float = 1.0,
         max_age: int | None = None,
     ) -> None:
-        """`reward_scale` multiplies the rewards in segments, not the results.
+        """`reward_scale` multiplies the rewards in trajectories, not the results.
 
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
         """
@@ -110,7 +110,7 @@ class MatchSampler:
         self._met = self._invited[self.table]
         self._fresh = True
 
-    def collect(self, num_trajectories: int) -> Segment:
+    def collect(self, num_trajectories: int) -> Trajectory:
         """Play until `num_trajectories` trajectories are complete: T = unroll_length, N = num_trajectories."""
         while self._buffer.ready < num_trajectories:
             self.advance()
@@ -121,7 +121,7 @@ class MatchSampler:
         """Trajectories that are complete."""
         return self._buffer.ready
 
-    def take(self, num_trajectories: int) -> Segment:
+    def take(self, num_trajectories: int) -> Trajectory:
         """The first `num_trajectories` of the `ready` trajectories."""
         episodes = np.concatenate([*self._episodes, np.zeros((0, 2), np.float32)])
         self._episodes.clear()

@@ -1,11 +1,11 @@
-"""From many games in turns to time-major segments: each trajectory is so many decisions of one seat of one game slot.
+"""From many games in turns to time-major arrays: each trajectory is so many decisions of one seat of one game slot.
 
 A seat decides when it is its turn, so games that are stepped together do not decide together, and rows of a [T, N]
 array cannot be moments. They are decisions instead: a trajectory is filled by one seat's decisions in a game, one after
 another, then by those of another game. The reward at a decision is all that its seat gets until its next one; a game
 that ends sets `terminated` at the seat's last decision in it. A trajectory of T decisions is complete once the outcome
-of its last one is known: when the game has ended, or when the seat is to decide again, whose value is the trajectory's
-bootstrap value. Complete trajectories are the columns of segments, and GAE runs down them as down any column.
+of its last one is known: when the game has ended, or when the seat is to decide again, whose value is the last
+one of the trajectory. Complete trajectories are the slots of a Trajectory, and GAE runs down them as down any column.
 
 A trajectory belongs to a seat for one game. What a game's end leaves unfinished is filled up by the next game that
 begins, in whatever slot and seat, the longest waiting first: nothing flows past a game's end, and no decisions wait out
@@ -14,14 +14,12 @@ long games in which their seat does not decide, until they are too old to learn 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 
 NONE = -1  # no trajectory
-# Complete trajectories by field of Segment: [T, K, ...], bootstrap_value and version [K].
+# Complete trajectories by name: [T, K, ...], last_value and version [K].
 _Chunk = dict[str, np.ndarray]
 
 
@@ -139,8 +137,8 @@ class TrajectoryBuffer:
         expired, self._expired = self._expired, 0
         return expired
 
-    def take(self, count: int, episodes: np.ndarray) -> Segment:
-        """A segment of the `count` trajectories completed first (N = count <= ready), with these `episodes`."""
+    def take(self, count: int, episodes: np.ndarray) -> Trajectory:
+        """The `count` trajectories completed first, a slot each (N = count <= ready), with these `episodes`."""
         taken: list[_Chunk] = []
         missing = count
         while missing:
@@ -152,14 +150,25 @@ class TrajectoryBuffer:
             taken.append(chunk)
             missing -= size
         self.ready -= count
-        joined: dict[str, Any] = {
+        joined = {
             name: np.concatenate([chunk[name] for chunk in taken], axis=0 if name in _FLAT else 1) for name in taken[0]
         }
-        version = int(joined.pop("version").min())
         # A game that is cut off counts as decided by what was earned: nobody can say what it would have become.
         never = np.zeros(joined["reward"].shape, np.bool_)
         nothing = np.zeros(never.shape, np.float32)
-        return Segment(**joined, truncated=never, final_value=nothing, weight_version=version, episodes=episodes)
+        return Trajectory(
+            observation=joined["observation"],
+            action=joined["action"],
+            reward=joined["reward"],
+            terminated=joined["terminated"],
+            truncated=never,
+            extras={"log_prob": joined["log_prob"], "value": joined["value"]},
+            last={"value": joined["last_value"]},
+            cut={"value": nothing},
+            version=joined["version"],
+            episodes=episodes,
+            action_mask=joined["action_mask"],
+        )
 
     def clear(self) -> None:
         """Drop every trajectory, complete or not: another player's weights go on from here."""
@@ -176,14 +185,14 @@ class TrajectoryBuffer:
         self._trajectory[seats] = np.concatenate([unfinished, self._empty[:more]])
         self._partial, self._empty = self._partial[len(unfinished) :], self._empty[more:]
 
-    def _complete_trajectories(self, trajectories: np.ndarray, bootstrap_value: np.ndarray) -> None:
+    def _complete_trajectories(self, trajectories: np.ndarray, last_value: np.ndarray) -> None:
         chunk = {name: column[:, trajectories] for name, column in self._columns.items()}
-        self._complete.append({**chunk, "bootstrap_value": bootstrap_value, "version": self._version[trajectories]})
+        self._complete.append({**chunk, "last_value": last_value, "version": self._version[trajectories]})
         self._filled[trajectories] = 0
         self.ready += len(trajectories)
 
 
-_FLAT = ("bootstrap_value", "version")
+_FLAT = ("last_value", "version")
 
 
 def _trajectories_of(chunk: _Chunk, trajectories: slice | np.ndarray) -> _Chunk:

@@ -1,4 +1,4 @@
-"""Sampler: steps a vector environment with a policy and returns what happened as segments."""
+"""Sampler: steps a vector environment with a policy and returns what happened as trajectories."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from agents.policies import Policy
-from agents.segments import Segment
+from agents.trajectories import Trajectory
+from agents.trees import travelling
 from envs import VectorEnv
 from envs.vector.base import blaming
 from warren.errors import ConfigurationError
@@ -15,9 +16,9 @@ from warren.errors import ConfigurationError
 class Sampler:
     """Collects experience in one process; observations carry over from one `collect` to the next.
 
-    Set `weight_version` whenever the policy's weights change: segments carry it. What goes wrong in the environment,
-    `name` in messages, is a ConfigurationError: what its code raised, with file and line, or the field that is not as
-    its spaces say.
+    Set `weight_version` whenever the policy's weights change: trajectories carry it. What goes wrong in the
+    environment, `name` in messages, is a ConfigurationError: what its code raised, with file and line, or the field
+    that is not as its spaces say.
     """
 
     def __init__(self, vector_env: VectorEnv, policy: Policy, seed: int, name: str = "of the sampler") -> None:
@@ -31,12 +32,12 @@ class Sampler:
             self._observation, _ = vector_env.reset()
         self._memory = policy.initial_memory(vector_env.num_envs)
 
-    def collect(self, num_steps: int) -> Segment:
+    def collect(self, num_steps: int) -> Trajectory:
         """The next `num_steps` steps of every environment: T = num_steps, N = vector_env.num_envs."""
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
+        remembered_before = {name: part.cpu().numpy() for name, part in memory.items()}
         shape = (num_steps, env.num_envs)
-        dtype = np.float32 if observation.dtype == np.float64 else observation.dtype
-        observations = np.empty(shape + observation.shape[1:], dtype)
+        observations = np.empty(shape + observation.shape[1:], travelling(observation.dtype))
         log_probs, values, rewards = (np.empty(shape, np.float32) for _ in range(3))
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         final_values = np.zeros(shape, np.float32)
@@ -62,18 +63,18 @@ class Sampler:
         self._check("reward", rewards, 2)
         self._observation, self._memory = observation, memory
         self.env_steps += num_steps * env.num_envs
-        return Segment(
+        return Trajectory(
             observation=observations,
             action=np.stack(actions),
-            log_prob=log_probs,
-            value=values,
             reward=rewards,
             terminated=terminations,
             truncated=truncations,
-            final_value=final_values,
-            bootstrap_value=policy.value(observation, memory),
-            weight_version=self.weight_version,
+            extras={"log_prob": log_probs, "value": values},
+            last={"value": policy.value(observation, memory)},
+            cut={"value": final_values},
+            version=np.full(env.num_envs, self.weight_version),
             episodes=env.pop_episodes(),
+            memory=remembered_before,
         )
 
     def _check(self, field: str, array: np.ndarray, leading: int) -> None:

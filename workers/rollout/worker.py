@@ -89,7 +89,7 @@ class ActorRole:
             self.sampler.weight_version = version
         self.first_step_at = self.first_step_at or time.time()
         try:
-            segment = self.sampler.collect(self.config.unroll_length)
+            trajectory = self.sampler.collect(self.config.unroll_length)
         except Exception:
             self.sampler.vector_env.close()
             self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
@@ -98,7 +98,7 @@ class ActorRole:
             "source": self.source,
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
-            "segment": segment.to_dict(),
+            "trajectory": trajectory.to_dict(),
         }
 
     def on_ready(self) -> None:

@@ -101,7 +101,7 @@ def actor(monkeypatch: pytest.MonkeyPatch, league: LeagueConfig, client: Client,
 def trajectories(actor: LeagueActorRole, actors: int) -> int:
     answer = actor.rollout("round", 0, "main", actors)
     assert "failed" not in answer, answer
-    return int(answer["segment"]["reward"].shape[1])
+    return int(answer["trajectory"]["reward"].shape[1])
 
 
 def test_a_round_is_as_large_however_many_actors_share_it(actor: LeagueActorRole, league: LeagueConfig) -> None:

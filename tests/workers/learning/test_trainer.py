@@ -90,9 +90,9 @@ class Run:
     def payload(self, version: int = 0) -> dict[str, Any]:
         self.sampler.weight_version = version
         self.number += 1
-        segment = self.sampler.collect(16).to_dict()
+        trajectory = self.sampler.collect(16).to_dict()
         return {
-            "source": "a", "number": self.number, "first_step_at": 0.0, "collected_at": 0.0, "segment": segment,
+            "source": "a", "number": self.number, "first_step_at": 0.0, "collected_at": 0.0, "trajectory": trajectory,
         }  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
     assert run.settled == [((("a", 1), ("a", 2)), (), (), ())]
 
 
-def test_segments_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
+def test_trajectories_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
     trainer = run.trainer()
     trainer.finish("solved")
     trainer.learn([run.payload()])
@@ -165,30 +165,30 @@ def test_segments_that_come_after_the_end_are_unused_and_not_learned(run: Run) -
     assert trainer.progress.updates == 0
 
 
-def no_such_action(segment: dict[str, Any]) -> None:
-    segment["action"][3, 0] = 9
+def no_such_action(trajectory: dict[str, Any]) -> None:
+    trajectory["action"][3, 0] = 9
 
 
-def another_observation(segment: dict[str, Any]) -> None:
-    segment["observation"] = np.zeros((16, 2, 7), np.float32)
+def another_observation(trajectory: dict[str, Any]) -> None:
+    trajectory["observation"] = np.zeros((16, 2, 7), np.float32)
 
 
-def a_mask_where_none_is(segment: dict[str, Any]) -> None:
-    segment["action_mask"] = np.ones((16, 2, 2), bool)
+def a_mask_where_none_is(trajectory: dict[str, Any]) -> None:
+    trajectory["action_mask"] = np.ones((16, 2, 2), bool)
 
 
-def a_wrong_type(segment: dict[str, Any]) -> None:
-    segment["reward"] = segment["reward"].astype(np.int64)
+def a_wrong_type(trajectory: dict[str, Any]) -> None:
+    trajectory["reward"] = trajectory["reward"].astype(np.int64)
 
 
 @pytest.mark.parametrize("spoil", [no_such_action, another_observation, a_mask_where_none_is, a_wrong_type])
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_segment_that_no_update_can_be_made_with_is_refused_alone(
+def test_a_segment_that_is_not_as_the_runs_are_is_refused_alone(
     run: Run, caplog: pytest.LogCaptureFixture, spoil: Any, place: int
 ) -> None:
     trainer = run.trainer()
     calls = [run.payload() for _ in range(4)]
-    spoil(calls[place]["segment"])
+    spoil(calls[place]["trajectory"])
     outcomes = trainer.learn(calls)
     assert [isinstance(outcome, Exception) for outcome in outcomes] == [index == place for index in range(4)]
     good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
@@ -201,14 +201,12 @@ def test_a_segment_that_no_update_can_be_made_with_is_refused_alone(
 def test_of_a_round_in_which_one_segment_is_bad_the_others_are_learned_from(run: Run) -> None:
     trainer = run.trainer()
     payloads = [run.payload() for _ in range(3)]
-    a_wrong_type(payloads[0]["segment"])
+    a_wrong_type(payloads[0]["trajectory"])
     assert trainer.learn([payloads]) == [None], "most of it was used"
     assert trainer.progress.steps == 2 * 32
 
 
-def test_an_update_that_fails_whatever_it_is_given_is_not_blamed_on_a_segment(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_update_that_fails_is_not_blamed_on_a_segment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
 
     def fail(self: Any, segments: Any) -> None:

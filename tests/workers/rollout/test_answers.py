@@ -20,7 +20,7 @@ def fail(error: Exception) -> Any:
 
 
 def test_a_rollout_that_succeeds_names_its_round() -> None:
-    assert answer("7-a", threading.Event(), lambda: {"segment": 1}) == {"round": "7-a", "segment": 1}
+    assert answer("7-a", threading.Event(), lambda: {"trajectory": 1}) == {"round": "7-a", "trajectory": 1}
 
 
 def test_an_error_of_the_users_own_code_is_theirs() -> None:

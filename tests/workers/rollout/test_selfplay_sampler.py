@@ -4,7 +4,7 @@ import torch
 from scipy.stats import binomtest
 
 import envs
-from agents import Segment, build_policy
+from agents import Trajectory, build_policy
 from agents.operators.advantages import generalized_advantage
 from envs import exploitability
 from workers.rollout.match_result import MatchResult
@@ -73,15 +73,19 @@ def test_trajectories_tell_what_the_learning_seats_lived_through(env_id, mirror)
     sampler = MatchSampler(watched, policy_for(watched, 1), seed=5, unroll_length=6)
     if not mirror:
         sampler.seat(0, Opponent("rival", policy_for(watched, 2)))
-    segments = [Segment.from_dict(sampler.collect(3).to_dict()) for _ in range(8)]
+    collected = [Trajectory.from_dict(sampler.collect(3).to_dict()) for _ in range(8)]
     stories = [watched.decisions(slot, seat, mirror) for slot in range(4) for seat in range(2)]
     games = [tuple_of(game) for story in stories for game in games_in(story)]
     starts = {game[:end] for game in games for end in range(1, len(game) + 1)}
     runs = {game[start:end] for game in games for start in range(len(game)) for end in range(start + 1, len(game) + 1)}
     trajectories = set()
-    for segment, n in [(segment, n) for segment in segments for n in range(3)]:
+    for trajectory, n in [(trajectory, n) for trajectory in collected for n in range(3)]:
         steps = zip(
-            segment.observation[:, n], segment.action[:, n], segment.reward[:, n], segment.terminated[:, n], strict=True
+            trajectory.observation[:, n],
+            trajectory.action[:, n],
+            trajectory.reward[:, n],
+            trajectory.terminated[:, n],
+            strict=True,
         )
         first, *others = map(tuple_of, games_in(steps))
         assert first in runs, "it may go on with a game that another trajectory began"
@@ -108,27 +112,27 @@ def tuple_of(steps):
 
 def test_log_probabilities_values_and_the_bootstrap_are_the_policys():
     sampler = make(LEDUC, unroll_length=3)
-    segment = sampler.collect(40)
+    trajectory = sampler.collect(40)
     flat = lambda array: torch.from_numpy(array.reshape(120, *array.shape[2:]))  # noqa: E731
     log_prob, _, value, _ = sampler.policy.evaluate(
-        flat(segment.observation), flat(segment.action), flat(segment.action_mask)
+        flat(trajectory.observation), flat(trajectory.action), flat(trajectory.action_mask)
     )
-    np.testing.assert_allclose(segment.log_prob.ravel(), log_prob.detach(), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(segment.value.ravel(), value.detach(), rtol=1e-4, atol=1e-5)
-    cut = ~segment.terminated[-1]
-    assert cut.any() and (segment.bootstrap_value[cut] != 0).all() and (segment.bootstrap_value[~cut] == 0).all()
+    np.testing.assert_allclose(trajectory.extras["log_prob"].ravel(), log_prob.detach(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(trajectory.extras["value"].ravel(), value.detach(), rtol=1e-4, atol=1e-5)
+    cut = ~trajectory.terminated[-1]
+    assert cut.any() and (trajectory.last["value"][cut] != 0).all() and (trajectory.last["value"][~cut] == 0).all()
 
 
 def test_advantages_down_a_lane_stop_at_the_ends_of_games():
-    segment = make(KUHN, unroll_length=8).collect(20)
-    s = segment
+    trajectory = make(KUHN, unroll_length=8).collect(20)
+    s = trajectory
     advantage = generalized_advantage(
-        s.reward, s.value, s.terminated, s.truncated, s.final_value, s.bootstrap_value, 1.0, 1.0
+        s.reward, s.extras["value"], s.terminated, s.truncated, s.cut["value"], s.last["value"], 1.0, 1.0
     )
-    steps, trajectories = np.nonzero(segment.terminated)
+    steps, trajectories = np.nonzero(trajectory.terminated)
     np.testing.assert_allclose(
         advantage[steps, trajectories],
-        segment.reward[steps, trajectories] - segment.value[steps, trajectories],
+        trajectory.reward[steps, trajectories] - trajectory.extras["value"][steps, trajectories],
         rtol=1e-5,
     )
 
@@ -209,16 +213,16 @@ def test_a_restart_drops_experience_and_seats_the_next_opponent_at_once():
     sampler.restart()
     assert sampler.in_play() == {"next"}
     sampler.weight_version = 9
-    assert sampler.collect(5).weight_version == 9
+    assert (sampler.collect(5).version == 9).all()
 
 
 def test_rewards_are_scaled_and_results_are_not():
-    segments, results = [], []
+    trajectories, results = [], []
     for scale in (1.0, 0.25):
         sampler = make(LEDUC, reward_scale=scale)
-        segments.append(sampler.collect(30))
+        trajectories.append(sampler.collect(30))
         results.append(sampler.pop_results()[0].returns)
-    np.testing.assert_allclose(0.25 * segments[0].reward, segments[1].reward)
+    np.testing.assert_allclose(0.25 * trajectories[0].reward, trajectories[1].reward)
     np.testing.assert_array_equal(*results)
 
 

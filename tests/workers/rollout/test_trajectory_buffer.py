@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from agents.segments import Segment
+from agents.trajectories import Trajectory
 from workers.rollout.trajectory_buffer import TrajectoryBuffer
 
 NO_EPISODES = np.zeros((0, 2), np.float32)
@@ -28,14 +28,14 @@ def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_bet
     decide(buffer, [0], 2)
     earn(buffer, 8)
     buffer.end(np.array([0]))
-    segment = buffer.take(1, NO_EPISODES)
-    assert segment.reward[:, 0].tolist() == [7, 8]
-    assert segment.terminated[:, 0].tolist() == [False, True]
-    assert segment.bootstrap_value.tolist() == [0]
-    assert segment.observation[:, 0, 0].tolist() == [1, 2]
-    assert segment.log_prob[:, 0].tolist() == [-1, -2] and segment.action[:, 0].tolist() == [1, 0]
-    assert segment.value[:, 0].tolist() == [10, 20]
-    Segment.from_dict(segment.to_dict())
+    trajectory = buffer.take(1, NO_EPISODES)
+    assert trajectory.reward[:, 0].tolist() == [7, 8]
+    assert trajectory.terminated[:, 0].tolist() == [False, True]
+    assert trajectory.last["value"].tolist() == [0]
+    assert trajectory.observation[:, 0, 0].tolist() == [1, 2]
+    assert trajectory.extras["log_prob"][:, 0].tolist() == [-1, -2] and trajectory.action[:, 0].tolist() == [1, 0]
+    assert trajectory.extras["value"][:, 0].tolist() == [10, 20]
+    Trajectory.from_dict(trajectory.to_dict())
 
 
 def test_a_full_lane_waits_for_the_value_of_the_next_decision():
@@ -45,9 +45,9 @@ def test_a_full_lane_waits_for_the_value_of_the_next_decision():
     earn(buffer, 5)
     assert buffer.ready == 0
     decide(buffer, [0], 3)
-    segment = buffer.take(1, NO_EPISODES)
-    assert segment.bootstrap_value.tolist() == [30]
-    assert segment.reward[:, 0].tolist() == [0, 5]
+    trajectory = buffer.take(1, NO_EPISODES)
+    assert trajectory.last["value"].tolist() == [30]
+    assert trajectory.reward[:, 0].tolist() == [0, 5]
     decide(buffer, [0], 4)
     buffer.end(np.array([0]))
     assert buffer.take(1, NO_EPISODES).observation[:, 0, 0].tolist() == [3, 4]
@@ -62,8 +62,8 @@ def test_games_in_which_a_seat_never_decided_leave_no_trace():
     earn(buffer, 9)  # of the next game, before its first decision there
     decide(buffer, [0], 2)
     buffer.end(np.array([0]))
-    segment = buffer.take(2, NO_EPISODES)
-    assert segment.reward.tolist() == [[0, 0]] and segment.terminated.all()
+    trajectory = buffer.take(2, NO_EPISODES)
+    assert trajectory.reward.tolist() == [[0, 0]] and trajectory.terminated.all()
 
 
 def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of_completion():
@@ -76,21 +76,21 @@ def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of
     first, second = buffer.take(1, NO_EPISODES), buffer.take(4, NO_EPISODES)
     assert first.observation[..., 0].tolist() == [[1], [2]]
     assert second.observation[..., 0].tolist() == [[10, 30, 10, 3], [20, 40, 30, 4]]
-    assert second.bootstrap_value.tolist() == [300, 0, 0, 0]
+    assert second.last["value"].tolist() == [300, 0, 0, 0]
     assert buffer.ready == 0
 
 
-def test_a_segment_bears_the_version_that_began_its_oldest_lane():
+def test_each_slot_keeps_the_version_that_began_it():
     buffer = TrajectoryBuffer(seats=2, length=2, observation_shape=(1,), num_actions=2)
     decide(buffer, [0], 1, version=5)
     decide(buffer, [0, 1], 2, version=6)
     decide(buffer, [1], 3, version=7)
     buffer.end(np.arange(2))
-    assert buffer.take(2, NO_EPISODES).weight_version == 5
+    assert buffer.take(2, NO_EPISODES).version.tolist() == [5, 6]
     decide(buffer, [0], 1, version=8)
     decide(buffer, [0], 1, version=9)
     buffer.end(np.arange(1))
-    assert buffer.take(1, NO_EPISODES).weight_version == 8
+    assert buffer.take(1, NO_EPISODES).version.tolist() == [8]
 
 
 def test_cleared_trajectories_are_empty():
@@ -103,23 +103,23 @@ def test_cleared_trajectories_are_empty():
     earn(buffer, 7)
     decide(buffer, [0], 3)
     buffer.end(np.array([0]))
-    segment = buffer.take(1, NO_EPISODES)
-    assert segment.observation.item() == 3 and segment.reward.item() == pytest.approx(0)
+    trajectory = buffer.take(1, NO_EPISODES)
+    assert trajectory.observation.item() == 3 and trajectory.reward.item() == pytest.approx(0)
 
 
-def play(decisions_a_game, slots=64, length=8, staleness=8, segments=60, max_age=None):
-    """Ages, in versions, of segments of one policy that takes the seats of each slot in turn, a version a segment."""
+def play(decisions_a_game, slots=64, length=8, staleness=8, trajectories=60, max_age=None):
+    """Ages in versions of what is taken, of one policy that has the seats of each slot in turn, a version a take."""
     buffer = TrajectoryBuffer(2 * slots, length, observation_shape=(1,), num_actions=2, max_age=max_age)
     home, left, version, ages = np.arange(slots) % 2, np.full(slots, decisions_a_game), 0, []
     left -= np.arange(slots) % decisions_a_game  # games do not end all at once
-    while len(ages) < segments:
+    while len(ages) < trajectories:
         decide(buffer, 2 * np.arange(slots) + home, 1, version)
         left -= 1
         if (over := np.flatnonzero(left <= 0)).size:
             buffer.end(np.concatenate([2 * over, 2 * over + 1]))
             home[over], left[over] = 1 - home[over], decisions_a_game
         while buffer.ready >= slots:
-            ages.append(version - buffer.take(slots, NO_EPISODES).weight_version)
+            ages.append(version - buffer.take(slots, NO_EPISODES).version.min())
             version += 1
     return np.array(ages)
 
@@ -127,7 +127,7 @@ def play(decisions_a_game, slots=64, length=8, staleness=8, segments=60, max_age
 @pytest.mark.parametrize("decisions_a_game", [5, 100, 200, 1000])
 def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decisions_a_game):
     ages = play(decisions_a_game)
-    assert (ages > 8).mean() == 0, "segments that a learner would drop"
+    assert (ages > 8).mean() == 0, "trajectories that a learner would drop"
 
 
 def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_begins():
@@ -137,9 +137,9 @@ def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_b
     decide(buffer, [3], 2)
     decide(buffer, [3], 3)
     buffer.end(np.array([3]))
-    segment = buffer.take(1, NO_EPISODES)
-    assert segment.observation[:, 0, 0].tolist() == [1, 2, 3]
-    assert segment.terminated[:, 0].tolist() == [True, False, True]
+    trajectory = buffer.take(1, NO_EPISODES)
+    assert trajectory.observation[:, 0, 0].tolist() == [1, 2, 3]
+    assert trajectory.terminated[:, 0].tolist() == [True, False, True]
 
 
 def test_of_trajectories_left_unfinished_the_one_that_waits_longest_is_filled_first():
@@ -163,9 +163,9 @@ def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
     decide(buffer, [0, 2], 5, version=3)
     decide(buffer, [0, 2], 6, version=3)
     buffer.end(np.arange(3))
-    segment = buffer.take(2, NO_EPISODES)
-    assert segment.weight_version == 3 and not segment.reward.any()
-    assert segment.observation[..., 0].tolist() == [[5, 5], [6, 6]]
+    trajectory = buffer.take(2, NO_EPISODES)
+    assert trajectory.version.tolist() == [3, 3] and not trajectory.reward.any()
+    assert trajectory.observation[..., 0].tolist() == [[5, 5], [6, 6]]
 
 
 def test_complete_trajectories_that_nobody_took_in_time_are_dropped_as_well():

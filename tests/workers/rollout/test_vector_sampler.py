@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import envs
-from agents import Segment, build_policy
+from agents import Trajectory, build_policy
+from agents.trees import leaves
 from warren.errors import ConfigurationError
 from workers.rollout.vector_sampler import Sampler
 
@@ -40,24 +41,26 @@ def make(env_id="CartPole-v1", num_envs=3, seed=1, **kwargs):
     return Sampler(vector_env, policy, seed), policy
 
 
-def test_a_segment_is_valid_and_of_the_stated_size():
+def test_a_trajectory_is_valid_and_of_the_stated_size():
     sampler, _ = make()
     sampler.weight_version = 9
-    segment = Segment.from_dict(sampler.collect(20).to_dict())
-    assert segment.observation.shape == (20, 3, 4)
-    assert (segment.action.dtype, segment.action.shape) == (np.int64, (20, 3))
-    assert segment.weight_version == 9
+    trajectory = Trajectory.from_dict(sampler.collect(20).to_dict())
+    assert trajectory.observation.shape == (20, 3, 4)
+    assert (trajectory.action.dtype, trajectory.action.shape) == (np.int64, (20, 3))
+    assert trajectory.version.tolist() == [9] * 3
     assert sampler.env_steps == 60
 
 
 def test_box_actions_are_kept_as_drawn_and_clipped_for_the_environment():
     sampler, _ = make("Pendulum-v1")
-    segment = Segment.from_dict(sampler.collect(200).to_dict())  # 16-bit noise beyond +-2 occurs in 600 draws of std 1
-    assert segment.action.shape == (200, 3, 1)
-    assert np.abs(segment.action).max() > 2
+    trajectory = Trajectory.from_dict(
+        sampler.collect(200).to_dict()
+    )  # 16-bit noise beyond +-2 occurs in 600 draws of std 1
+    assert trajectory.action.shape == (200, 3, 1)
+    assert np.abs(trajectory.action).max() > 2
 
 
-def test_what_happened_is_recorded_in_order_and_goes_on_in_the_next_segment():
+def test_what_happened_is_recorded_in_order_and_goes_on_in_the_next_trajectory():
     sampler, _ = make(f"{__file__}:Counter", num_envs=2, end=5)
     first, second = sampler.collect(7), sampler.collect(4)
     assert first.observation.dtype == np.float32
@@ -72,52 +75,52 @@ def test_what_happened_is_recorded_in_order_and_goes_on_in_the_next_segment():
 
 def test_a_truncated_episode_keeps_the_value_of_its_last_observation_not_of_the_next():
     sampler, policy = make(f"{__file__}:short_counter", num_envs=1)
-    segment = sampler.collect(6)
-    assert segment.truncated[:, 0].tolist() == [False, False, True] * 2
+    trajectory = sampler.collect(6)
+    assert trajectory.truncated[:, 0].tolist() == [False, False, True] * 2
     expected = policy.value(np.array([[0, 3], [1, 3]], np.float32))
-    np.testing.assert_allclose(segment.final_value[[2, 5], 0], expected, rtol=1e-6)
-    assert not segment.final_value[[0, 1, 3, 4]].any()
+    np.testing.assert_allclose(trajectory.cut["value"][[2, 5], 0], expected, rtol=1e-6)
+    assert not trajectory.cut["value"][[0, 1, 3, 4]].any()
 
 
 def test_an_episode_that_ends_as_its_time_runs_out_is_worth_nothing_more():
     sampler, _ = make(f"{__file__}:short_counter", num_envs=1, end=3, limit=3)
-    segment = sampler.collect(3)
-    assert segment.terminated[2, 0] and segment.truncated[2, 0]
-    assert not segment.final_value.any()
+    trajectory = sampler.collect(3)
+    assert trajectory.terminated[2, 0] and trajectory.truncated[2, 0]
+    assert not trajectory.cut["value"].any()
 
 
 def test_values_and_log_probabilities_are_those_of_the_recorded_pairs():
     sampler, policy = make(max_episode_steps=15)
-    segment = sampler.collect(40)
-    observation = torch.from_numpy(segment.observation.reshape(-1, 4))
-    log_prob, _, value, _ = policy.evaluate(observation, torch.from_numpy(segment.action.ravel()))
-    np.testing.assert_allclose(segment.log_prob.ravel(), log_prob.detach().numpy(), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(segment.value.ravel(), value.detach().numpy(), rtol=1e-4, atol=1e-6)
+    trajectory = sampler.collect(40)
+    observation = torch.from_numpy(trajectory.observation.reshape(-1, 4))
+    log_prob, _, value, _ = policy.evaluate(observation, torch.from_numpy(trajectory.action.ravel()))
+    np.testing.assert_allclose(trajectory.extras["log_prob"].ravel(), log_prob.detach().numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(trajectory.extras["value"].ravel(), value.detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_bootstrap_value_is_of_the_observation_that_the_next_segment_starts_with():
+def test_the_bootstrap_value_is_of_the_observation_that_the_next_trajectory_starts_with():
     sampler, policy = make()
-    bootstrap = sampler.collect(5).bootstrap_value
+    bootstrap = sampler.collect(5).last["value"]
     np.testing.assert_allclose(bootstrap, policy.value(sampler.collect(5).observation[0]), rtol=1e-6)
 
 
-def test_a_segment_does_not_change_when_the_next_is_collected():
+def test_a_trajectory_does_not_change_when_the_next_is_collected():
     sampler, _ = make()
-    segment = sampler.collect(10)
-    before = {name: np.copy(value) for name, value in segment.to_dict().items()}
+    trajectory = sampler.collect(10)
+    before = {name: np.copy(value) for name, value in trajectory.to_dict().items()}
     sampler.collect(10)
     for name, value in before.items():
-        np.testing.assert_array_equal(segment.to_dict()[name], value)
+        np.testing.assert_array_equal(trajectory.to_dict()[name], value)
 
 
 @pytest.mark.parametrize("other", [{"seed": 2}, None])
 def test_seeds_repeat_what_is_sampled(other):
-    segments = []
+    trajectories = []
     for arguments in ({"seed": 1}, other or {"seed": 1}):
         sampler, _ = make(**arguments)
-        segments.append(sampler.collect(50).to_dict())
-    same = all(np.array_equal(segments[0][name], segments[1][name]) for name in segments[0])
-    assert same == (other is None)
+        trajectories.append(sampler.collect(50).to_dict())
+    first, second = (dict(leaves(trajectory)) for trajectory in trajectories)
+    assert all(np.array_equal(first[name], second[name]) for name in first) == (other is None)
 
 
 def test_new_weights_act_at_once():

@@ -1,0 +1,127 @@
+"""Trees of arrays: what observations, actions and memories are made of, and what shapes and dtypes they must have.
+
+A tree is an array, or a dict or a tuple of trees, as gymnasium's Dict and Tuple spaces nest them. A Spec is such a tree
+with an ArraySpec at each leaf: the shape and dtype of one element, without the leading axes of steps and slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from warren.errors import ConfigurationError
+
+Tree = Any  # np.ndarray | dict[str, Tree] | tuple[Tree, ...]
+Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """One element of an array: its shape, the name of its dtype ("float32"), and of numbers 0, 1, ... how many."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    count: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.dtype} {list(self.shape)}"
+
+
+def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
+    """`function` of each leaf of `tree` and of the leaves of `others` at the same place; a tree like `tree`."""
+    if isinstance(tree, dict):
+        return {name: map_tree(function, part, *(other[name] for other in others)) for name, part in tree.items()}
+    if isinstance(tree, tuple):
+        return tuple(map_tree(function, *parts) for parts in zip(tree, *others, strict=True))
+    return function(tree, *others)
+
+
+def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, leaf) of each leaf: "camera.left", "1.speed"; "" for a tree that is one leaf."""
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, tuple) else None
+    if parts is None:
+        yield path, tree
+        return
+    for name, part in parts:
+        yield from leaves(part, f"{path}.{name}" if path else str(name))
+
+
+def spec_of(space: gymnasium.Space[Any]) -> Spec:
+    """The Spec of a space's elements as they travel: float64 becomes float32, numbers of Discrete ones are int64.
+
+    Raises ConfigurationError for a space that arrays of one shape cannot hold.
+    """
+    match space:
+        case spaces.Dict():
+            return {name: spec_of(part) for name, part in space.spaces.items()}
+        case spaces.Tuple():
+            return tuple(spec_of(part) for part in space.spaces)
+        case spaces.Box() | spaces.MultiBinary():
+            return ArraySpec(tuple(space.shape), travelling(np.dtype(space.dtype)).name)
+        case spaces.Discrete():
+            return ArraySpec((), "int64", int(space.n) if space.start == 0 else None)
+        case spaces.MultiDiscrete():
+            return ArraySpec(tuple(space.shape), "int64")
+        case _:
+            raise ConfigurationError(
+                f"space {space} holds no arrays of one shape; Box, Discrete, MultiDiscrete, MultiBinary, and Dict and "
+                "Tuple of those do: wrap the environment"
+            )
+
+
+def travelling(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that arrays of `dtype` are collected and sent in."""
+    return np.dtype(np.float32) if dtype == np.float64 else dtype
+
+
+def empty(spec: Spec, leading: tuple[int, ...]) -> Tree:
+    """Arrays to be filled, [*leading, ...]."""
+    return map_tree(lambda leaf: np.empty(leading + leaf.shape, leaf.dtype), spec)
+
+
+def zeros(spec: Spec, leading: tuple[int, ...]) -> Tree:
+    """Arrays of zeros, [*leading, ...]."""
+    return map_tree(lambda leaf: np.zeros(leading + leaf.shape, leaf.dtype), spec)
+
+
+def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> list[str]:
+    """What keeps `tree`, called `name`, from being arrays [*leading, ...] as `spec` says; empty where nothing does."""
+    if isinstance(spec, ArraySpec):
+        if not isinstance(tree, np.ndarray):
+            return [f"{name} must be an array, is {type(tree).__name__}"]
+        expected = ArraySpec(leading + spec.shape, spec.dtype)
+        found = ArraySpec(tree.shape, tree.dtype.name)
+        if found != expected:
+            return [f"{name} must be {expected}, is {found}"]
+        if spec.count is not None and (outside := (tree < 0) | (tree >= spec.count)).any():
+            where = np.argwhere(outside)[0].tolist()
+            return [f"{name} holds {tree[tuple(where)]} at {where}; it must be within 0 and {spec.count - 1}"]
+        return []
+    if type(tree) is not type(spec):
+        kind = "a table" if isinstance(spec, dict) else "a tuple"
+        return [f"{name} must be {kind} of arrays, is {type(tree).__name__}"]
+    if isinstance(spec, tuple):
+        if len(spec) != len(tree):
+            return [f"{name} must have {len(spec)} parts, has {len(tree)}"]
+        spec, tree = dict(enumerate(spec)), dict(enumerate(tree))
+    wrong: list[str] = [f"{name} has no part {part!r}" for part in spec if part not in tree]
+    wrong += [f"{name} has an unknown part {part!r}" for part in tree if part not in spec]
+    for part in spec:
+        if part in tree:
+            wrong += problems(spec[part], tree[part], leading, f"{name}.{part}")
+    return wrong
+
+
+def not_finite(tree: Tree, name: str) -> Iterator[str]:
+    """The first number of each leaf that is not finite, with its place."""
+    for path, leaf in leaves(tree):
+        # A sum is not finite where a number is not, and far quicker to check.
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum()) and not np.isfinite(leaf).all():
+            where = np.argwhere(~np.isfinite(leaf))[0].tolist()
+            place = f"{name}.{path}" if path else name
+            yield f"{place} holds {leaf[tuple(where)]} at {where}; all numbers must be finite"
