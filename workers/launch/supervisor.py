@@ -201,6 +201,7 @@ class Supervisor:
         optional = managed.spec.restart is Restart.optional
         if hopeless or (managed.deaths > self._restarts and not optional):
             why = f"{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
+            why += f": {managed.failure}" if managed.failure else ""
             if managed.deaths <= self._restarts:
                 why = f"{managed.name} failed twice in the same way and will again; giving up: {managed.failure}"
             if not optional:

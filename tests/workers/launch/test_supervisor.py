@@ -102,6 +102,16 @@ def test_no_restarts_means_none(stage: Callable[..., Stage]) -> None:
         it.poll_until(lambda: False)
 
 
+def test_the_last_line_of_a_run_that_is_given_up_names_the_exception_and_its_line(stage: Callable[..., Stage]) -> None:
+    one = stage(restarts=0)
+    one.add("play", "exec(compile('def move():\\n  raise ValueError(9)\\nmove()', '/home/me/game.py', 'exec'))")
+    with pytest.raises(WarrenError) as given_up:
+        one.poll_until(lambda: False)
+    assert str(given_up.value).splitlines()[-1] == (
+        "play died 1 times; giving up (restarts=0): ValueError: 9 (/home/me/game.py:2)"
+    )
+
+
 def test_earlier_deaths_are_forgiven_after_a_calm_while(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
