@@ -37,7 +37,7 @@ class Rewards:
 
     def _wanted(self) -> str:
         if not self.channels:
-            return "it must be one number; several are declared: env.reward_channels={NAME: COEFFICIENT, ...}"
+            return "it must be one number; several are declared: +env.reward_channels={NAME: COEFFICIENT, ...}"
         return f"env.reward_channels declares {', '.join(self.channels)}"
 
     def total(self, given: np.ndarray) -> np.ndarray:

@@ -153,8 +153,7 @@ def _fate(process: subprocess.Popen[bytes]) -> str:
 def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
     """Ends of their input, then of the lifeline, ask workers to go: those that wait, and those that play."""
     for process in processes:
-        assert process.stdin is not None and process.stdout is not None
-        process.stdout.close()
+        assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
     _wait(processes)
@@ -163,6 +162,8 @@ def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
     for process in processes:
         process.kill()
         process.wait()
+        assert process.stdout is not None
+        process.stdout.close()  # only now: a thread that still waits for a reply holds it until the process has ended
 
 
 def _wait(processes: list[subprocess.Popen[bytes]]) -> None:

@@ -147,8 +147,8 @@ def test_channels_of_a_reward_are_given_each_and_weighted(named: bool, workers: 
     [
         (True, {"win": 1.0, "loss": 1.0}, "gave rewards named damage, win; env.reward_channels declares win, loss"),
         (False, {"win": 1.0}, "gave the reward array([ 1., -2.]); env.reward_channels declares win"),
-        (False, {}, "it must be one number; several are declared: env.reward_channels={NAME: COEFFICIENT, ...}"),
-        (True, {}, "it must be one number; several are declared: env.reward_channels={NAME: COEFFICIENT, ...}"),
+        (False, {}, "it must be one number; several are declared: +env.reward_channels={NAME: COEFFICIENT, ...}"),
+        (True, {}, "it must be one number; several are declared: +env.reward_channels={NAME: COEFFICIENT, ...}"),
     ],
 )
 def test_channels_that_are_not_as_declared_are_named(named: bool, channels: dict[str, float], words: str) -> None:
