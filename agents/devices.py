@@ -11,22 +11,22 @@ from warren.errors import ConfigurationError
 _NAME = re.compile(r"(auto|cpu|mps|cuda)|cuda:(\d+)")
 
 
-def resolve(device: str) -> torch.device:
+def resolve(device: str, setting: str = "device") -> torch.device:
     """The device of a setting: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", "mps".
 
-    Raises ConfigurationError for any other name and for a device that this machine lacks.
+    Raises ConfigurationError, which names `setting`, for any other name and for a device that this machine lacks.
     """
     match = _NAME.fullmatch(device)
     if match is None:
-        raise ConfigurationError(f"device={device!r} is none; use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigurationError(f"{setting}={device!r} is none; use auto, cpu, cuda, cuda:N or mps")
     there = available()
     if device == "auto":
         return torch.device(next(name for name in ("cuda:0", "mps", "cpu") if name in there))
     wanted = "cuda:0" if device == "cuda" else f"cuda:{int(match[2])}" if match[2] else device
     if wanted not in there:
         raise ConfigurationError(
-            f"device={device!r} is not there: this machine has {', '.join(there)}{_why(wanted)}; use one of these, or "
-            "device=auto"
+            f"{setting}={device!r} is not there: this machine has {', '.join(there)}{_why(wanted)}; use one of "
+            f"these, or {setting}=auto"
         )
     return torch.device(wanted)
 

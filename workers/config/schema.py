@@ -96,6 +96,8 @@ class Config:
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
     total_steps: int = 1_000_000  # environment steps, all actors together
     learner_threads: int = 1  # torch threads of the learner
+    device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
+    actor_device: str = "cpu"  # where the policies of a plain run's actors are
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 import envs
-from agents import build_algorithm, build_policy, checkpoints
+from agents import build_algorithm, build_policy, checkpoints, devices
 from envs import exploitability
 from envs.check import check
 from envs.sources import of_a_league
@@ -51,6 +51,7 @@ _AT_LEAST = {
 def verify(config: Config, role: str) -> None:
     """Raises one ConfigurationError that lists every problem. `role`: train, actor, learner, league, evaluator."""
     problems = [*_numbers(config), *_names(config, role), *hosts.problems(config), *_learning(config, role)]
+    problems += _devices(config, role)
     if role in ("train", "learner"):
         problems += _folder(config)
     if role == "train":
@@ -107,6 +108,15 @@ def _servers(config: Config) -> Iterator[str]:
         given_urls(config.broker.mode, config.broker.url, config.broker.redis_url)
     except ConfigurationError as error:
         yield from error.problems
+
+
+def _devices(config: Config, role: str) -> Iterator[str]:
+    for setting, user in (("device", "learner"), ("actor_device", "actor")):
+        if role == user or (role == "train" and not config.hosts):  # of other hosts' devices nothing is known here
+            try:
+                devices.resolve(getattr(config, setting), setting)
+            except ConfigurationError as error:
+                yield from error.problems
 
 
 def _names(config: Config, role: str) -> Iterator[str]:

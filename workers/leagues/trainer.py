@@ -9,7 +9,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from agents import Algorithm, build_algorithm, checkpoints
+from agents import Algorithm, build_algorithm, checkpoints, devices
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
@@ -60,7 +60,7 @@ class LeagueTrainer(Trainer):
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy for the league's game with the weights of this generation, and its algorithm."""
-        policy = policy_builder(self.league)(self._seed("weights"))
+        policy = policy_builder(self.league)(self._seed("weights")).to(devices.resolve(self.config.device))
         settings = self.league.algorithm
         return policy, build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed("order"))
 

@@ -13,7 +13,7 @@ import redis
 from celery.utils.log import get_logger
 
 import envs
-from agents import Algorithm, build_algorithm, build_policy, checkpoints
+from agents import Algorithm, build_algorithm, build_policy, checkpoints, devices
 from agents.policies import Policy
 from agents.trajectories import Trajectory, on_policy
 from league.matchmaking.view import ModelRef
@@ -69,6 +69,7 @@ class Trainer:
         """A policy with fresh weights, and what trains it."""
         observation_space, action_space = envs.spaces(self.config.env.settings())
         policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
+        policy.to(devices.resolve(self.config.device))
         settings = self.config.algorithm
         return policy, build_algorithm(settings["name"], settings, policy, self.config.seed)
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import envs
-from agents import build_policy
+from agents import build_policy, devices
 from agents.checkpoints import load_weights
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
@@ -65,6 +65,7 @@ class ActorRole:
         policy = build_policy(
             self.config.network, environments.single_observation_space, environments.single_action_space, seed
         )
+        policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         sampler = Sampler(environments, policy, seed, env.id)
         sampler.weight_version = -1  # whatever the learner publishes is newer
         return sampler

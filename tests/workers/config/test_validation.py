@@ -369,3 +369,11 @@ def test_an_environments_settings_are_checked_with_all_others(problems: Problems
 
 def test_defaults_of_the_environments_settings_are_written_the_same_in_both_places() -> None:
     assert Config().env.settings() == envs.EnvSettings("CartPole-v1")
+
+
+def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) -> None:
+    (line,) = problems("device=cuda:99")
+    assert line.startswith("device='cuda:99' is not there: this machine has cpu") and line.endswith("or device=auto")
+    assert problems("actor_device=gpu") == ["actor_device='gpu' is none; use auto, cpu, cuda, cuda:N or mps"]
+    assert problems("device=auto", "actor_device=auto") == []
+    assert problems("device=cuda:99", "run=some-run", role="actor") == []
