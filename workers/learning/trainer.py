@@ -21,6 +21,7 @@ from league.models.pool import checksum_of
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, WarrenError, WireError
 from workers.learning import curve
+from workers.learning.faulty_trajectories import faulty
 from workers.learning.metrics import MetricsLog, Progress
 from workers.runtime.run_status import verdict
 from workers.runtime.session import PLAYER, Session
@@ -182,10 +183,11 @@ class Trainer:
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the payloads of `calls`; each call gives one payload or a list of them.
 
-        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, or its
-        trajectory is not as this run's are. It fails alone; such payloads are counted (`Progress.refused`). Raises what
-        the algorithm raises, having used nothing. What cannot be done after an update (a server is away, the disk is
-        full) is logged and tried again later: data that was trained on is never given up as not used.
+        Returns None for each call, or the error of a call of which nothing can be used: its payload is damaged, its
+        trajectory is not as this run's are, or no update can be made with it. It fails alone; such payloads are counted
+        (`Progress.refused`). Raises what the algorithm raises where no one payload is at fault, having used nothing.
+        What cannot be done after an update (a server is away, the disk is full) is logged and tried again later: data
+        that was trained on is never given up as not used.
         """
         errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
         fresh: list[tuple[int, Arrived]] = []
@@ -203,7 +205,11 @@ class Trainer:
                 refused.append(payload)
         use = bool(fresh) and self.outcome is None
         if use:
-            self._update([arrived for _, arrived in fresh])
+            for place, fault in self._update([arrived for _, arrived in fresh]).items():
+                index, (payload, _) = fresh[place]
+                errors[index] = self._refuse(payload, fault)
+                refused.append(payload)
+            fresh = [one for one in fresh if not any(one[1][0] is payload for payload in refused)]
         learned, unused = ([one for _, one in fresh], []) if use else ([], [one for _, one in fresh])
         settled = [_numbers([payload for payload, _ in kind]) for kind in (learned, [one for _, one in stale], unused)]
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
@@ -223,7 +229,24 @@ class Trainer:
         )  # fmt: skip
         return error
 
-    def _update(self, fresh: Sequence[Arrived]) -> None:
+    def _update(self, fresh: Sequence[Arrived]) -> dict[int, Exception]:
+        """An update on those of `fresh` that one can be made with; what is wrong with the others, by index."""
+        found: dict[int, Exception] = {}
+        try:
+            self._update_on(fresh)
+        except Exception:
+            found = faulty([trajectory for _, trajectory in fresh], self._trial)
+            if not found:
+                raise
+            self._update_on([arrived for index, arrived in enumerate(fresh) if index not in found])
+        return found
+
+    def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
+        policy, algorithm = self.build()
+        policy.load_state_dict(self.policy.state_dict())
+        return algorithm.update
+
+    def _update_on(self, fresh: Sequence[Arrived]) -> None:
         progress, now = self.progress, time.time()
         progress.start(min(payload["first_step_at"] for payload, _ in fresh))
         progress.data_age = sum(now - payload["collected_at"] for payload, _ in fresh) / len(fresh)

@@ -206,6 +206,28 @@ def test_of_a_round_in_which_one_segment_is_bad_the_others_are_learned_from(run:
     assert trainer.progress.steps == 2 * 32
 
 
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_segment_that_raises_in_the_update_does_not_take_its_neighbours_with_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    trainer = run.trainer()
+    calls = [run.payload() for _ in range(4)]
+    calls[place]["trajectory"]["reward"][:] = 99.0  # as the run's are, but not for this algorithm
+    update = type(trainer.algorithm).update
+
+    def picky(self: Any, trajectories: Any) -> Any:
+        if any((trajectory.reward == 99.0).any() for trajectory in trajectories):
+            raise ArithmeticError("a reward of 99")
+        return update(self, trajectories)
+
+    monkeypatch.setattr(type(trainer.algorithm), "update", picky)
+    outcomes = trainer.learn(calls)
+    assert [isinstance(outcome, ArithmeticError) for outcome in outcomes] == [index == place for index in range(4)]
+    good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
+    assert run.settled == [(good, (), (), (("a", place + 1),))]
+    assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
+
+
 def test_an_update_that_fails_is_not_blamed_on_a_segment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
 
