@@ -75,6 +75,10 @@ class Policy(nn.Module):
         """Whether its actions depend on what came before in an episode; without, all memories are {}."""
         return bool(self.network.memory)
 
+    def leaves(self, observation: Any) -> Leaves:
+        """Observations in numpy, nested as the observation space is, as `evaluate` and `unroll` take them."""
+        return self._observations.tensors(observation, self._device)
+
     def initial_memory(self, n: int) -> Memory:
         """The memory of `n` slots at the beginning of an episode: name -> float32 [n, ...]."""
         return self.network.initial_memory(n)
@@ -106,7 +110,7 @@ class Policy(nn.Module):
         most of a small network's cost. Raises ConfigurationError for a mask over continuous actions.
         """
         with torch.inference_mode():
-            leaves = self._observations.tensors(observation, self._device)
+            leaves = self.leaves(observation)
             if memory is None:
                 memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
             if value:
@@ -129,7 +133,7 @@ class Policy(nn.Module):
     def value(self, observation: Any, memory: Memory | None = None) -> np.ndarray:
         """observation [N, ...], as `step` takes it -> V float32 [N], or [N, channels]."""
         with torch.inference_mode():
-            leaves = self._observations.tensors(observation, self._device)
+            leaves = self.leaves(observation)
             if memory is None:
                 memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
             return self.network.value(leaves, memory).cpu().numpy()
@@ -145,7 +149,7 @@ class Policy(nn.Module):
                 "Discrete actions has"
             )
         with torch.inference_mode():
-            output: Any = self.network.act(self._observations.tensors(observation, self._device), {})[0]
+            output: Any = self.network.act(self.leaves(observation), {})[0]
             if action_mask is not None:
                 output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
             return torch.softmax(output, -1).cpu().numpy()

@@ -167,6 +167,11 @@ def _learning(config: Config, role: str) -> Iterator[str]:
     except ConfigurationError as error:
         yield from error.problems
     minibatch = config.algorithm.get("minibatch_size", 1)
+    if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < config.unroll_length:
+        yield (
+            f"algorithm.minibatch_size: {minibatch} is less than one unroll of unroll_length {config.unroll_length}, "
+            "which a network with a memory learns from as a whole; raise the one or lower the other"
+        )
     if isinstance(minibatch, int) and minibatch > config.steps_per_update > 0:
         yield (
             f"algorithm.minibatch_size: {minibatch} is more than the {config.steps_per_update} steps of an update "
@@ -195,6 +200,8 @@ def _league(config: Config, role: str) -> Iterator[str]:
             yield from _goal(league)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
+        if policy.has_memory:  # the decisions of a seat do not come at the steps at which memories are kept
+            yield "league: players have networks without a memory; leave out the `core` of league.network"
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         if minibatch > decisions:
             yield (

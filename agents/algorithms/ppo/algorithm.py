@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
+from agents.algorithms.batches import Batch
+from agents.algorithms.ppo.config import PPOConfig
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.operators.advantages import generalized_advantage
@@ -25,87 +26,6 @@ from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
-
-
-@dataclass(frozen=True)
-class PPOConfig:
-    """Settings of `ppo`."""
-
-    # Optimisation
-    learning_rate: float = 1.5e-3
-    anneal_steps: int | None = None  # environment steps over which the rate falls linearly; null keeps it constant
-    anneal_to: float = 0.0  # the fraction of learning_rate that it falls to
-    epochs: int = 10
-    minibatch_size: int = 256  # the last minibatch of an epoch is smaller where the batch is no multiple of it
-    max_grad_norm: float = 0.5
-
-    # Returns
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
-
-    # Loss
-    clip_range: float = 0.2
-    clip_range_value: float | None = None  # in units of the reward, hence off
-    entropy_coefficient: float = 0.0
-    entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
-    value_coefficient: float = 0.5
-    normalize_advantage: bool = True
-    target_kl: float | None = None  # an update ends when a minibatch's KL exceeds 1.5 times this
-
-    def __post_init__(self) -> None:
-        allowed = {
-            "learning_rate": ("above 0", self.learning_rate > 0),
-            "anneal_steps": ("at least 1 or null", self.anneal_steps is None or self.anneal_steps >= 1),
-            "anneal_to": ("within 0 and 1", 0 <= self.anneal_to <= 1),
-            "epochs": ("at least 1", self.epochs >= 1),
-            "minibatch_size": ("at least 2, or advantages have no spread", self.minibatch_size >= 2),
-            "max_grad_norm": ("above 0", self.max_grad_norm > 0),
-            "gamma": ("within 0 and 1", 0 <= self.gamma <= 1),
-            "gae_lambda": ("within 0 and 1", 0 <= self.gae_lambda <= 1),
-            "clip_range": ("above 0", self.clip_range > 0),
-            "clip_range_value": ("above 0 or null", self.clip_range_value is None or self.clip_range_value > 0),
-            "entropy_coefficient": ("at least 0", self.entropy_coefficient >= 0),
-            "entropy_decay_steps": (
-                "at least 1 or null",
-                self.entropy_decay_steps is None or self.entropy_decay_steps >= 1,
-            ),
-            "value_coefficient": ("at least 0", self.value_coefficient >= 0),
-            "target_kl": ("above 0 or null", self.target_kl is None or self.target_kl > 0),
-        }
-        problems = [
-            f"{k}={getattr(self, k)} of ppo must be {text}" for k, (text, holds) in allowed.items() if not holds
-        ]
-        if problems:
-            raise ConfigurationError(problems)
-
-
-class Batch:
-    """B = sum of T * N transitions as flat tensors: what one update shuffles and cuts into minibatches."""
-
-    def __init__(self, policy: Policy, config: PPOConfig, trajectories: Sequence[Trajectory]) -> None:
-        def flat(arrays: list[np.ndarray]) -> Tensor:
-            joined = np.concatenate([array.reshape(-1, *array.shape[2:]) for array in arrays])
-            return torch.from_numpy(joined).to(policy.device)
-
-        self.observation = flat([t.observation for t in trajectories]).float()
-        self.action = flat([t.action for t in trajectories])
-        masks = [t.action_mask for t in trajectories if t.action_mask is not None]
-        self.action_mask = flat(masks) if masks else None  # all trajectories have one or none has
-        self.log_prob = flat([t.extras["log_prob"] for t in trajectories])
-        self.value = flat([t.extras["value"] for t in trajectories])
-        self.advantage = flat(
-            [
-                generalized_advantage(
-                    t.reward, t.extras["value"], t.terminated, t.truncated, t.cut["value"], t.last["value"],
-                    config.gamma, config.gae_lambda,
-                )
-                for t in trajectories
-            ]
-        )  # fmt: skip
-        self.target = self.advantage + self.value  # TD(lambda) return
-
-    def __len__(self) -> int:
-        return len(self.value)
 
 
 class PPO:
@@ -125,16 +45,17 @@ class PPO:
 
         Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
         """
-        batch = Batch(self.policy, self.config, trajectories)
+        batch = Batch(self.policy, trajectories)
+        columns = self._columns(batch, trajectories)
         learning_rate = self._set_learning_rate()
         history: list[Tensor] = []
         for _ in range(self.config.epochs):
-            if not self._epoch(batch, history):
+            if not self._epoch(batch, columns, history):
                 break
-        self.steps += len(batch)
+        self.steps += batch.steps
         names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
         metrics = dict(zip(names, torch.stack(history).mean(0).tolist(), strict=True))
-        metrics["explained_variance"] = explained_variance(batch.value, batch.target).item()
+        metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         metrics["learning_rate"] = learning_rate
         return metrics
 
@@ -155,25 +76,34 @@ class PPO:
         """Schedules are where they are after `steps` environment steps."""
         self.steps = steps
 
-    def _epoch(self, batch: Batch, history: list[Tensor]) -> bool:
+    def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
+        config = self.config
+        advantage = [
+            generalized_advantage(
+                t.reward, t.extras["value"], t.terminated, t.truncated, t.cut["value"], t.last["value"],
+                config.gamma, config.gae_lambda,
+            )
+            for t in trajectories
+        ]  # fmt: skip
+        columns = {name: batch.column([t.extras[name] for t in trajectories]) for name in ("log_prob", "value")}
+        columns["advantage"] = batch.column(advantage)
+        columns["target"] = columns["advantage"] + columns["value"]  # TD(lambda) return
+        return columns
+
+    def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[Tensor]) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config = self.config
-        order = self._permutation(len(batch))
-        columns = (batch.observation, batch.action, batch.log_prob, batch.value, batch.advantage, batch.target)
-        # Shuffling once an epoch makes every minibatch a view.
-        shuffled = [torch.split(column[order], config.minibatch_size) for column in columns]
-        masks: Sequence[Tensor | None] = [None] * len(shuffled[0])
-        if batch.action_mask is not None:
-            masks = torch.split(batch.action_mask[order], config.minibatch_size)
-        for observation, action, old_log_prob, old_value, advantage, target, mask in zip(*shuffled, masks, strict=True):
-            log_prob, entropy, value, _ = self.policy.evaluate(observation, action, mask)
-            log_ratio = log_prob - old_log_prob
+        for minibatch in batch.minibatches(config.minibatch_size, self._permutation(len(batch)), columns):
+            of_actors = minibatch.columns
+            advantage = of_actors["advantage"]
+            log_prob, entropy, value, _ = minibatch.evaluate(self.policy)
+            log_ratio = log_prob - of_actors["log_prob"]
             ratio = log_ratio.exp()
             if config.normalize_advantage:
                 advantage = standardize(advantage)
 
             policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
-            value_term = value_loss(value, target, old_value, config.clip_range_value)
+            value_term = value_loss(value, of_actors["target"], of_actors["value"], config.clip_range_value)
             entropy_term = entropy.mean()
             loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
 
@@ -227,17 +157,14 @@ class PPO:
 
 @ALGORITHMS.register("ppo")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> PPO:
-    # A segment holds one array of observations and one of actions, and no memory.
     problems = [
         f"algorithm 'ppo' takes {kind} spaces of one leaf, not {space}; {remedy}"
         for kind, space, remedy in (
             ("observation", policy.observation_space, "gymnasium.wrappers.FlattenObservation makes a Box of it"),
             ("action", policy.action_space, "gymnasium.wrappers.TransformAction makes it MultiDiscrete or a Box"),
         )
-        if isinstance(space, Dict | Tuple)
+        if isinstance(space, Dict | Tuple)  # samplers collect one array of observations and one of actions
     ]
-    if policy.has_memory:
-        problems.append("algorithm 'ppo' trains networks without a memory; leave out the `core` of the network")
     if problems:
         raise ConfigurationError(problems)
     return PPO(policy, parse(PPOConfig, "ppo", config), seed)

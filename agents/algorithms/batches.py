@@ -1,0 +1,116 @@
+"""Batch: trajectories as tensors where the policy is, and the minibatches that an epoch cuts them into.
+
+A policy without a memory learns from steps: all T * N of a batch are shuffled. One with a memory learns from unrolls:
+the N slots are shuffled, and of each all T steps are unrolled from the memory that the slot had when it was sampled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.networks import Memory
+from agents.policies import Policy
+from agents.policies.policy import Evaluated
+from agents.trajectories import Trajectory
+from agents.trees import Tree, map_tree
+
+
+@dataclass
+class Minibatch:
+    """Steps [B, ...], or unrolls [T, n, ...] with `memory` [n, ...] before the first step and `begins` bool [T, n]."""
+
+    observation: Tree
+    action: Tree
+    action_mask: Tree | None
+    columns: dict[str, Tensor]  # whatever else the algorithm has of each step
+    memory: Memory
+    begins: Tensor | None = None
+
+    def evaluate(self, policy: Policy) -> Evaluated:
+        """What `policy` says of the actions, with gradients: [B], or [T, n]."""
+        if self.begins is None:
+            return policy.evaluate(self.observation, self.action, self.action_mask)
+        return policy.unroll(self.observation, self.memory, self.begins, self.action, self.action_mask)[0]
+
+
+class Batch:
+    """All steps of `trajectories`: [B, ...] with B the sum of T * N, or [T, N, ...] for a policy with a memory.
+
+    Raises ValueError for a policy with a memory and trajectories of different lengths T.
+    """
+
+    def __init__(self, policy: Policy, trajectories: Sequence[Trajectory]) -> None:
+        self.device = policy.device
+        self.unrolled = policy.has_memory
+        self.steps = sum(trajectory.num_steps for trajectory in trajectories)
+        lengths = {len(trajectory.terminated) for trajectory in trajectories}
+        if self.unrolled and len(lengths) != 1:
+            raise ValueError(f"trajectories of different lengths T cannot be unrolled together: {sorted(lengths)}")
+        self.observation = policy.leaves(map_tree(self._join, *(t.observation for t in trajectories)))
+        self.action = map_tree(lambda *parts: self.column(parts), *(t.action for t in trajectories))
+        masks = [t.action_mask for t in trajectories if t.action_mask is not None]
+        # All trajectories have one or none has.
+        self.action_mask = map_tree(lambda *parts: self.column(parts), *masks) if masks else None
+        self.memory: Memory = {}
+        self.begins: Tensor | None = None
+        if self.unrolled:
+            self.memory = {
+                name: self._tensor(np.concatenate([t.memory[name] for t in trajectories]))
+                for name in trajectories[0].memory
+            }
+            ended = np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1)
+            self.begins = self._tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]))
+
+    def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
+        """One array [T, N, ...] of each trajectory as a tensor shaped like the batch."""
+        return self._tensor(self._join(*arrays))
+
+    def __len__(self) -> int:
+        """What is shuffled: steps, or slots where they are unrolled."""
+        return self.steps if self.begins is None else self.begins.shape[1]
+
+    def minibatches(self, size: int, order: Tensor, columns: dict[str, Tensor]) -> Iterator[Minibatch]:
+        """The batch in the order int64 [len(self)], `size` steps at a time: whole unrolls, one at least; the last may
+        be smaller. `columns`, as `column` makes them, are cut in the same way.
+        """
+        axis = 0 if self.begins is None else 1
+        at_a_time = size if self.begins is None else max(1, size // len(self.begins))
+        order = order.to(self.device)
+
+        def shuffled(tensor: Tensor) -> Tensor:  # once an epoch: then every minibatch is a view
+            return tensor[:, order] if axis else tensor[order]
+
+        def part(tensor: Tensor) -> Tensor:
+            return tensor[:, here] if axis else tensor[here]
+
+        whole = {"observation": self.observation, "action": self.action, **columns}
+        if self.action_mask is not None:
+            whole["action_mask"] = self.action_mask
+        if self.begins is not None:
+            whole["begins"] = self.begins
+        whole = map_tree(shuffled, whole)
+        memory = {name: tensor[order] for name, tensor in self.memory.items()}
+        for start in range(0, len(self), at_a_time):
+            here = slice(start, start + at_a_time)
+            parts = map_tree(part, whole)
+            yield Minibatch(
+                parts.pop("observation"),
+                parts.pop("action"),
+                parts.pop("action_mask", None),
+                begins=parts.pop("begins", None),
+                memory={name: tensor[here] for name, tensor in memory.items()},
+                columns=parts,
+            )
+
+    def _join(self, *arrays: np.ndarray) -> np.ndarray:
+        if self.unrolled:
+            return np.concatenate(arrays, axis=1)
+        return np.concatenate([array.reshape(-1, *array.shape[2:]) for array in arrays])
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
