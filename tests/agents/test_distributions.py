@@ -204,7 +204,7 @@ def test_divergences_come_by_head():
     action = {name: torch.from_numpy(part) for name, part in policy.step(x.numpy()).action.items()}
     ours, theirs = (one.statistics(one.evaluate(x, action).output) for one in (policy, teacher))
     divergence = policy.kl(theirs, ours)
-    assert list(divergence) == ["aim", "keys/0", "keys/1", "move"] or list(divergence) == list(action)
+    assert set(divergence) == {"aim", "keys/0", "keys/1", "move"}
     assert all(part.shape == (6,) and (part > 0).all() for part in divergence.values())
     single = build_policy({}, OBSERVATIONS, Discrete(3), seed=1)
     same = single.statistics(single.evaluate(x, torch.zeros(6, dtype=torch.int64)).output)
