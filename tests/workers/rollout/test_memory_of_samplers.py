@@ -36,8 +36,8 @@ def test_what_a_policy_with_a_memory_did_in_a_segment_its_unroll_confirms():
         evaluated, memory = policy.unroll(
             torch.from_numpy(segment.observation), memory, torch.from_numpy(begins), torch.from_numpy(segment.action)
         )
-        np.testing.assert_allclose(evaluated.log_prob.detach(), segment.log_prob, atol=1e-5)
-        np.testing.assert_allclose(evaluated.value.detach(), segment.value, atol=1e-5)
+        np.testing.assert_allclose(evaluated.log_prob.detach(), segment.extras["log_prob"], atol=1e-5)
+        np.testing.assert_allclose(evaluated.value.detach(), segment.extras["value"], atol=1e-5)
         begins = ended[-1:]
 
 
@@ -70,9 +70,9 @@ def test_in_games_in_turns_every_seat_remembers_its_own_decisions_of_this_game(m
     sampler.restart()
     for segment in [*segments, sampler.collect(16)]:
         for t in range(5):
-            expected = np.where(segment.terminated[t], 1.0, segment.value[t] + 1)
-            np.testing.assert_array_equal(segment.value[t + 1], expected)
-    assert max(segment.value.max() for segment in segments) >= 3
+            expected = np.where(segment.terminated[t], 1.0, segment.extras["value"][t] + 1)
+            np.testing.assert_array_equal(segment.extras["value"][t + 1], expected)
+    assert max(segment.extras["value"].max() for segment in segments) >= 3
 
 
 def test_players_with_a_memory_are_evaluated():
