@@ -34,7 +34,7 @@ class Trajectory:
     terminated: np.ndarray  # bool [T, N]
     truncated: np.ndarray  # bool [T, N]
     extras: dict[str, np.ndarray]  # [T, N, ...]: what the policy that acted said of it: "log_prob", "value", ...
-    last: dict[str, Tree]  # [N, ...] of the moment after step T - 1: "value", "observation" where that is asked for
+    last: dict[str, Tree]  # [N, ...] of the moment after step T - 1: "observation", "value"
     cut: dict[str, np.ndarray]  # [T, N, ...] of an episode's last observation where truncated, else 0: "value"
     version: np.ndarray  # int64 [N]: of the weights that acted; the oldest where several did
     episodes: np.ndarray  # float32 [K, 2]: return and length of the episodes that finished within
@@ -139,7 +139,7 @@ def on_policy(
         observation=spec_of(observation_space),
         action=action,
         extras={"log_prob": number, "value": number},
-        last={"value": number},
+        last={"observation": spec_of(observation_space), "value": number},
         cut={"value": number},
         memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
         action_mask=ArraySpec((int(action_space.n),), "bool")

@@ -1,6 +1,6 @@
-"""Algorithms: from segments of experience to better weights. `ALGORITHMS` holds them by name."""
+"""Algorithms: from trajectories to better weights, a folder each. `ALGORITHMS` holds them by name."""
 
-from agents.algorithms import ppo  # noqa: F401  (enters itself)
+from agents.algorithms import a2c, appo, impala, ppo  # noqa: F401  (enter themselves)
 from agents.algorithms.registry import ALGORITHMS, Algorithm, build_algorithm
 
 __all__ = ["ALGORITHMS", "Algorithm", "build_algorithm"]

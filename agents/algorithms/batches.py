@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from agents.networks import Memory
+from agents.operators.unrolls import Unroll
 from agents.policies import Policy
 from agents.policies.policy import Evaluated
 from agents.trajectories import Trajectory
@@ -41,12 +42,14 @@ class Minibatch:
 class Batch:
     """All steps of `trajectories`: [B, ...] with B the sum of T * N, or [T, N, ...] for a policy with a memory.
 
-    Raises ValueError for a policy with a memory and trajectories of different lengths T.
+    Raises ValueError for unrolls of different lengths T.
     """
 
-    def __init__(self, policy: Policy, trajectories: Sequence[Trajectory]) -> None:
+    def __init__(self, policy: Policy, trajectories: Sequence[Trajectory], unrolled: bool = False) -> None:
+        """`unrolled`: keep [T, N, ...] also where the policy has no memory, for returns of the weights that learn."""
         self.device = policy.device
-        self.unrolled = policy.has_memory
+        self.unrolled = unrolled or policy.has_memory
+        self._trajectories = trajectories
         self.steps = sum(trajectory.num_steps for trajectory in trajectories)
         lengths = {len(trajectory.terminated) for trajectory in trajectories}
         if self.unrolled and len(lengths) != 1:
@@ -69,6 +72,28 @@ class Batch:
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
         """One array [T, N, ...] of each trajectory as a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
+
+    def unroll(self, policy: Policy) -> tuple[Unroll, Evaluated]:
+        """What `policy`, the one that learns, says of an unrolled batch, with gradients; and what returns follow from.
+
+        Values are its own, that of the moment after the last step included; only of episodes that ran out of time the
+        last value is that of the policy that acted.
+        """
+        assert self.begins is not None
+        said, memory = policy.unroll(self.observation, self.memory, self.begins, self.action, self.action_mask)
+        trajectories = self._trajectories
+        ended = np.concatenate([(t.terminated | t.truncated)[-1] for t in trajectories])
+        last = map_tree(lambda *parts: np.concatenate(parts), *(t.last["observation"] for t in trajectories))
+        with torch.no_grad():
+            bootstrap = policy.network.value(policy.leaves(last), policy.begin(memory, ended))
+        return Unroll(
+            reward=self.column([t.reward for t in trajectories]),
+            value=said.value,
+            terminated=self.column([t.terminated for t in trajectories]),
+            truncated=self.column([t.truncated for t in trajectories]),
+            final_value=self.column([t.cut["value"] for t in trajectories]),
+            bootstrap_value=bootstrap,
+        ), said
 
     def __len__(self) -> int:
         """What is shuffled: steps, or slots where they are unrolled."""

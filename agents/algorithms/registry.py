@@ -9,7 +9,9 @@ from torch import Tensor
 
 from agents.policies import Policy
 from agents.trajectories import Trajectory
+from warren.errors import ConfigurationError
 from warren.registry import Registry
+from warren.user_code import blame, find
 
 
 class Algorithm(Protocol):
@@ -43,6 +45,8 @@ class Algorithm(Protocol):
         ...
 
 
+METHODS = ("update", "adjust", "begin_at", "state", "load_state")
+
 # (settings without the name, policy, seed) -> algorithm
 ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Registry("algorithm")
 
@@ -50,6 +54,17 @@ ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Re
 def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
     """The algorithm called `name`, with its settings. A `name` among those is ignored: a whole YAML file may be given.
 
-    Raises UnknownName for the name and ConfigurationError for the settings.
+    A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", called as the table's own are.
+    Raises UnknownName for the name and ConfigurationError for the settings, and for whatever a user's function raises.
     """
-    return ALGORITHMS[name]({key: value for key, value in config.items() if key != "name"}, policy, seed)
+    settings = {key: value for key, value in config.items() if key != "name"}
+    if ":" not in name:
+        return ALGORITHMS[name](settings, policy, seed)
+    with blame(f"algorithm {name!r}"):
+        algorithm: Algorithm = find("algorithm", name)(settings, policy, seed)
+    if lacking := [method for method in METHODS if not callable(getattr(algorithm, method, None))]:
+        raise ConfigurationError(
+            f"algorithm {name!r} made a {type(algorithm).__name__} without {', '.join(lacking)}; derive from "
+            "agents.algorithms.gradient.GradientAlgorithm, or see agents.algorithms.Algorithm"
+        )
+    return algorithm

@@ -20,7 +20,7 @@ def random_trajectory(policy: Policy, steps: int = 16, envs: int = 4, seed: int 
         terminated=terminated,
         truncated=truncated & ~terminated,
         extras={name: np.stack([step.extras[name] for step in acted]) for name in ("log_prob", "value")},
-        last={"value": generator.normal(size=envs).astype(np.float32)},
+        last={"observation": observation[0], "value": generator.normal(size=envs).astype(np.float32)},
         cut={"value": np.where(truncated & ~terminated, 0.5, 0).astype(np.float32)},
         version=np.zeros(envs, np.int64),
         episodes=np.zeros((0, 2), np.float32),

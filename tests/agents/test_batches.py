@@ -39,7 +39,7 @@ def played(policy, steps=7, slots=4, seed=0):
         terminated=ended[3:],
         truncated=np.zeros(shape, bool),
         extras={name: np.stack([acted.extras[name] for acted, _ in found[3:]]) for name in ("log_prob", "value")},
-        last={"value": np.zeros(slots, np.float32)},
+        last={"observation": observation[-1], "value": np.zeros(slots, np.float32)},
         cut={"value": np.zeros(shape, np.float32)},
         version=np.zeros(slots, np.int64),
         episodes=np.zeros((0, 2), np.float32),

@@ -19,7 +19,7 @@ import numpy as np
 from agents.trajectories import Trajectory
 
 NONE = -1  # no trajectory
-# Complete trajectories by name: [T, K, ...], last_value and version [K].
+# Complete trajectories by name: [T, K, ...]; last_observation, last_value and version [K, ...].
 _Chunk = dict[str, np.ndarray]
 
 
@@ -74,7 +74,7 @@ class TrajectoryBuffer:
         trajectories = self._trajectory[seats]
         full = self._filled[trajectories] == self.length
         if full.any():
-            self._complete_trajectories(trajectories[full], value[full])
+            self._complete_trajectories(trajectories[full], observation[full], value[full])
         rows = self._filled[trajectories]
         self._version[trajectories] = np.where(rows == 0, version, self._version[trajectories])
         written = {
@@ -104,7 +104,9 @@ class TrajectoryBuffer:
         self._columns["terminated"][self._filled[trajectories] - 1, trajectories] = True
         full = self._filled[trajectories] == self.length
         if full.any():
-            self._complete_trajectories(trajectories[full], np.zeros(np.count_nonzero(full), np.float32))
+            # Nothing follows a game's end.
+            nothing = np.zeros((np.count_nonzero(full), *self._columns["observation"].shape[2:]), np.float32)
+            self._complete_trajectories(trajectories[full], nothing, np.zeros(len(nothing), np.float32))
             self._empty = np.concatenate([trajectories[full], self._empty])
         self._partial = np.concatenate([self._partial, trajectories[~full]])
 
@@ -163,7 +165,7 @@ class TrajectoryBuffer:
             terminated=joined["terminated"],
             truncated=never,
             extras={"log_prob": joined["log_prob"], "value": joined["value"]},
-            last={"value": joined["last_value"]},
+            last={"observation": joined["last_observation"], "value": joined["last_value"]},
             cut={"value": nothing},
             version=joined["version"],
             episodes=episodes,
@@ -185,14 +187,16 @@ class TrajectoryBuffer:
         self._trajectory[seats] = np.concatenate([unfinished, self._empty[:more]])
         self._partial, self._empty = self._partial[len(unfinished) :], self._empty[more:]
 
-    def _complete_trajectories(self, trajectories: np.ndarray, last_value: np.ndarray) -> None:
+    def _complete_trajectories(self, trajectories: np.ndarray, observation: np.ndarray, value: np.ndarray) -> None:
+        """`observation` and `value` of what follows the last step."""
         chunk = {name: column[:, trajectories] for name, column in self._columns.items()}
-        self._complete.append({**chunk, "last_value": last_value, "version": self._version[trajectories]})
+        last = {"last_observation": observation.astype(np.float32), "last_value": value}
+        self._complete.append({**chunk, **last, "version": self._version[trajectories]})
         self._filled[trajectories] = 0
         self.ready += len(trajectories)
 
 
-_FLAT = ("last_value", "version")
+_FLAT = ("last_observation", "last_value", "version")
 
 
 def _trajectories_of(chunk: _Chunk, trajectories: slice | np.ndarray) -> _Chunk:

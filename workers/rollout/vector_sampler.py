@@ -70,7 +70,7 @@ class Sampler:
             terminated=terminations,
             truncated=truncations,
             extras={"log_prob": log_probs, "value": values},
-            last={"value": policy.value(observation, memory)},
+            last={"observation": observation.astype(observations.dtype), "value": policy.value(observation, memory)},
             cut={"value": final_values},
             version=np.full(env.num_envs, self.weight_version),
             episodes=env.pop_episodes(),

@@ -1,1 +1,6 @@
-"""IMPALA: one policy-gradient step on each batch of unrolls, of weights a little older, corrected by V-trace."""
+"""IMPALA: one policy-gradient step on each batch of unrolls, V-trace correcting for older weights that acted."""
+
+from agents.algorithms.impala.algorithm import IMPALA
+from agents.algorithms.impala.config import IMPALAConfig
+
+__all__ = ["IMPALA", "IMPALAConfig"]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
-from gymnasium.spaces import Dict, Tuple
-from torch import Tensor, nn
+from torch import Tensor
 
 from agents.algorithms.batches import Batch
+from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.ppo.config import PPOConfig
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -22,23 +21,12 @@ from agents.operators.losses import (
     standardize,
     value_loss,
 )
-from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from warren.errors import ConfigurationError
 
 
-class PPO:
-    """Trains `policy` in place; `seed` decides the order of the minibatches."""
-
-    def __init__(self, policy: Policy, config: PPOConfig, seed: int) -> None:
-        self.policy = policy
-        self.config = config
-        self.steps = 0  # environment steps trained on
-        self.generator = torch.Generator().manual_seed(seed)
-        self.parameters = list(policy.parameters())
-        # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
-        self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
+class PPO(GradientAlgorithm[PPOConfig]):
+    """Several epochs of shuffled minibatches on each batch, the policy kept near the one that acted."""
 
     def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
         """`epochs` passes over the trajectories in shuffled minibatches; metrics are means over the minibatches.
@@ -47,7 +35,7 @@ class PPO:
         """
         batch = Batch(self.policy, trajectories)
         columns = self._columns(batch, trajectories)
-        learning_rate = self._set_learning_rate()
+        learning_rate = self.set_learning_rate()
         history: list[Tensor] = []
         for _ in range(self.config.epochs):
             if not self._epoch(batch, columns, history):
@@ -58,23 +46,6 @@ class PPO:
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         metrics["learning_rate"] = learning_rate
         return metrics
-
-    @property
-    def entropy_coefficient(self) -> float:
-        """As it is by now."""
-        config = self.config
-        if config.entropy_decay_steps is None:
-            return config.entropy_coefficient
-        return InverseSquareRoot(config.entropy_coefficient, config.entropy_decay_steps)(self.steps)
-
-    def adjust(self, changes: Mapping[str, Any]) -> None:
-        """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""
-        if changes:
-            self.config = parse(PPOConfig, "ppo", {**asdict(self.config), **changes})
-
-    def begin_at(self, steps: int) -> None:
-        """Schedules are where they are after `steps` environment steps."""
-        self.steps = steps
 
     def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
         config = self.config
@@ -116,55 +87,15 @@ class PPO:
                     history.append(torch.stack([*(term.detach() for term in terms), torch.zeros_like(kl)]))
                 return False
 
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.max_grad_norm)
-            self.optimizer.step()
+            grad_norm = self.descend(loss)
             history.append(torch.stack([term.detach() for term in (*terms, grad_norm)]))
         return True
 
     def _permutation(self, size: int) -> Tensor:
         return torch.randperm(size, generator=self.generator)
 
-    def _set_learning_rate(self) -> float:
-        config = self.config
-        learning_rate = config.learning_rate
-        if config.anneal_steps is not None:
-            learning_rate *= Linear(1.0, config.anneal_to, config.anneal_steps)(self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
-        return learning_rate
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Adam's moments by parameter, the shuffling generator, and the count of steps."""
-        tensors = {"generator": self.generator.get_state()}
-        for name, parameter in self.policy.named_parameters():
-            for key, tensor in self.optimizer.state[parameter].items():  # empty before the first update
-                tensors[f"adam.{key}.{name}"] = tensor
-        return tensors, {"steps": self.steps}
-
-    def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
-        """Continues from what `state` returned; the policy's weights are loaded apart from it."""
-        self.steps = int(scalars["steps"])
-        self.generator.set_state(tensors["generator"])
-        for name, parameter in self.policy.named_parameters():
-            self.optimizer.state[parameter] = {
-                key: tensors[f"adam.{key}.{name}"].to(parameter.device, copy=True)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam.{key}.{name}" in tensors
-            }
-
 
 @ALGORITHMS.register("ppo")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> PPO:
-    problems = [
-        f"algorithm 'ppo' takes {kind} spaces of one leaf, not {space}; {remedy}"
-        for kind, space, remedy in (
-            ("observation", policy.observation_space, "gymnasium.wrappers.FlattenObservation makes a Box of it"),
-            ("action", policy.action_space, "gymnasium.wrappers.TransformAction makes it MultiDiscrete or a Box"),
-        )
-        if isinstance(space, Dict | Tuple)  # samplers collect one array of observations and one of actions
-    ]
-    if problems:
-        raise ConfigurationError(problems)
+    check_spaces("ppo", policy)
     return PPO(policy, parse(PPOConfig, "ppo", config), seed)

@@ -1,0 +1,46 @@
+"""Advantage actor-critic: Mnih et al. 2016 (A3C), computed synchronously."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.algorithms.a2c.config import A2CConfig
+from agents.algorithms.a2c.losses import a2c_loss
+from agents.algorithms.batches import Batch
+from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.registry import ALGORITHMS
+from agents.configuration import parse
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+
+
+class A2C(GradientAlgorithm[A2CConfig]):
+    """One step of the gradient on each batch; short unrolls of many environments suit it (`unroll_length=5`)."""
+
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """One step on all trajectories, which are to be of the weights that learn; metrics by name."""
+        config = self.config
+        learning_rate = self.set_learning_rate()
+        batch = Batch(self.policy, trajectories, unrolled=True)
+        unroll, said = batch.unroll(self.policy)
+        loss, terms = a2c_loss(
+            unroll,
+            said.log_prob,
+            said.entropy,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+            value_coefficient=config.value_coefficient,
+            entropy_coefficient=self.entropy_coefficient,
+            normalize_advantage=config.normalize_advantage,
+        )
+        grad_norm = self.descend(loss)
+        self.steps += batch.steps
+        metrics = {name: term.item() for name, term in terms.items()}
+        return metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate}
+
+
+@ALGORITHMS.register("a2c")
+def build(config: Mapping[str, Any], policy: Policy, seed: int) -> A2C:
+    check_spaces("a2c", policy)
+    return A2C(policy, parse(A2CConfig, "a2c", config), seed)

@@ -1,0 +1,82 @@
+"""APPO: PPO's clipped epochs on V-trace's advantages, for data of older weights (IMPACT, Luo et al. 2020, as RLlib)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.appo.config import APPOConfig
+from agents.algorithms.appo.losses import appo_loss
+from agents.algorithms.batches import Batch
+from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.registry import ALGORITHMS
+from agents.configuration import parse
+from agents.operators.losses import explained_variance, standardize
+from agents.operators.vtrace import vtrace
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+
+
+class APPO(GradientAlgorithm[APPOConfig]):
+    """V-trace once at the beginning of an update, then several epochs of shuffled minibatches; for streaming."""
+
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """`epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
+        config = self.config
+        learning_rate = self.set_learning_rate()
+        columns, rho = self._corrected(trajectories)
+        batch = Batch(self.policy, trajectories)
+        if not batch.unrolled:
+            columns = {name: column.flatten() for name, column in columns.items()}
+        history: list[dict[str, Tensor]] = []
+        for _ in range(config.epochs):
+            order = torch.randperm(len(batch), generator=self.generator)
+            for minibatch in batch.minibatches(config.minibatch_size, order, columns):
+                of = minibatch.columns
+                log_prob, entropy, value, _ = minibatch.evaluate(self.policy)
+                loss, terms = appo_loss(
+                    log_prob,
+                    of["log_prob"],
+                    of["target_log_prob"],
+                    standardize(of["advantage"]) if config.normalize_advantage else of["advantage"],
+                    value,
+                    of["target"],
+                    entropy,
+                    clip_range=config.clip_range,
+                    value_coefficient=config.value_coefficient,
+                    entropy_coefficient=self.entropy_coefficient,
+                    target_clip=config.target_clip,
+                )
+                history.append(terms | {"grad_norm": self.descend(loss)})
+        self.steps += batch.steps
+        metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
+        metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
+        return metrics | {"rho": rho, "learning_rate": learning_rate}
+
+    def _corrected(self, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
+        """Columns [T, N] that stay as they are over the epochs, and the mean importance weight."""
+        config = self.config
+        batch = Batch(self.policy, trajectories, unrolled=True)
+        behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
+        with torch.no_grad():
+            unroll, said = batch.unroll(self.policy)
+            corrected = vtrace(
+                unroll, said.log_prob, behaviour, config.gamma, config.rho_bar, config.c_bar, config.lambda_
+            )
+        columns = {
+            "log_prob": behaviour,
+            "target_log_prob": said.log_prob,
+            "value": said.value,
+            "target": corrected.target,
+            "advantage": corrected.advantage,
+        }
+        return columns, corrected.rho.mean().item()
+
+
+@ALGORITHMS.register("appo")
+def build(config: Mapping[str, Any], policy: Policy, seed: int) -> APPO:
+    check_spaces("appo", policy)
+    return APPO(policy, parse(APPOConfig, "appo", config), seed)

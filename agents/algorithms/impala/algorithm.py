@@ -1,0 +1,49 @@
+"""IMPALA: Espeholt et al. 2018, an actor-critic that corrects by V-trace for weights that acted and are older."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agents.algorithms.batches import Batch
+from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.impala.config import IMPALAConfig
+from agents.algorithms.impala.losses import impala_loss
+from agents.algorithms.registry import ALGORITHMS
+from agents.configuration import parse
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+
+
+class IMPALA(GradientAlgorithm[IMPALAConfig]):
+    """One step of the gradient on each batch, whichever weights acted; for streaming."""
+
+    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+        """One step on all trajectories; metrics by name, `rho` the mean importance weight among them."""
+        config = self.config
+        learning_rate = self.set_learning_rate()
+        batch = Batch(self.policy, trajectories, unrolled=True)
+        unroll, said = batch.unroll(self.policy)
+        loss, terms = impala_loss(
+            unroll,
+            said.log_prob,
+            batch.column([t.extras["log_prob"] for t in trajectories]),
+            said.entropy,
+            gamma=config.gamma,
+            rho_bar=config.rho_bar,
+            c_bar=config.c_bar,
+            lambda_=config.lambda_,
+            value_coefficient=config.value_coefficient,
+            entropy_coefficient=self.entropy_coefficient,
+            upgo_coefficient=config.upgo_coefficient,
+        )
+        grad_norm = self.descend(loss)
+        self.steps += batch.steps
+        metrics = {name: term.item() for name, term in terms.items()}
+        return metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate}
+
+
+@ALGORITHMS.register("impala")
+def build(config: Mapping[str, Any], policy: Policy, seed: int) -> IMPALA:
+    check_spaces("impala", policy)
+    return IMPALA(policy, parse(IMPALAConfig, "impala", config), seed)

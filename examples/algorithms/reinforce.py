@@ -1,0 +1,32 @@
+"""REINFORCE with a baseline (Williams 1992): the return of each step less its value, one gradient step a batch."""
+
+from dataclasses import dataclass
+
+from agents.algorithms.batches import Batch
+from agents.algorithms.gradient import GradientAlgorithm, GradientConfig
+from agents.configuration import parse
+from agents.operators.losses import policy_gradient, standardize, value_loss
+from agents.operators.returns import lambda_return
+
+
+@dataclass(frozen=True)
+class Config(GradientConfig):
+    name = "reinforce"
+
+
+class Reinforce(GradientAlgorithm[Config]):
+    def update(self, trajectories):
+        self.set_learning_rate()
+        batch = Batch(self.policy, trajectories, unrolled=True)
+        unroll, said = batch.unroll(self.policy)
+        returned = lambda_return(unroll, self.config.gamma, 1.0).detach()
+        policy_loss = policy_gradient(said.log_prob, standardize(returned - unroll.value.detach()))
+        value = value_loss(unroll.value, returned)
+        entropy = said.entropy.mean()
+        self.descend(policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy)
+        self.steps += batch.steps
+        return {"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()}
+
+
+def build(settings, policy, seed):
+    return Reinforce(policy, parse(Config, "reinforce", settings), seed)

@@ -1,0 +1,147 @@
+"""What holds of A2C, IMPALA, APPO and PPO alike: they learn, go on from their state, and refuse wrong settings."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from experience import random_trajectory
+from gymnasium.spaces import Box, Dict, Discrete
+from test_batches import CORES, OBSERVATIONS, played, recurrent
+
+from agents import build_algorithm, build_policy
+from agents.algorithms import ALGORITHMS
+from warren.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = "examples/algorithms/reinforce.py"
+
+THREE = Discrete(3)
+NAMES = ["a2c", "appo", "impala", "ppo"]
+FEW = {"appo": {"epochs": 2, "minibatch_size": 20}, "ppo": {"epochs": 2, "minibatch_size": 20}}
+
+
+def make(name, seed=3, space=THREE, **settings):
+    policy = build_policy({"hidden_sizes": [16]}, Box(-1, 1, (4,), np.float32), space, seed)
+    return build_algorithm(name, {"learning_rate": 0.02, **FEW.get(name, {}), **settings}, policy, seed)
+
+
+def weights(algorithm):
+    return torch.cat([p.detach().ravel() for p in algorithm.policy.parameters()])
+
+
+def test_these_are_all_there_are():
+    assert sorted(ALGORITHMS) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
+def test_what_is_rewarded_becomes_likely(name, space, one_thread):
+    algorithm = make(name, space=space, entropy_coefficient=0.0, max_grad_norm=1.0)
+    for seed in range(40):
+        trajectory = random_trajectory(algorithm.policy, steps=16, envs=8, seed=100 * seed)
+        trajectory.terminated[:], trajectory.truncated[:] = True, False  # a bandit
+        wanted = trajectory.action == 2 if isinstance(space, Discrete) else -np.square(trajectory.action - 0.7).sum(-1)
+        trajectory.reward[:] = wanted
+        algorithm.update([trajectory])
+    observation = np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(np.float32)
+    action = algorithm.policy.step(observation, mode="greedy").action
+    if isinstance(space, Discrete):
+        assert (action == 2).mean() > 0.95
+    else:
+        assert np.abs(action - 0.7).mean() < 0.25
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_goes_on_exactly_from_its_state(name):
+    one, other = make(name), make(name, seed=8)
+    one.update([random_trajectory(one.policy, seed=1)])
+    other.policy.load_state_dict(one.policy.state_dict())
+    other.load_state(*one.state())
+    for seed in (2, 3):
+        trajectory = random_trajectory(one.policy, seed=seed)
+        assert one.update([trajectory]) == other.update([trajectory])
+    assert torch.equal(weights(one), weights(other)) and other.steps == 3 * 64
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_metrics_are_numbers_and_the_rate_falls(name):
+    algorithm = make(name, anneal_steps=64)
+    first, second = (algorithm.update([random_trajectory(algorithm.policy, seed=seed)]) for seed in (1, 2))
+    assert all(type(value) is float and np.isfinite(value) for value in first.values())
+    assert {"policy_loss", "value_loss", "entropy", "grad_norm", "learning_rate"} <= set(first)
+    assert (first["learning_rate"], second["learning_rate"]) == (0.02, 0.0)
+
+
+@pytest.mark.parametrize("core", CORES, ids=lambda core: core["name"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_memory_is_trained(name, core):
+    policy = recurrent(core)
+    before = {key: value.clone() for key, value in policy.state_dict().items()}
+    build_algorithm(name, {}, policy, 1).update([played(policy)])
+    assert any("core" in key and not torch.equal(value, before[key]) for key, value in policy.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["impala", "appo"])
+def test_weights_that_acted_count_by_how_likely_their_actions_are_now(name):
+    algorithm = make(name)
+    trajectory = random_trajectory(algorithm.policy, seed=1)
+    assert make(name).update([trajectory])["rho"] == pytest.approx(1.0, abs=1e-5)
+    trajectory.extras["log_prob"] = trajectory.extras["log_prob"] + np.float32(np.log(2))  # twice as likely then
+    assert make(name).update([trajectory])["rho"] == pytest.approx(0.5, abs=1e-5)
+
+
+def test_the_value_of_what_follows_is_of_the_weights_that_learn():
+    algorithm = make("impala", entropy_coefficient=0.0)
+    trajectory = random_trajectory(algorithm.policy, seed=1)
+    other = random_trajectory(algorithm.policy, seed=1)
+    other.last["value"] = other.last["value"] + 100
+    first = algorithm.update([trajectory])
+    assert make("impala", entropy_coefficient=0.0).update([other]) == first
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_that_are_wrong_are_all_named(name):
+    with pytest.raises(ConfigurationError) as error:
+        make(name, gamma=2.0, value_coefficient=-1.0)
+    assert error.value.problems == [
+        f"gamma=2.0 of {name} must be within 0 and 1", f"value_coefficient=-1.0 of {name} must be at least 0"
+    ]  # fmt: skip
+    algorithm = make(name)
+    with pytest.raises(ConfigurationError, match="'gama' does not exist"):
+        algorithm.adjust({"gama": 0.9})
+    algorithm.adjust({"gamma": 0.5})
+    assert algorithm.config.gamma == 0.5 and algorithm.config.learning_rate == 0.02
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_spaces_that_samplers_do_not_collect_are_refused(name):
+    policy = build_policy({}, Dict({"a": OBSERVATIONS}), Discrete(2), 1)
+    with pytest.raises(ConfigurationError, match=f"algorithm '{name}' takes observation spaces of one leaf"):
+        build_algorithm(name, {}, policy, 1)
+
+
+def test_the_page_shows_the_example_as_it_is():
+    assert (ROOT / OWN).read_text() in (ROOT / "docs/algorithms.md").read_text()
+
+
+def test_an_algorithm_of_ones_own_lives_in_a_file(one_thread):
+    algorithm = make(f"{ROOT / OWN}:build")
+    for seed in range(40):
+        trajectory = random_trajectory(algorithm.policy, steps=16, envs=8, seed=100 * seed)
+        trajectory.terminated[:], trajectory.truncated[:] = True, False
+        trajectory.reward[:] = trajectory.action == 2
+        algorithm.update([trajectory])
+    observation = np.random.default_rng(0).uniform(-1, 1, (200, 4)).astype(np.float32)
+    assert (algorithm.policy.step(observation, mode="greedy").action == 2).mean() > 0.95
+
+
+def test_what_is_wrong_with_ones_own_is_one_error(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text("def build(settings, policy, seed): return object()\ndef fails(*_): raise KeyError('lr')\n")
+    with pytest.raises(ConfigurationError, match="without update, adjust, begin_at, state, load_state; derive from"):
+        make(f"{path}:build")
+    with pytest.raises(ConfigurationError, match=r"mine\.py"):
+        make(f"{path}:fails")
+    with pytest.raises(ConfigurationError, match="'lerning_rate' does not exist"):
+        make(f"{ROOT / OWN}:build", lerning_rate=1.0)
