@@ -29,7 +29,7 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's compos
 	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
-	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 and Redis 8 in containers; QUEUES=quorum
 	@QUEUES=$(QUEUES) docker/test.sh $(PYTHON) -m pytest -m servers $(ARGS)
