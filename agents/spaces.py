@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -51,15 +51,6 @@ class SpaceTree:
             name: torch.as_tensor(part, dtype=dtype_of(self.leaves[name]), device=device)
             for name, part in self.flatten(value).items()
         }
-
-
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """`value`, nested in dicts and tuples, with `function` applied to its leaves."""
-    if isinstance(value, Mapping):
-        return {key: map_leaves(function, part) for key, part in value.items()}
-    if isinstance(value, tuple):
-        return tuple(map_leaves(function, part) for part in value)
-    return function(value)
 
 
 def dtype_of(leaf: gymnasium.Space[Any]) -> torch.dtype:

@@ -7,6 +7,7 @@ the N slots are shuffled, and of each all T steps are unrolled from the memory t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,6 +69,16 @@ class Batch:
             }
             ended = np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1)
             self.begins = self._tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]))
+
+    def by_step(self) -> Batch:
+        """An unrolled batch without its order in time: [T * N, ...], for a policy without a memory."""
+        flat = copy(self)
+        flat.unrolled, flat.begins = False, None
+        flat.observation, flat.action, flat.action_mask = (
+            None if tree is None else map_tree(lambda tensor: tensor.flatten(0, 1), tree)
+            for tree in (self.observation, self.action, self.action_mask)
+        )
+        return flat
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
         """One array [T, N, ...] of each trajectory as a tensor shaped like the batch."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.operators.divergences import categorical_kl
 from agents.policies.distribution import Distribution
 
 # The logit of an illegal action: its probability is exactly 0, and 0 * log 0 in the entropy stays 0 instead of nan.
@@ -42,8 +43,7 @@ class Categorical(Distribution):
         return output.masked_fill(~action_mask, ILLEGAL)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        log_p, log_q = torch.log_softmax(p, -1), torch.log_softmax(q, -1)
-        return (log_p.exp() * (log_p - log_q)).sum(-1)
+        return categorical_kl(p, q)
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return action + self._start if self._start else action
@@ -93,8 +93,7 @@ class MultiCategorical(Distribution):
         return output.masked_fill(~action_mask, ILLEGAL)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        log_p, log_q = self._rows(p), self._rows(q)
-        return (log_p.exp() * (log_p - log_q)).sum((-2, -1))
+        return categorical_kl(self._rows(p), self._rows(q)).sum(-1)  # log-probabilities are logits too
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         return (action.reshape(len(action), *self._shape) + self._starts).astype(self._dtype)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agents.operators.divergences import gaussian_entropy, gaussian_kl
 from agents.policies.distribution import Distribution
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -39,17 +40,14 @@ class Gaussian(Distribution):
     def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         noise = (action - output) * torch.exp(-self.log_std)
         log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
-        entropy = (self.log_std + 0.5 + _HALF_LOG_TWO_PI).sum().expand(output.shape[:-1])
-        return log_prob, entropy
+        return log_prob, gaussian_entropy(self.log_std).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
         """The mean and log_std, [..., 2 A]."""
         return torch.cat([output, self.log_std.expand_as(output)], -1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
-        (mean_p, log_p), (mean_q, log_q) = p.chunk(2, -1), q.chunk(2, -1)
-        distance = (mean_p - mean_q).square() + (2 * log_p).exp()
-        return (log_q - log_p + 0.5 * distance * (-2 * log_q).exp() - 0.5).sum(-1)
+        return gaussian_kl(*p.chunk(2, -1), *q.chunk(2, -1))
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         clipped: np.ndarray = action.reshape(len(action), *self._low.shape).clip(self._low, self._high)

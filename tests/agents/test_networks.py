@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agents import build_policy
 from agents.networks import NETWORKS, Heads, build_network
 from agents.networks.flat import Flat
-from agents.spaces import SpaceTree, map_leaves
+from agents.spaces import SpaceTree
+from agents.trees import map_tree
 from warren.errors import ConfigurationError, UnknownName
 
 PIXELS = Box(0, 255, (3, 40, 36), np.uint8)
@@ -218,10 +219,10 @@ def test_a_policy_of_any_two_spaces_acts_within_them(observation, action, seed):
     acted = policy.step(seen)
     taken = policy.env_action(acted.action)
     for i in range(n):
-        one = map_leaves(lambda leaf, i=i: leaf[i], taken)
+        one = map_tree(lambda leaf, i=i: leaf[i], taken)
         assert action.contains(one), (action, one)
     tensors = SpaceTree(observation, "observation").tensors(seen, torch.device("cpu"))
-    evaluated = policy.evaluate(tensors, map_leaves(torch.from_numpy, acted.action))
+    evaluated = policy.evaluate(tensors, map_tree(torch.from_numpy, acted.action))
     np.testing.assert_allclose(evaluated.log_prob.detach(), acted.extras["log_prob"], rtol=1e-4, atol=1e-4)
 
 

@@ -21,7 +21,7 @@ import envs
 from agents import build_policy, checkpoints
 from agents.networks import Memory
 from agents.policies import Policy
-from agents.spaces import map_leaves
+from agents.trees import map_tree
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from workers.config.schema import Config, from_yaml
@@ -58,10 +58,10 @@ class Trained:
         game of hidden information needs, where who never bluffs is found out.
         """
         mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
-        one = map_leaves(lambda leaf: np.asarray(leaf)[None], observation)
+        one = map_tree(lambda leaf: np.asarray(leaf)[None], observation)
         mode = "greedy" if greedy else "sample"
         action, _, self.memory = self.policy.step(one, self.memory, mode, mask, value=False)
-        return map_leaves(lambda leaf: leaf[0], self.policy.env_action(action))
+        return map_tree(lambda leaf: leaf[0], self.policy.env_action(action))
 
     def begin(self) -> None:
         """An episode begins: the policy remembers nothing."""

@@ -27,10 +27,10 @@ class APPO(GradientAlgorithm[APPOConfig]):
         """`epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
         config = self.config
         learning_rate = self.set_learning_rate()
-        columns, rho = self._corrected(trajectories)
-        batch = Batch(self.policy, trajectories)
-        if not batch.unrolled:
-            columns = {name: column.flatten() for name, column in columns.items()}
+        batch = Batch(self.policy, trajectories, unrolled=True)
+        columns, rho = self._corrected(batch, trajectories)
+        if not self.policy.has_memory:
+            batch, columns = batch.by_step(), {name: column.flatten() for name, column in columns.items()}
         history: list[dict[str, Tensor]] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch), generator=self.generator)
@@ -56,10 +56,9 @@ class APPO(GradientAlgorithm[APPOConfig]):
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         return metrics | {"rho": rho, "learning_rate": learning_rate}
 
-    def _corrected(self, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
+    def _corrected(self, batch: Batch, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
         """Columns [T, N] that stay as they are over the epochs, and the mean importance weight."""
         config = self.config
-        batch = Batch(self.policy, trajectories, unrolled=True)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         with torch.no_grad():
             unroll, said = batch.unroll(self.policy)
