@@ -39,6 +39,8 @@ def test_a_league_plays_on_under_every_message_that_once_did_harm_and_a_thousand
         targets += [(f"{topology.control}.pidbox", "", "ping")]
         before = {name: store.load().progress[name].steps for name in learning}
         with Publisher(servers.broker_url) as publisher:
+            for exchange in {exchange for exchange, _, _ in targets}:  # each is declared by a process that is starting
+                run.until(lambda exchange=exchange: publisher.knows(exchange))
             for exchange, key, task in dict.fromkeys(targets):
                 publisher.send(exchange, key, known(task))
             for exchange, key, message in mixture(7, MESSAGES, targets):

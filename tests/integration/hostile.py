@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any
 
 import amqp
-from amqp.exceptions import MessageNacked
+from amqp.exceptions import MessageNacked, NotFound
 from kombu import Connection
 
 from tasks import codec
@@ -125,6 +125,16 @@ class Publisher:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def knows(self, exchange: str) -> bool:
+        """Whether the broker has an exchange of that name."""
+        channel = self._connection.channel()  # which a no closes
+        try:
+            channel.exchange_declare(exchange, "", passive=True)
+        except NotFound:
+            return False
+        channel.close()
+        return True
 
     def send(self, exchange: str, key: str, messages: Iterable[Hostile]) -> int:
         """Publish them, each confirmed; how many the broker took: a full queue refuses more, and its sender knows."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import redis
@@ -69,18 +72,36 @@ def as_json(found: Found, run: str, **more: Any) -> str:
     return json.dumps({"run": run, "served": list(map(as_dict, found.served)), "unserved": found.unserved}, **more)
 
 
+@contextlib.contextmanager
+def _ended_by_ctrl_c() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second one interrupts.
+
+    Raised amid a query, a KeyboardInterrupt would leave half a frame read of the connection, which then never closes.
+    """
+    ended = threading.Event()
+
+    def end(*_: object) -> None:
+        ended.set()
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield ended
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def watch(query: Query, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
     """`show` what each query found until Ctrl-C, which is no failure; `tell` of a server that is away, and go on."""
-    try:
-        while True:
+    with _ended_by_ctrl_c() as ended, contextlib.suppress(KeyboardInterrupt):
+        while not ended.is_set():
             began = time.monotonic()
             try:
                 show(query())
             except AWAY as error:
                 tell(f"cannot query: {str(error) or type(error).__name__}")
-            time.sleep(max(0.0, every - (time.monotonic() - began)))
-    except KeyboardInterrupt:
-        return 0
+            ended.wait(max(0.0, every - (time.monotonic() - began)))
+    return 0
 
 
 def watch_table(query: Query, run: str, every: float) -> int:
