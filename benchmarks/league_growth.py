@@ -25,6 +25,7 @@ BATCH = 64  # matches asked for, and reported, at once
 PERIOD = 2000  # matches of a player between the ends of its learning periods
 SNAPSHOT_EVERY = 50  # learning periods of a player between its snapshots
 MODEL_BYTES = 40_000
+MEMORY_BOUND = 50 * MODEL_BYTES  # of frozen models in Redis: reached within the first half, as a bound is in a long run
 PLAYERS = {"main": "main_agent", "hunter": "main_exploiter", "left": "league_exploiter"}
 PARTS = 10
 POLL_EVERY = 1.0  # s
@@ -44,7 +45,7 @@ def measure(
     store.snapshot("main", 0)
 
     stopping = threading.Event()
-    keeper = Keeper(Store(client, store.prefix), pool, folder, every=every, history=history)
+    keeper = Keeper(Store(client, store.prefix), pool, folder, MEMORY_BOUND, every, history)
     thread = threading.Thread(target=keeper.run, args=(stopping,))
     thread.start()
     series, matches, started = [], 0, time.monotonic()

@@ -62,7 +62,9 @@ class Keeper:
             self.snapshots.restore()
         self._serve(wait)
         due = time.monotonic() - self._last >= self.every
-        if due or self.store.stream_length() >= self.segment:
+        # In tenths of a segment: were it saved at once when it is full, Redis would hold all that comes meanwhile too.
+        unsaved = self.store.stream_length() - self.snapshots.stream.events
+        if due or unsaved >= self.segment // 10:
             self.snapshots.save()
         if due:
             self._last = time.monotonic()

@@ -53,6 +53,11 @@ class SavedStream:
             self._history = history
         return self._history
 
+    @property
+    def events(self) -> int:
+        """Events in the file, its checkpoint aside; 0 before it was read."""
+        return self._events
+
     def follow(self, store: Store, until: str) -> None:
         """Append the events of `store` up to `until` that the file lacks.
 
