@@ -1,148 +1,178 @@
-"""Does it learn? Warren's whole distributed job beside a peer at equal settings, several seeds, curves as a picture.
+"""Does it learn? Warren's whole distributed job beside a peer, several seeds, curves as a picture.
 
-`python -m benchmarks.learning cartpole [--seeds 5] [--sampling gathered streaming] [--broker private]`: environment
-steps until the mean return of the last 100 training episodes reaches 475, for Warren (learner, two actors, RabbitMQ,
-Redis) and for Stable-Baselines3's PPO with the same settings, environments and rollout length, one seed after the
-other in turn. JSON: solved (of the seeds), steps_vs_peer (ratio of the medians; below 1: fewer steps than the peer).
+`python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last 100
+training episodes reaches the goal, for Warren (launcher, learner, actors, broker, Redis) and for a peer on the same
+environment, one seed after the other in turn. Names and what they are: `--list`, benchmarks/learning_comparisons.py.
+
+The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
+the goal counting as its limit; below 1: fewer steps than the peer), every run, and the machine's load.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
-from benchmarks.ppo import ACTORS, UNROLL_LENGTH, learn_stable_baselines3
+from benchmarks import learning_peers
+from benchmarks.learning_comparisons import COMPARISONS, Comparison
+from benchmarks.learning_curves import Curve, draw
+from benchmarks.learning_jobs import composed, train
+from benchmarks.learning_peers import Peer
 from benchmarks.report import finish
+from warren.errors import unknown_name
 from workers import servers
-from workers.learning.metrics import read_metrics
+from workers.config.schema import Config
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
-LIMIT = 300_000  # environment steps after which a run counts as not solved
-PATIENCE = 300.0  # s
-Curve = list[tuple[int, float]]
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
+SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
 
 
-def warren(folder: Path, environment: dict[str, str], sampling: str, seed: int) -> tuple[dict[str, Any], Curve]:
-    """One whole job, as a person would start it: (its outcome.json, its curve)."""
-    trial = f"{sampling}-{seed}"
-    command = [
-        *(sys.executable, "-m", "workers.train", f"folder={folder}", "project=learning", f"trial={trial}"),
-        *(f"sampling={sampling}", f"seed={seed}", f"actors={ACTORS}", f"unroll_length={UNROLL_LENGTH}"),
-        f"total_steps={LIMIT}",
-    ]
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, timeout=PATIENCE, capture_output=True, text=True, check=False
-    )
-    run = folder / "learning" / trial
-    if done.returncode != 0:
-        sys.exit(f"seed {seed} failed with status {done.returncode}:\n{done.stdout}{done.stderr}")
-    outcome: dict[str, Any] = json.loads((run / "outcome.json").read_text())
-    return outcome, [(p["steps"], p["mean_return"]) for p in read_metrics(run) if p["mean_return"] is not None]
+@dataclass
+class Side:
+    """One of those that are compared: its runs so far."""
+
+    title: str
+    limit: int
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+
+    def add(self, steps: int | None, seconds: float, curve: Curve) -> None:
+        best = max((point[1] for point in curve), default=None)
+        self.runs.append(
+            {"steps": steps, "seconds": round(seconds, 1), "best": None if best is None else round(best, 1)}
+        )
+        self.curves.append(curve)
+        reached = "goal not reached" if steps is None else f"{steps:,} steps"
+        print(f"seed {len(self.runs)}: {self.title}: {self.runs[-1]} ({reached})", flush=True)
+
+    @property
+    def solved(self) -> int:
+        return sum(run["steps"] is not None for run in self.runs)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(run["steps"] or self.limit for run in self.runs)
 
 
-def stable_baselines3(seed: int) -> tuple[int | None, float, Curve]:
+def run_peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, Curve]:
     """One run of the peer in a process of its own: (steps to the goal or None, seconds, curve)."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_stable_baselines3, (seed,))
+        return pool.apply(_peer, (peer, config, seed))
 
 
-def _stable_baselines3(seed: int) -> tuple[int | None, float, Curve]:
+def _peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, Curve]:
     import torch
 
     torch.set_num_threads(1)
-    curve: Curve = []
-    env = OmegaConf.to_container(OmegaConf.load(CONF / "env" / "cartpole.yaml"))
-    algorithm = OmegaConf.to_container(OmegaConf.load(CONF / "algorithm" / "ppo.yaml"))
-    outcome = learn_stable_baselines3(env, algorithm, LIMIT, seed, on_rollout=lambda *point: curve.append(point))
+    curve: list[tuple[int, float]] = []
+    outcome = learning_peers.learn(peer, config, seed, on_rollout=lambda *point: curve.append(point))
     return outcome.steps, outcome.seconds, curve
 
 
-def draw(path: Path, curves: dict[str, list[Curve]], goal: float) -> None:
-    """Every seed's curve, a colour a system."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+class Measurement:
+    """Runs both sides of a comparison, seed by seed in turn, so that what else the machine does falls on both."""
 
-    figure = Figure(figsize=(7.5, 4.2), dpi=130, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for color, (name, runs) in zip(("tab:blue", "tab:orange", "tab:gray"), curves.items(), strict=False):
-        for index, run in enumerate(runs):
-            label = f"{name}, {len(runs)} seeds" if index == 0 else None
-            axes.plot([p[0] for p in run], [p[1] for p in run], color=color, alpha=0.7, linewidth=1.3, label=label)
-    axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"solved: {goal:g}")
-    axes.set(
-        title="CartPole-v1, PPO at equal settings",
-        xlabel="environment steps",
-        ylabel="mean return of the last 100 training episodes",
-    )
-    axes.legend(loc="lower right")
-    axes.grid(alpha=0.3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
+        self.name, self.comparison = name, COMPARISONS[name]
+        self.folder, self.environment = folder, environment
+        self.teacher = ""
+
+    def warren(self, side: Side, overrides: Sequence[str], seed: int) -> None:
+        trial = f"{len(side.title)}-{seed}-{side.title[:8].strip().replace(' ', '-')}"
+        given = [one.format(teacher=self.teacher) if "{teacher}" in one else one for one in overrides]
+        patience = 60 * self.comparison.minutes
+        outcome, curve = train(self.folder, trial, [*given, f"seed={seed}"], self.environment, patience)
+        side.add(outcome["steps"] if outcome["state"] == "solved" else None, outcome["seconds"], curve)
+
+    def measure(self, seeds: int, with_peer: bool) -> tuple[Side, Side | None]:
+        comparison = self.comparison
+        ours, theirs = self._sides(with_peer)
+        if comparison.teacher:
+            print("the teacher", flush=True)
+            train(self.folder, "teacher", [*comparison.teacher, "seed=1000"], self.environment, 60 * comparison.minutes)
+            self.teacher = str(self.folder / "learning" / "teacher")
+        for seed in range(1, seeds + 1):
+            self.warren(ours, comparison.overrides, seed)
+            if theirs is not None and comparison.without:
+                self.warren(theirs, comparison.without, seed)
+            elif theirs is not None and comparison.peer is not None:
+                theirs.add(*run_peer(comparison.peer, composed(comparison.of_peer), seed))
+        return ours, theirs
+
+    def _sides(self, with_peer: bool) -> tuple[Side, Side | None]:
+        comparison = self.comparison
+        limit = composed([one for one in comparison.overrides if "{teacher}" not in one]).total_steps
+        if comparison.without:
+            return Side("with the teacher", limit), Side("without", composed(comparison.without).total_steps)
+        if not with_peer or comparison.peer is None:
+            return Side("Warren", limit), None
+        if missing := comparison.peer.missing():
+            print(f"left out: {missing}", flush=True)
+            return Side("Warren", limit), None
+        return Side("Warren", limit), Side(comparison.peer.title, composed(comparison.of_peer).total_steps)
 
 
-def cartpole(options: argparse.Namespace) -> None:
-    """Run all seeds and print the figures."""
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in [*options.sampling, "stable_baselines3"]}
-    curves: dict[str, list[Curve]] = {name: [] for name in results}
+def figures(comparison: Comparison, ours: Side, theirs: Side | None, goal: float) -> dict[str, Any]:
+    """What the last line says."""
+    sides = [ours] if theirs is None else [ours, theirs]
+    return {
+        "solved": ours.solved,
+        "seeds": len(ours.runs),
+        "steps_vs_peer": None if theirs is None else round(ours.median / theirs.median, 3),
+        "goal": goal,
+        "limit": ours.limit,
+        "median_steps": {side.title: side.median for side in sides},
+        "solved_by": {side.title: side.solved for side in sides},
+        "peer": None if theirs is None or comparison.peer is None else comparison.peer.source,
+        "note": comparison.note,
+        "runs": {side.title: side.runs for side in sides},
+    }
+
+
+def compare(name: str, options: argparse.Namespace) -> None:
+    """Measure one name, draw its curves, print its figures."""
+    comparison = COMPARISONS[name]
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+        folder = options.folder or Path(temporary)
         with servers.acquire(options.broker, folder=folder / "servers", say=lambda line: print(line)) as found:
-            for seed in range(1, options.seeds + 1):
-                for sampling in options.sampling:
-                    outcome, curve = warren(folder, found.environment(), sampling, seed)
-                    steps = outcome["steps"] if outcome["state"] == "solved" else None
-                    results[sampling].append({"steps": steps, "seconds": round(outcome["seconds"], 1)})
-                    curves[sampling].append(curve)
-                peer_steps, peer_seconds, curve = stable_baselines3(seed)
-                results["stable_baselines3"].append({"steps": peer_steps, "seconds": round(peer_seconds, 1)})
-                curves["stable_baselines3"].append(curve)
-                print(f"seed {seed}: " + ", ".join(f"{name} {runs[-1]}" for name, runs in results.items()), flush=True)
-    medians = {name: statistics.median(run["steps"] or LIMIT for run in runs) for name, runs in results.items()}
-    if options.picture is not None:
-        titles = {"stable_baselines3": "Stable-Baselines3"}
-        named = {titles.get(name, f"Warren, {name}"): runs for name, runs in curves.items()}
-        draw(options.picture, named, 475)
-    solved = {name: sum(run["steps"] is not None for run in runs) for name, runs in results.items()}
-    first = options.sampling[0]
-    finish(
-        "learning cartpole",
-        {
-            "solved": min(solved[name] for name in options.sampling),  # of `seeds`, by the worse sampling mode
-            "solved_by": solved,
-            "seeds": options.seeds,
-            "steps_vs_peer": round(medians[first] / medians["stable_baselines3"], 3),
-            "steps_vs_peer_by_sampling": {
-                name: round(medians[name] / medians["stable_baselines3"], 3) for name in options.sampling
-            },
-            "median_steps": medians,
-            "median_seconds": {
-                name: statistics.median(run["seconds"] for run in runs) for name, runs in results.items()
-            },
-            "runs": results,
-        },
-    )
+            ours, theirs = Measurement(name, folder, found.environment()).measure(options.seeds, options.peer)
+    goal = composed([one for one in comparison.overrides if "{teacher}" not in one]).env.goal
+    assert goal is not None
+    if options.seeds >= SEEDS_OF_A_PICTURE and not options.no_picture:
+        picture = options.picture or PICTURES / f"learning_{name.replace('-', '_')}.png"
+        curves = {side.title: side.curves for side in (ours, theirs) if side is not None}
+        draw(picture, f"{comparison.title}", curves, goal)
+    finish(f"learning {name}", figures(comparison, ours, theirs, goal))
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("game", choices=["cartpole"])
+    parser.add_argument("name", nargs="?", help="a comparison, as --list shows them")
+    parser.add_argument("--list", action="store_true", help="show the comparisons and end")
+    parser.add_argument("--peer", action="store_true", help="run the peer beside, seed by seed in turn")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sampling", nargs="+", choices=["gathered", "streaming"], default=["gathered", "streaming"])
     parser.add_argument("--broker", choices=servers.MODES, default="auto")
-    parser.add_argument("--picture", type=Path, help="write the curves there as a PNG")
-    cartpole(parser.parse_args())
+    parser.add_argument("--picture", type=Path, help="write the curves there; default: docs/images, from 3 seeds on")
+    parser.add_argument("--no-picture", action="store_true")
+    parser.add_argument("--folder", type=Path, help="keep the run folders there")
+    options = parser.parse_args()
+    if options.list or options.name is None:
+        for name, comparison in COMPARISONS.items():
+            print(f"{name:<28} {comparison.title}{f' ({comparison.note})' if comparison.note else ''}")
+        return
+    if options.name not in COMPARISONS:
+        sys.exit(f"error: {unknown_name('comparison', options.name, COMPARISONS, '(--list shows them)')}")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    compare(options.name, options)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,13 @@ from omegaconf import OmegaConf
 
 import envs
 from agents import build_algorithm, build_policy
-from agents.algorithms.ppo import PPOConfig
 from agents.checkpoints import load_weights
-from agents.configuration import parse
+from benchmarks.learning_peers import Outcome, Peer, learn
+from workers.config.schema import Config, EnvConfig
 from workers.rollout.vector_sampler import Sampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ACTORS, UNROLL_LENGTH = 2, 128  # of a distributed run's defaults: one process stands for its actors and learner
-
-
-@dataclass
-class Outcome:
-    """One run; `steps` is None when it did not reach the goal within the limit."""
-
-    steps: int | None
-    seconds: float  # from the first environment step to the goal
-    sampling_seconds: float
 
 
 def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag: int, seed: int) -> Outcome:
@@ -69,65 +60,13 @@ def _copy(policy: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in policy.state_dict().items()}
 
 
-def learn_stable_baselines3(
-    env: dict[str, Any],
-    algorithm: dict[str, Any],
-    limit: int,
-    seed: int,
-    on_rollout: Callable[[int, float], None] = lambda steps, mean_return: None,
-) -> Outcome:
-    """One run of Stable-Baselines3's PPO; its settings have other names, its value loss the same scale.
-
-    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) 100 training episodes.
-    """
-    from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.env_util import make_vec_env
-
-    class UntilGoal(BaseCallback):  # type: ignore[misc]
-        began = sampling = 0.0
-        reached = False
-
-        def _on_rollout_start(self) -> None:
-            self.began = time.perf_counter()
-
-        def _on_step(self) -> bool:
-            return not self.reached
-
-        def _on_rollout_end(self) -> None:
-            self.sampling += time.perf_counter() - self.began
-            returns = [episode["r"] for episode in self.model.ep_info_buffer]
-            if returns:
-                on_rollout(self.num_timesteps, float(np.mean(returns)))
-            if len(returns) == 100 and np.mean(returns) >= env["goal"]:
-                self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
-
-    settings = parse(PPOConfig, "ppo", {key: value for key, value in algorithm.items() if key != "name"})
-    model = PPO(
-        "MlpPolicy",
-        make_vec_env(env["id"], ACTORS * env["num_envs"], seed=1000 * seed),
-        n_steps=UNROLL_LENGTH,
-        learning_rate=settings.learning_rate,
-        n_epochs=settings.epochs,
-        batch_size=settings.minibatch_size,
-        max_grad_norm=settings.max_grad_norm,
-        gamma=settings.gamma,
-        gae_lambda=settings.gae_lambda,
-        clip_range=settings.clip_range,
-        clip_range_vf=settings.clip_range_value,
-        ent_coef=settings.entropy_coefficient,
-        vf_coef=settings.value_coefficient,
-        normalize_advantage=settings.normalize_advantage,
-        target_kl=settings.target_kl,
-        seed=seed,
-        device="cpu",
+def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limit: int, seed: int) -> Outcome:
+    """One run of Stable-Baselines3's PPO at the same settings."""
+    of_env = EnvConfig(id=env["id"], num_envs=env["num_envs"], goal=env["goal"])
+    config = Config(
+        env=of_env, algorithm=algorithm, actors=ACTORS, unroll_length=UNROLL_LENGTH, total_steps=limit, seed=seed
     )
-    callback = UntilGoal()
-    start = time.perf_counter()
-    model.learn(limit, callback=callback)
-    if callback.reached:
-        return Outcome(callback.steps, callback.end - start, callback.sampling)
-    return Outcome(None, time.perf_counter() - start, callback.sampling)
+    return learn(Peer(), config, seed)
 
 
 def measure(label: str, learn: Callable[[int], Outcome], seeds: int) -> dict[str, Any]:
@@ -150,7 +89,7 @@ COLUMNS = ("solved", "steps_mean", "steps_max", "seconds_mean", "sampling_second
 
 
 def _settings(path: str) -> dict[str, Any]:
-    settings: Any = OmegaConf.to_container(OmegaConf.load(CONF / path))
+    settings: Any = OmegaConf.to_container(OmegaConf.load(CONF / path), resolve=False)
     return settings  # type: ignore[no-any-return]
 
 

@@ -29,7 +29,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
             raise UnknownName("environment", name, gymnasium.registry, _remedy(name, unknown)) from None
         except error.DependencyNotInstalled as missing:
             raise ConfigurationError(
-                f"environment {name!r} of gymnasium needs more packages: {with_pip(str(missing))}"
+                f"environment {name!r} of gymnasium needs more packages: {_what_to_install(str(missing))}"
             ) from None
 
 
@@ -54,6 +54,12 @@ def reward_threshold(name: str) -> float | None:
 def with_pip(message: str) -> str:
     """Somebody else's message, with "pip" as it is typed here."""
     return message.replace("pip install", f"{pip()} install")
+
+
+def _what_to_install(message: str) -> str:
+    if "box2d" in message.lower():  # gymnasium would have it built; there are wheels
+        return f"Box2D, of Warren's extra `box2d`; install it: {pip()} install -e '.[box2d]'"
+    return with_pip(message)
 
 
 def _register(name: str) -> None:

@@ -219,8 +219,6 @@ def test_what_is_missing_is_named_with_the_line_that_installs_it(source):
         envs.make(f"{source('import absent_library')}:Line")
     with pytest.raises(UnknownName, match=r"gym:slimevolleygym:SlimeVolley-v0, or by its class, module:Class"):
         envs.make("gym:SlimeVolley-v0")
-    with pytest.raises(ConfigurationError, match=r"bin/pip install swig.*bin/pip install \"?gymnasium\[box2d\]"):
-        envs.make("LunarLander-v3")
 
 
 def test_the_goal_of_an_environment_is_its_own(source):
@@ -232,3 +230,21 @@ def test_the_goal_of_an_environment_is_its_own(source):
     assert envs.reward_threshold("openspiel:kuhn_poker") is None
     assert envs.reward_threshold("Absent-v0") is None
     assert envs.reward_threshold(f"{source('1 / 0')}:Line") is None
+
+
+def test_without_box2d_the_extra_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d.lunar_lander", raising=False)
+    monkeypatch.delitem(sys.modules, "gymnasium.envs.box2d", raising=False)
+    with pytest.raises(ConfigurationError, match=r"'LunarLander-v3' .* Box2D, of Warren's extra `box2d`; install it: "):
+        envs.make("LunarLander-v3")
+
+
+def test_cartpole_without_velocities_shows_place_and_angle_as_shares_of_where_an_episode_ends() -> None:
+    whole, hidden = gymnasium.make("CartPole-v1"), envs.make("envs.hidden_velocities:CartPole")
+    seen, _ = whole.reset(seed=3)
+    observation, _ = hidden.reset(seed=3)
+    for _ in range(5):
+        assert observation in hidden.observation_space
+        assert observation == pytest.approx([seen[0] / 2.4, seen[2] / 0.2095])
+        seen, observation = whole.step(1)[0], hidden.step(1)[0]

@@ -1,0 +1,29 @@
+"""Learning curves as a picture: every seed's, a colour a system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+Curve = Sequence[tuple[int, float]]  # environment steps, mean return of the last 100 training episodes
+COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple")
+
+
+def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float) -> None:
+    """`curves`: system -> a curve a seed, written to `path` as a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.5, 4.2), dpi=100, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
+        for index, run in enumerate(runs):
+            label = f"{name}, {len(runs)} seeds" if index == 0 else None
+            axes.plot([p[0] for p in run], [p[1] for p in run], color=color, alpha=0.7, linewidth=1.3, label=label)
+    axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
+    axes.set(title=title, xlabel="environment steps", ylabel="mean return of the last 100 training episodes")
+    axes.legend(loc="lower right")
+    axes.grid(alpha=0.3)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

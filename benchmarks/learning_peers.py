@@ -1,0 +1,151 @@
+"""One run of a peer to the same goal: Stable-Baselines3, or sb3-contrib where the policy has a memory.
+
+The goal is reached when the mean return of the last 100 training episodes does, looked at after every rollout, as
+Warren's learner looks at it after every batch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agents.algorithms.a2c import A2CConfig
+from agents.algorithms.ppo import PPOConfig
+from agents.configuration import parse
+from warren.errors import ConfigurationError
+from workers.config.schema import Config
+
+LIBRARIES = {
+    "A2C": "stable_baselines3",
+    "PPO": "stable_baselines3",
+    "RecurrentPPO": "sb3_contrib",
+}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`algorithm`: of LIBRARIES; `settings`: its own keyword arguments, in addition to those equal to Warren's."""
+
+    algorithm: str = "PPO"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "equal settings"  # where those in addition are from, as the page of figures says it
+
+    @property
+    def title(self) -> str:
+        return {"stable_baselines3": "Stable-Baselines3", "sb3_contrib": "sb3-contrib"}[LIBRARIES[self.algorithm]]
+
+    def missing(self) -> str | None:
+        """What to install, where the peer is not there."""
+        library = LIBRARIES[self.algorithm]
+        try:
+            importlib.import_module(library)
+        except ModuleNotFoundError:
+            return f"{self.title} is missing ({library}); install it: pip install -e '.[peers]'"
+        return None
+
+
+@dataclass
+class Outcome:
+    """One run; `steps` is None when it did not reach the goal within the limit."""
+
+    steps: int | None
+    seconds: float  # from the first environment step to the goal
+    sampling_seconds: float
+
+
+def equal_settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of Warren's PPO or A2C by the names that Stable-Baselines3 has for them.
+
+    A2C's optimizer stays the peer's own (RMSprop); Warren's is Adam.
+    """
+    settings = {key: value for key, value in algorithm.items() if key != "name"}
+    if algorithm["name"] == "a2c":
+        a2c = parse(A2CConfig, "a2c", settings)
+        return _shared(a2c) | {"gae_lambda": a2c.gae_lambda, "normalize_advantage": a2c.normalize_advantage}
+    if algorithm["name"] != "ppo":
+        raise ConfigurationError(f"{algorithm['name']} has no peer of equal settings; give the peer an experiment")
+    ppo = parse(PPOConfig, "ppo", settings)
+    return _shared(ppo) | {
+        "n_epochs": ppo.epochs,
+        "batch_size": ppo.minibatch_size,
+        "gae_lambda": ppo.gae_lambda,
+        "clip_range": ppo.clip_range,
+        "clip_range_vf": ppo.clip_range_value,
+        "normalize_advantage": ppo.normalize_advantage,
+        "target_kl": ppo.target_kl,
+    }
+
+
+def _shared(config: PPOConfig | A2CConfig) -> dict[str, Any]:
+    return {
+        "learning_rate": config.learning_rate,
+        "max_grad_norm": config.max_grad_norm,
+        "gamma": config.gamma,
+        "ent_coef": config.entropy_coefficient,
+        "vf_coef": config.value_coefficient,
+    }
+
+
+def learn(
+    peer: Peer, config: Config, seed: int, on_rollout: Callable[[int, float], None] = lambda steps, mean_return: None
+) -> Outcome:
+    """Train the peer on the environment of `config`, with its number of copies, its rollouts and its settings.
+
+    `on_rollout` is told of every rollout: steps so far, mean return of the last (up to) 100 training episodes.
+    """
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+
+    import envs
+
+    goal, limit, algorithm = config.env.goal, config.total_steps, dict(config.algorithm)
+    assert goal is not None
+
+    class UntilGoal(BaseCallback):  # type: ignore[misc]
+        began = sampling = 0.0
+        reached = False
+
+        def _on_rollout_start(self) -> None:
+            self.began = time.perf_counter()
+
+        def _on_step(self) -> bool:
+            return not self.reached
+
+        def _on_rollout_end(self) -> None:
+            self.sampling += time.perf_counter() - self.began
+            returns = [episode["r"] for episode in self.model.ep_info_buffer]
+            if returns:
+                on_rollout(self.num_timesteps, float(np.mean(returns)))
+            if len(returns) == 100 and np.mean(returns) >= goal:
+                self.steps, self.end, self.reached = self.num_timesteps, time.perf_counter(), True
+
+    settings = equal_settings(algorithm)
+    if algorithm.get("anneal_steps"):
+        settings["learning_rate"] = _annealed(algorithm, limit)
+    chosen: dict[str, Any] = {"policy": "MlpPolicy", "n_steps": config.unroll_length, **settings, **peer.settings}
+    environment = config.env.settings()
+    copies = make_vec_env(lambda: envs.make(environment), config.actors * config.env.num_envs, seed=1000 * seed)
+    kind = getattr(importlib.import_module(LIBRARIES[peer.algorithm]), peer.algorithm)
+    model = kind(env=copies, seed=seed, device="cpu", **chosen)
+    callback = UntilGoal()
+    start = time.perf_counter()
+    model.learn(limit, callback=callback)
+    if callback.reached:
+        return Outcome(callback.steps, callback.end - start, callback.sampling)
+    return Outcome(None, time.perf_counter() - start, callback.sampling)
+
+
+def _annealed(algorithm: Mapping[str, Any], limit: int) -> Callable[[float], float]:
+    """The learning rate by the share of `limit` that is left, as Stable-Baselines3 asks for it."""
+    rate, over, to = algorithm["learning_rate"], algorithm["anneal_steps"], algorithm["anneal_to"]
+
+    def at(left: float) -> float:
+        done = min(1.0, (1.0 - left) * limit / over)
+        return float(rate * (1.0 + (to - 1.0) * done))
+
+    return at
