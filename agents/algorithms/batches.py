@@ -74,10 +74,12 @@ class Batch:
         """An unrolled batch without its order in time: [T * N, ...], for a policy without a memory."""
         flat = copy(self)
         flat.unrolled, flat.begins = False, None
-        flat.observation, flat.action, flat.action_mask = (
-            None if tree is None else map_tree(lambda tensor: tensor.flatten(0, 1), tree)
-            for tree in (self.observation, self.action, self.action_mask)
-        )
+
+        def by_step(tree: Tree) -> Tree:
+            return map_tree(lambda tensor: tensor.flatten(0, 1), tree)
+
+        flat.observation, flat.action = by_step(self.observation), by_step(self.action)
+        flat.action_mask = None if self.action_mask is None else by_step(self.action_mask)
         return flat
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
