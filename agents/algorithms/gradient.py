@@ -10,6 +10,7 @@ import torch
 from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
+from agents.algorithms.contract import Needs
 from agents.configuration import parse
 from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
@@ -63,6 +64,8 @@ C = TypeVar("C", bound=GradientConfig)
 class GradientAlgorithm(Generic[C]):
     """Trains `policy` in place; `seed` decides the order of minibatches."""
 
+    needs = Needs()
+
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
         self.policy = policy
         self.config = config
@@ -79,6 +82,10 @@ class GradientAlgorithm(Generic[C]):
         if config.entropy_decay_steps is None:
             return config.entropy_coefficient
         return InverseSquareRoot(config.entropy_coefficient, config.entropy_decay_steps)(self.steps)
+
+    def behaviour(self) -> dict[str, float]:
+        """Nothing: actors sample from the policy as it is."""
+        return {}
 
     def adjust(self, changes: Mapping[str, Any]) -> None:
         """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""

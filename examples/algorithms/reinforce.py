@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from agents.algorithms import Needs, Update
 from agents.algorithms.batches import Batch
 from agents.algorithms.gradient import GradientAlgorithm, GradientConfig
 from agents.configuration import parse
@@ -15,6 +16,13 @@ class Config(GradientConfig):
 
 
 class Reinforce(GradientAlgorithm[Config]):
+    needs = Needs(
+        fields=("last.observation", "cut.value"),
+        unrolls=True,
+        sampling=("gathered",),
+        because="takes the gradient of the weights that acted",
+    )
+
     def update(self, trajectories):
         self.set_learning_rate()
         batch = Batch(self.policy, trajectories, unrolled=True)
@@ -25,7 +33,7 @@ class Reinforce(GradientAlgorithm[Config]):
         entropy = said.entropy.mean()
         self.descend(policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy)
         self.steps += batch.steps
-        return {"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()}
+        return Update({"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()})
 
 
 def build(settings, policy, seed):

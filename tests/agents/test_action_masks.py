@@ -85,7 +85,7 @@ def test_an_update_under_masks_has_finite_gradients_and_moves_no_logit_of_an_act
     trajectory = masked_trajectory(policy, mask=mask)
     last = policy.network.policy_trunk.layers[-1]
     before = last.weight.detach().clone()
-    metrics = PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).update([trajectory])
+    metrics = PPO(policy, PPOConfig(entropy_coefficient=0.1), seed=1).update([trajectory]).metrics
     assert all(np.isfinite(value) for value in metrics.values())
     torch.testing.assert_close(last.weight[2], before[2], rtol=0, atol=0)
     assert not torch.equal(last.weight, before)
@@ -97,7 +97,7 @@ def test_a_mask_that_allows_everything_changes_no_number():
         policy = make_policy()
         trajectory = random_trajectory(policy)
         trajectory.action_mask = np.ones((16, 4, 5), bool) if masked else None
-        metrics = PPO(policy, PPOConfig(minibatch_size=16), seed=1).update([trajectory])
+        metrics = PPO(policy, PPOConfig(minibatch_size=16), seed=1).update([trajectory]).metrics
         outcomes.append((metrics, [p.detach().clone() for p in policy.parameters()]))
     assert outcomes[0][0] == outcomes[1][0]
     torch.testing.assert_close(outcomes[0][1], outcomes[1][1], rtol=0, atol=0)
@@ -158,7 +158,7 @@ def test_hyperparameters_are_adjusted_and_the_others_stay():
     algorithm = PPO(make_policy(), PPOConfig(epochs=3), seed=1)
     algorithm.adjust({"learning_rate": 0.5, "entropy_coefficient": 1})
     assert algorithm.config == PPOConfig(epochs=3, learning_rate=0.5, entropy_coefficient=1.0)
-    assert algorithm.update([random_trajectory(algorithm.policy)])["learning_rate"] == 0.5
+    assert algorithm.update([random_trajectory(algorithm.policy)]).metrics["learning_rate"] == 0.5
     with pytest.raises(ConfigurationError, match="'gama' does not exist"):
         algorithm.adjust({"gama": 0.9})
     assert algorithm.config.learning_rate == 0.5

@@ -66,7 +66,7 @@ def test_an_unroll_says_what_the_policy_said_as_it_acted(core):
 def test_the_first_ratio_of_an_update_is_one_and_the_core_learns(core):
     policy = recurrent(core)
     before = {name: value.clone() for name, value in policy.state_dict().items()}
-    metrics = PPO(policy, PPOConfig(epochs=1, minibatch_size=1000), seed=1).update([played(policy)])
+    metrics = PPO(policy, PPOConfig(epochs=1, minibatch_size=1000), seed=1).update([played(policy)]).metrics
     assert metrics["approx_kl"] == pytest.approx(0, abs=1e-6) and metrics["clip_fraction"] == 0
     changed = [name for name, value in policy.state_dict().items() if not torch.equal(value, before[name])]
     assert any("core" in name for name in changed)

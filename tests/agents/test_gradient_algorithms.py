@@ -67,7 +67,7 @@ def test_training_goes_on_exactly_from_its_state(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_metrics_are_numbers_and_the_rate_falls(name):
     algorithm = make(name, anneal_steps=64)
-    first, second = (algorithm.update([random_trajectory(algorithm.policy, seed=seed)]) for seed in (1, 2))
+    first, second = (algorithm.update([random_trajectory(algorithm.policy, seed=seed)]).metrics for seed in (1, 2))
     assert all(type(value) is float and np.isfinite(value) for value in first.values())
     assert {"policy_loss", "value_loss", "entropy", "grad_norm", "learning_rate"} <= set(first)
     assert (first["learning_rate"], second["learning_rate"]) == (0.02, 0.0)
@@ -86,9 +86,9 @@ def test_a_memory_is_trained(name, core):
 def test_weights_that_acted_count_by_how_likely_their_actions_are_now(name):
     algorithm = make(name)
     trajectory = random_trajectory(algorithm.policy, seed=1)
-    assert make(name).update([trajectory])["rho"] == pytest.approx(1.0, abs=1e-5)
+    assert make(name).update([trajectory]).metrics["rho"] == pytest.approx(1.0, abs=1e-5)
     trajectory.extras["log_prob"] = trajectory.extras["log_prob"] + np.float32(np.log(2))  # twice as likely then
-    assert make(name).update([trajectory])["rho"] == pytest.approx(0.5, abs=1e-5)
+    assert make(name).update([trajectory]).metrics["rho"] == pytest.approx(0.5, abs=1e-5)
 
 
 def test_the_value_of_what_follows_is_of_the_weights_that_learn():
@@ -139,7 +139,9 @@ def test_an_algorithm_of_ones_own_lives_in_a_file(one_thread):
 def test_what_is_wrong_with_ones_own_is_one_error(tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def build(settings, policy, seed): return object()\ndef fails(*_): raise KeyError('lr')\n")
-    with pytest.raises(ConfigurationError, match="without update, adjust, begin_at, state, load_state; derive from"):
+    with pytest.raises(
+        ConfigurationError, match="without update, behaviour, adjust, begin_at, state, load_state, needs;"
+    ):
         make(f"{path}:build")
     with pytest.raises(ConfigurationError, match=r"mine\.py"):
         make(f"{path}:fails")

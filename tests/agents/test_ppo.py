@@ -76,7 +76,7 @@ def test_one_minibatch_equals_the_formulas_written_out(kind, max_grad_norm):
     ) in policy.parameters():  # the behaviour policy is an older one: ratios differ from 1, some are clipped
         parameter.data.add_(0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
     expected, terms = reference_step(policy, trajectory, config)
-    metrics = PPO(policy, config, seed=1).update([trajectory])
+    metrics = PPO(policy, config, seed=1).update([trajectory]).metrics
     assert 0 < metrics["clip_fraction"] < 1
     for name, term in terms.items():
         assert metrics[name] == pytest.approx(term, rel=1e-4, abs=1e-6), name
@@ -85,7 +85,7 @@ def test_one_minibatch_equals_the_formulas_written_out(kind, max_grad_norm):
 
 def test_metrics_are_plain_numbers_of_the_stated_names():
     policy = make_policy()
-    metrics = PPO(policy, PPOConfig(), seed=1).update([random_trajectory(policy)])
+    metrics = PPO(policy, PPOConfig(), seed=1).update([random_trajectory(policy)]).metrics
     assert set(metrics) == {
         "policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "explained_variance", "grad_norm",
         "learning_rate",
@@ -147,7 +147,7 @@ def test_an_update_ends_when_the_policy_has_moved_too_far():
         policy = make_policy()
         before = weights(policy)
         config = PPOConfig(epochs=20, minibatch_size=16, learning_rate=1e-2, target_kl=target_kl)
-        metrics = PPO(policy, config, seed=1).update([random_trajectory(policy)])
+        metrics = PPO(policy, config, seed=1).update([random_trajectory(policy)]).metrics
         moved[target_kl] = (weights(policy) - before).norm().item()
         assert math.isfinite(metrics["policy_loss"])
     assert 0 < moved[1e-4] < 0.3 * moved[None]
@@ -161,7 +161,7 @@ def test_an_update_whose_data_is_too_far_off_already_changes_nothing_and_says_ho
     )
     algorithm = PPO(policy, PPOConfig(epochs=3, minibatch_size=16, target_kl=1e-3), seed=1)
     before = weights(policy)
-    metrics = algorithm.update([trajectory])
+    metrics = algorithm.update([trajectory]).metrics
     assert (weights(policy) == before).all()
     assert metrics["approx_kl"] > 1.5e-3
     assert metrics["grad_norm"] == 0
@@ -172,7 +172,8 @@ def test_an_update_whose_data_is_too_far_off_already_changes_nothing_and_says_ho
 def test_the_learning_rate_falls_linearly_to_its_fraction_and_stays_there():
     policy = make_policy()
     algorithm = PPO(policy, PPOConfig(learning_rate=1.0, anneal_steps=256, anneal_to=0.25, epochs=1), seed=1)
-    rates = [algorithm.update([random_trajectory(policy)])["learning_rate"] for _ in range(6)]  # 64 steps each
+    updates = [algorithm.update([random_trajectory(policy)]) for _ in range(6)]  # 64 steps each
+    rates = [update.metrics["learning_rate"] for update in updates]
     assert rates == pytest.approx([1.0, 0.8125, 0.625, 0.4375, 0.25, 0.25])
 
 

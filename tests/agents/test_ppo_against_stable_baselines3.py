@@ -68,7 +68,7 @@ def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     algorithm = PPO(policy, config, seed=1)
     our_orders = iter(torch.from_numpy(order % STEPS * ENVS + order // STEPS) for order in orders)
     monkeypatch.setattr(algorithm, "_permutation", lambda _: next(our_orders))
-    metrics = algorithm.update([trajectory])
+    metrics = algorithm.update([trajectory]).metrics
 
     after = torch.cat([its.detach().flatten() for _, its in pairs])
     assert (after - before).abs().max() > 1e-3

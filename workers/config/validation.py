@@ -14,7 +14,9 @@ import numpy as np
 from gymnasium import spaces
 
 import envs
-from agents import build_algorithm, build_policy, checkpoints, devices
+from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, devices
+from agents.algorithms.contract import provided
+from agents.trajectories import on_policy
 from envs import exploitability
 from envs.check import check
 from envs.sources import of_a_league
@@ -166,6 +168,8 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, stand_in, config.seed)
     except ConfigurationError as error:
         yield from error.problems
+    if policy is not None and algorithm is not None:
+        yield from _needs(config, config.algorithm["name"], policy, algorithm)
     minibatch = config.algorithm.get("minibatch_size", 1)
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < config.unroll_length:
         yield (
@@ -199,7 +203,9 @@ def _league(config: Config, role: str) -> Iterator[str]:
         if league.goal is not None and role in ("train", "evaluator"):
             yield from _goal(league)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
-        algorithm = build_algorithm(league.algorithm.get("name", "ppo"), league.algorithm, policy, 0)
+        name = league.algorithm.get("name", "ppo")
+        algorithm = build_algorithm(name, league.algorithm, policy, 0)
+        yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
         if policy.has_memory:  # the decisions of a seat do not come at the steps at which memories are kept
             yield "league: players have networks without a memory; leave out the `core` of league.network"
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
@@ -225,6 +231,12 @@ def _league(config: Config, role: str) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+
+
+def _needs(config: Config, name: str, policy: Policy, algorithm: Algorithm, legal_actions: bool = False) -> list[str]:
+    """What the algorithm needs of its data, and would not get."""
+    spec = on_policy(policy.observation_space, policy.action_space, legal_actions, policy.network.memory)
+    return algorithm.needs.problems(name, provided(spec), config.sampling.value, config.max_staleness)
 
 
 def _goal(league: LeagueConfig) -> Iterator[str]:

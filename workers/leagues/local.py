@@ -102,7 +102,7 @@ class LocalLeague:
         period = self.config.period_steps
         progress = 1.0 - max(0, trainee.period_end - trainee.steps) / period
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
-        metrics = trainee.algorithm.update([trajectory])
+        metrics = trainee.algorithm.update([trajectory]).metrics
         trainee.steps += trajectory.num_steps
         trainee.version += 1
         trainee.sampler.weight_version = trainee.version

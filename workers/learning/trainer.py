@@ -76,7 +76,12 @@ class Trainer:
 
     def stamp(self) -> dict[str, Any]:
         """What weights are stamped with."""
-        return {"player": self.player, "version": self.progress.version, "step": self.progress.steps}
+        return {
+            "player": self.player,
+            "version": self.progress.version,
+            "step": self.progress.steps,
+            "behaviour": self.algorithm.behaviour(),
+        }
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
         """Read the stamp of weights from a checkpoint or the pool, before they are loaded."""
@@ -253,7 +258,7 @@ class Trainer:
         trajectories = [trajectory for _, trajectory in fresh]
         progress.staleness = progress.version - float(np.concatenate([t.version for t in trajectories]).mean())
         self.before_update()
-        progress.losses = self.algorithm.update(trajectories)
+        progress.losses = self.algorithm.update(trajectories).metrics
         progress.add(np.concatenate([t.episodes for t in trajectories]), sum(t.num_steps for t in trajectories))
         progress.updates += 1
         progress.version += 1

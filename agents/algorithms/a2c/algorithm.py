@@ -8,6 +8,7 @@ from typing import Any
 from agents.algorithms.a2c.config import A2CConfig
 from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.batches import Batch
+from agents.algorithms.contract import GATHERED, Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -18,11 +19,18 @@ from agents.trajectories import Trajectory
 class A2C(GradientAlgorithm[A2CConfig]):
     """One step of the gradient on each batch; short unrolls of many environments suit it (`unroll_length=5`)."""
 
-    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    needs = Needs(
+        fields=("last.observation", "cut.value"),
+        unrolls=True,
+        sampling=(GATHERED,),
+        because="takes the gradient of the weights that acted",
+    )
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """One step on all trajectories, which are to be of the weights that learn; metrics by name."""
         config = self.config
         learning_rate = self.set_learning_rate()
-        batch = Batch(self.policy, trajectories, unrolled=True)
+        batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         unroll, said = batch.unroll(self.policy)
         loss, terms = a2c_loss(
             unroll,
@@ -37,7 +45,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
         grad_norm = self.descend(loss)
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}
-        return metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate}
+        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 
 
 @ALGORITHMS.register("a2c")

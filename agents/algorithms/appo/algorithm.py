@@ -11,6 +11,7 @@ from torch import Tensor
 from agents.algorithms.appo.config import APPOConfig
 from agents.algorithms.appo.losses import appo_loss
 from agents.algorithms.batches import Batch
+from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -23,11 +24,13 @@ from agents.trajectories import Trajectory
 class APPO(GradientAlgorithm[APPOConfig]):
     """V-trace once at the beginning of an update, then several epochs of shuffled minibatches; for streaming."""
 
-    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """`epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
         config = self.config
         learning_rate = self.set_learning_rate()
-        batch = Batch(self.policy, trajectories, unrolled=True)
+        batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         columns, rho = self._corrected(batch, trajectories)
         if not self.policy.has_memory:
             batch, columns = batch.by_step(), {name: column.flatten() for name, column in columns.items()}
@@ -54,7 +57,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         self.steps += batch.steps
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
-        return metrics | {"rho": rho, "learning_rate": learning_rate}
+        return Update(metrics | {"rho": rho, "learning_rate": learning_rate})
 
     def _corrected(self, batch: Batch, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
         """Columns [T, N] that stay as they are over the epochs, and the mean importance weight."""

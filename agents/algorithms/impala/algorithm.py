@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents.algorithms.batches import Batch
+from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.impala.config import IMPALAConfig
 from agents.algorithms.impala.losses import impala_loss
@@ -18,11 +19,13 @@ from agents.trajectories import Trajectory
 class IMPALA(GradientAlgorithm[IMPALAConfig]):
     """One step of the gradient on each batch, whichever weights acted; for streaming."""
 
-    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """One step on all trajectories; metrics by name, `rho` the mean importance weight among them."""
         config = self.config
         learning_rate = self.set_learning_rate()
-        batch = Batch(self.policy, trajectories, unrolled=True)
+        batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         unroll, said = batch.unroll(self.policy)
         loss, terms = impala_loss(
             unroll,
@@ -40,7 +43,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         grad_norm = self.descend(loss)
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}
-        return metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate}
+        return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 
 
 @ALGORITHMS.register("impala")

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.batches import Batch
+from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.ppo.config import PPOConfig
 from agents.algorithms.registry import ALGORITHMS
@@ -28,7 +29,9 @@ from agents.trajectories import Trajectory
 class PPO(GradientAlgorithm[PPOConfig]):
     """Several epochs of shuffled minibatches on each batch, the policy kept near the one that acted."""
 
-    def update(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    needs = Needs(fields=("extras.log_prob", "extras.value", "last.value", "cut.value"))
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Update:
         """`epochs` passes over the trajectories in shuffled minibatches; metrics are means over the minibatches.
 
         Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
@@ -45,7 +48,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         metrics = dict(zip(names, torch.stack(history).mean(0).tolist(), strict=True))
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         metrics["learning_rate"] = learning_rate
-        return metrics
+        return Update(metrics)
 
     def _columns(self, batch: Batch, trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
         config = self.config

@@ -378,3 +378,19 @@ def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) 
     assert problems("actor_device=gpu") == ["actor_device='gpu' is none; use auto, cpu, cuda, cuda:N or mps"]
     assert problems("device=auto", "actor_device=auto") == []
     assert problems("device=cuda:99", "run=some-run", role="actor") == []
+
+
+def test_what_an_algorithm_needs_of_its_data_is_looked_at_before_anything_starts(problems: Problems) -> None:
+    assert problems("algorithm=a2c", "sampling=gathered") == []
+    (problem,) = problems("algorithm=a2c", "sampling=streaming")
+    assert "'a2c' does not suit sampling=streaming, since it takes the gradient of the weights that acted" in problem
+
+
+def test_what_an_algorithm_of_a_league_needs_is_looked_at_as_well(problems: Problems, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from agents import Needs\nfrom agents.algorithms import ppo\n"
+        "class Mine(ppo.PPO):\n    needs = Needs(fields=('extras.q',))\n"
+        "def build(settings, policy, seed): return Mine(policy, ppo.PPOConfig(), seed)\n"
+    )
+    (problem,) = problems("experiment=kuhn", f"++league.algorithm.name={tmp_path / 'mine.py'}:build")
+    assert problem.startswith("league: algorithm: ") and "needs 'extras.q' of each trajectory" in problem

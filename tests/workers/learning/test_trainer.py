@@ -14,7 +14,7 @@ import torch
 
 import envs
 from agents import build_policy
-from agents.checkpoints import weights_to_bytes
+from agents.checkpoints import weights_from_bytes, weights_to_bytes
 from league.models.pool import checksum_of
 from warren.errors import BrokerError, PoolError
 from workers.config.schema import Config, EnvConfig
@@ -299,3 +299,11 @@ def test_a_full_disk_at_the_end_leaves_the_outcome_there_was(run: Run, monkeypat
         trainer_module.write_whole(path, {"state": "solved"})
     assert path.read_text() == '{\n "state": "stopped"\n}\n'
     assert [child.name for child in run.folder.iterdir()] == ["outcome.json"]
+
+
+def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = run.trainer()
+    monkeypatch.setattr(type(trainer.algorithm), "behaviour", lambda self: {"epsilon": 0.1})
+    trainer.publish()
+    _, stamp = weights_from_bytes(run.pool.models[0].data)
+    assert stamp["behaviour"] == {"epsilon": 0.1}

@@ -126,6 +126,6 @@ def test_ppo_learns_from_other_spaces_than_boxes(env_id, network):
     policy = build_policy(network, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
     segment = Sampler(vector_env, policy, 1).collect(24)
     assert segment.observation.dtype == (np.uint8 if len(segment.observation.shape) == 5 else np.int64)
-    metrics = build_algorithm("ppo", {"minibatch_size": 16, "epochs": 2}, policy, 1).update([segment])
+    metrics = build_algorithm("ppo", {"minibatch_size": 16, "epochs": 2}, policy, 1).update([segment]).metrics
     assert all(np.isfinite(value) for name, value in metrics.items() if name != "explained_variance")
     assert segment.action.shape == ((24, 2) if isinstance(policy.action_space, Discrete) else (24, 2, 4))

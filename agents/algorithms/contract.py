@@ -1,0 +1,111 @@
+"""What an algorithm declares, takes and gives: `Needs` of its trajectories, an `Update` for each batch of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from agents.policies import Policy
+from agents.trajectories import Trajectory, TrajectorySpec
+
+GATHERED, STREAMING = "gathered", "streaming"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What an algorithm needs of the trajectories that it learns from; checked before a run starts.
+
+    `fields` are names such as "extras.log_prob" or "last.value"; observation, action, reward and how episodes ended are
+    always there. `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
+    `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
+    `because` says why, or why no other sampling suits, as the end of a sentence that begins with "it".
+    """
+
+    fields: tuple[str, ...] = ()
+    unrolls: bool = False
+    sampling: tuple[str, ...] = (GATHERED, STREAMING)
+    max_staleness: int | None = None
+    because: str = ""
+
+    def problems(self, algorithm: str, provided: Collection[str], sampling: str, max_staleness: int) -> list[str]:
+        """What a run lacks: `provided` fields, `sampling`, and versions that its data may be old at most."""
+        because = f", since it {self.because}" if self.because else ""
+        found = [
+            f"algorithm: {algorithm!r} needs {name!r} of each trajectory, which samplers do not collect; they collect "
+            f"{', '.join(sorted(provided))}"
+            for name in self.fields
+            if name not in provided
+        ]
+        if sampling not in self.sampling:
+            found.append(
+                f"algorithm: {algorithm!r} does not suit sampling={sampling}{because}; use "
+                f"sampling={' or '.join(self.sampling)}, or another algorithm"
+            )
+        elif sampling == STREAMING and self.max_staleness is not None and max_staleness > self.max_staleness:
+            found.append(
+                f"max_staleness: {max_staleness} is more than the {self.max_staleness} weight versions by which "
+                f"data of algorithm {algorithm!r} may be old{because}; lower it"
+            )
+        return found
+
+
+def provided(spec: TrajectorySpec) -> set[str]:
+    """The fields that trajectories of `spec` have beside those that all have, as `Needs` names them."""
+    groups = ("extras", "last", "cut")
+    return {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update has done: `metrics` by name, for people and plots.
+
+    `priorities`, where data may be drawn more than once: float32 [slots], how much is to be learned from each slot of
+    the trajectories in their order; None where an algorithm has no opinion.
+    """
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    priorities: np.ndarray | None = None
+
+
+class Algorithm(Protocol):
+    """Changes its policy's weights in place. The loop that uses it:
+
+    while True:
+        update = algorithm.update(trajectories)
+        publish(policy.state_dict(), algorithm.behaviour())
+    """
+
+    policy: Policy
+
+    @property
+    def needs(self) -> Needs:
+        """What it needs of trajectories; the same for as long as it lives."""
+        ...
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Update:
+        """One update from these trajectories."""
+        ...
+
+    def behaviour(self) -> dict[str, float]:
+        """How actors are to act with these weights (epsilon, temperature, ...); travels in the weights' stamp."""
+        ...
+
+    def adjust(self, changes: Mapping[str, Any]) -> None:
+        """Settings from now on, the others staying. Raises ConfigurationError for unknown names and wrong values."""
+        ...
+
+    def begin_at(self, steps: int) -> None:
+        """Schedules (learning rate, entropy) stand where they do after `steps` environment steps."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """(tensors, scalars) that, with the policy's weights, continue training exactly; JSON can hold the scalars."""
+        ...
+
+    def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
+        """Continues from what `state` returned."""
+        ...

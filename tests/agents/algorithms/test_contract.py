@@ -1,0 +1,53 @@
+"""What algorithms declare of their data, and what a run that cannot give it is told."""
+
+import pytest
+from experience import random_trajectory
+from gymnasium.spaces import Box, Discrete
+
+from agents import Needs, Update, build_algorithm, build_policy
+from agents.algorithms import ALGORITHMS
+from agents.algorithms.contract import provided
+from agents.trajectories import on_policy
+
+OBSERVATIONS = Box(-1, 1, (4,))
+PROVIDED = provided(on_policy(OBSERVATIONS, Discrete(2)))
+
+
+def test_a_run_provides_what_its_samplers_collect():
+    assert {"extras.log_prob", "extras.value", "last.observation", "last.value", "cut.value"} == PROVIDED
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_has_what_it_needs_of_a_gathered_run_and_reads_nothing_else(name):
+    policy = build_policy({}, OBSERVATIONS, Discrete(2), 1)
+    algorithm = build_algorithm(name, {}, policy, 1)
+    assert algorithm.needs.problems(name, PROVIDED, "gathered", 8) == []
+    trajectory = random_trajectory(policy)
+    for group in ("extras", "last", "cut"):
+        kept = {
+            key: value
+            for key, value in getattr(trajectory, group).items()
+            if f"{group}.{key}" in algorithm.needs.fields
+        }
+        setattr(trajectory, group, kept)
+    update = algorithm.update([trajectory])
+    assert isinstance(update, Update) and update.priorities is None
+    assert algorithm.behaviour() == {}
+
+
+def test_what_a_run_lacks_is_said_with_the_reason():
+    needs = Needs(fields=("extras.q",), sampling=("gathered",), because="learns from new data alone")
+    lacking, unsuited = needs.problems("sarsa", PROVIDED, "streaming", 8)
+    assert "algorithm: 'sarsa' needs 'extras.q'" in lacking and "extras.log_prob" in lacking
+    assert unsuited == (
+        "algorithm: 'sarsa' does not suit sampling=streaming, since it learns from new data alone; use "
+        "sampling=gathered, or another algorithm"
+    )
+
+
+def test_data_older_than_an_algorithm_takes_is_refused_where_data_may_be_old():
+    needs = Needs(max_staleness=2)
+    assert needs.problems("mine", PROVIDED, "gathered", 8) == []
+    assert needs.problems("mine", PROVIDED, "streaming", 2) == []
+    (problem,) = needs.problems("mine", PROVIDED, "streaming", 8)
+    assert problem.startswith("max_staleness: 8 is more than the 2 weight versions")
