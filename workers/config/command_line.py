@@ -14,6 +14,7 @@ import hydra
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
@@ -21,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
+from workers.config.league_algorithm import with_algorithm
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
@@ -41,7 +43,7 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
 
         def job(composed: DictConfig) -> None:
             if STOPPED not in status:  # of a sweep, Ctrl-C ends all
-                status.append(guarded(lambda: run(from_hydra(composed))))
+                status.append(guarded(lambda: run(configured(composed))))
 
         others, of_league = split_league(sys.argv[1:])
         if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
@@ -59,6 +61,12 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         sys.exit(next(filter(None, status), 0))
 
     return entry
+
+
+def configured(composed: DictConfig) -> Config:
+    """What Hydra composed, as a Config. Raises ConfigurationError for a value of a wrong type."""
+    chosen = HydraConfig.get()
+    return with_algorithm(from_hydra(composed), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
 
 
 def split_league(given: list[str]) -> tuple[list[str], list[str]]:

@@ -226,8 +226,6 @@ def _league(config: Config, role: str) -> Iterator[str]:
         yield f"league: {error}"
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
-    if config.sampling is not Sampling.gathered:
-        yield f"sampling: {config.sampling.value} is for runs without a league; leave it out: a league's is gathered"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"

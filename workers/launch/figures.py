@@ -23,6 +23,7 @@ STATUS_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
     "data_age": ((int, float), False),
     "staleness": ((int, float), False),
     "stale_steps": (int, False),
+    "reset_steps": (int, False),
     "refused": (int, False),
     "training_seconds": ((int, float), False),
 }

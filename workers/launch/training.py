@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from warren.errors import ConfigurationError
 from workers.config import hosts
 from workers.config.command_line import REFUSALS, of_resumed_league
+from workers.config.league_algorithm import with_algorithm
 from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.validation import name_run, run_folder, verify
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
@@ -131,7 +132,7 @@ def resumed(config: Config) -> Config:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         try:
-            saved = from_hydra(hydra.compose("config", overrides))
+            saved = with_algorithm(from_hydra(hydra.compose("config", overrides)), None, overrides)
         except REFUSALS as error:  # right for a new run, and not for what this one's folder holds
             raise ConfigurationError(f"resume: {' '.join(overrides)}: {error}") from None
     root = folder.resolve().parent.parent

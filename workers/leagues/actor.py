@@ -1,6 +1,7 @@
 """The actor of a league: plays both sides of the matches that the league issues, for every player that learns.
 
-It answers rollout tasks of any learner, so one pool of actors serves them all. What it plays for a player goes on from
+Gathered: it answers rollout tasks of any learner, so one pool of actors serves them all. Streaming: it plays for each
+learning player in turn, and sends its learner what it collected (streaming.py). What it plays for a player goes on from
 rollout to rollout: games under way, opponents at the tables, and the matches that it holds.
 """
 
@@ -19,23 +20,27 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
-from warren.errors import MatchmakingError, PlayerUnavailable, WarrenError
+from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers, Learning
+from workers.leagues.streaming import LeagueStream
 from workers.rollout.answers import answer
 from workers.rollout.match_record import MatchRecord
 from workers.rollout.match_result import MatchResult
 from workers.rollout.match_scheduler import Matches
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.connect import connect
+from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of, policy_builder
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name, stop_worker
 
 logger = logging.getLogger(__name__)
+
+ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 
 
 class LeagueActorRole:
@@ -53,6 +58,9 @@ class LeagueActorRole:
         self.record = MatchRecord.from_environment(self.source)
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
+        self.failure: BaseException | None = None
+        self.streaming = config.sampling is Sampling.streaming
+        self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
     def rollout(self, round_id: str, version: int, player: str, actors: int) -> dict[str, Any]:
@@ -69,28 +77,52 @@ class LeagueActorRole:
             raise WarrenError(f"weights {player}@{version} did not arrive; this actor has {home.weights.version}")
         if home.weights.version > version:  # another round of that version was learned from
             return {"superseded": home.weights.version}
+        try:
+            return {"number": None, **self.collect(home, actors, -(-self.league.lanes // actors))}
+        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
+            return {"deferred": str(error)}
+
+    def collect(self, home: Learning, actors: int, trajectories: int) -> dict[str, Any]:
+        """So many trajectories of decisions of `home`, one of `actors` here, with the newest weights that are here.
+
+        They are all of one generation. Raises what the league raises.
+        """
         for learning in self.players.all():
             learning.refresh()
         self._keep_matches(home)
         self.first_step_at = self.first_step_at or time.time()
-        try:
-            trajectory = self._matches(home, actors).collect(-(-self.league.lanes // actors))
-        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
-            return {"deferred": str(error)}
+        trajectory = self._matches(home, actors).collect(trajectories)
         assert home.sampler is not None
         return {
-            "number": None,
             "source": self.source,
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
             "expired": home.sampler.pop_expired(),
+            "generation": home.generation,
             "trajectory": trajectory.to_dict(),
         }
 
+    def on_ready(self) -> None:
+        """The worker consumes."""
+        if self.streaming:
+            self.thread.start()
+
+    def _stream(self) -> None:
+        try:
+            LeagueStream(self).run()
+        except BaseException as error:
+            logger.exception("sampling failed")
+            self.failure = error
+            stop_worker()
+
     def leave(self) -> None:
-        """Report what was played, and give back the matches of which nothing was."""
+        """Report what was played, and give back the matches of which nothing was; the sampling thread ends first."""
+        self.stopping.set()
+        if self.thread.is_alive():
+            self.thread.join(timeout=ENDS_WITHIN)
         for learning in self.players.all():
-            self._leave_matches(learning)
+            if not self.thread.is_alive():  # else the leases run out
+                self.leave_matches(learning)
             learning.subscription.stop()
 
     def on_stopping(self) -> None:
@@ -115,7 +147,8 @@ class LeagueActorRole:
 
     # Matches.
 
-    def _leave_matches(self, home: Learning) -> None:
+    def leave_matches(self, home: Learning) -> None:
+        """Report the matches of `home`; its games are begun anew when it is played for again."""
         matches, home.matches, home.sampler = home.matches, None, None
         if matches is not None:
             try:
@@ -128,7 +161,7 @@ class LeagueActorRole:
         slots = game_slots(self.league, actors)
         if home.sampler is not None and home.sampler.games.num_envs != slots:
             logger.info("%d actors share the games of %s now: %d for this one", actors, home.name, slots)
-            self._leave_matches(home)
+            self.leave_matches(home)
         if home.matches is None:
             home.begun += 1
             games = envs.make_two_player(
@@ -184,7 +217,12 @@ class LeagueActorRole:
             )  # fmt: skip
 
     def _keep_matches(self, home: Learning) -> None:
-        """Hold on to the matches under way, before a rollout of `home` and while it lasts."""
+        """Hold on to the matches under way, before a rollout of `home` and while it lasts.
+
+        Raises LeagueError where this actor streams and is to stop: nobody waits for what it has under way.
+        """
+        if self.streaming and self.stopping.is_set():
+            raise LeagueError("this actor is to stop")
         now = home.played_at = time.monotonic()
         for known in self.players.all():
             # Of players that are paused, frozen or without a learner nothing is played: their matches run out.
@@ -207,19 +245,26 @@ def game_slots(league: LeagueConfig, actors: int) -> int:
 
 
 def run_league(config: Config) -> int:
-    """Play until the run is over or a stop; the exit status."""
+    """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
+
+    Raises ConfigurationError when, streaming, the user's environment fails again after it was made anew.
+    """
     verify(config, role="actor")
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     session = Session(config, *connect(config))
     session.declare()
+    join(session)
     actor = LeagueActorRole(config, session, league_of(config))
     name = f"actor-{config.actor_id}"
     subscription = Subscription(
         session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
     ).start()
     try:
-        return session.work(name, session.topology.actor_queue(), lambda: None, actor.on_stopping)
+        status = session.work(name, session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
     finally:
         actor.leave()
         subscription.stop()
+    if isinstance(actor.failure, ConfigurationError):
+        raise actor.failure
+    return 1 if actor.failure is not None else status

@@ -62,6 +62,11 @@ class LeagueClient:
         still: list[bool] = self._ask("league.extend", list(matches), lease)
         return still
 
+    def learning(self) -> list[str]:
+        """Players to play for: those that learn, and are not paused."""
+        names: list[str] = self._ask("league.learning")
+        return names
+
     def open_period(self, player: str, lease: float) -> tuple[LearningPeriod, str]:
         """(the learning period of `player` to work on, the player's kind)."""
         return period_from_wire(self._ask("league.open_period", player, self.holder, lease))

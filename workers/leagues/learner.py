@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from warren.errors import LeagueError, PlayerStopped
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.trainer import STOPPED, LeagueTrainer
@@ -27,7 +27,10 @@ AGAIN_AFTER = 1.0  # s until the next round of a player that nobody can play, or
 
 
 class LeagueLearnerRole(LearnerRole):
-    """A learner whose rounds wait while its player is paused, and which ends when a person has frozen the player."""
+    """A learner whose rounds wait while its player is paused, and which ends when a person has frozen the player.
+
+    Streaming it trains on whatever comes; what was under way when its player was paused is learned from.
+    """
 
     trainer: LeagueTrainer
 
@@ -36,11 +39,12 @@ class LeagueLearnerRole(LearnerRole):
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task: an update, or another round soon when the player could not be played."""
+        if self.rounds is None:
+            return super().learn(calls)
         (payloads,) = calls
         deferred = next((payload["deferred"] for payload in payloads if "deferred" in payload), None)
         if deferred is None or any("failed" in payload for payload in payloads):
             return super().learn(calls)
-        assert self.rounds is not None
         if self.rounds.returned(payloads[0]["round"]):
             self.rounds.succeeded()
             logger.info("player %s: waiting: %s", self.trainer.player, deferred)
@@ -62,11 +66,12 @@ class LeagueLearnerRole(LearnerRole):
         except LeagueError as error:  # nobody answers: the lease holds for a while, and the next poll asks again
             logger.warning("%s", error)
             return
-        assert self.rounds is not None
         if state in STOPPED:
             logger.info("player %s was %s: it learns no more", self.trainer.player, state)
-            self.rounds.stop()
+            self.on_stopping()
             stop_worker()
+        elif self.rounds is None:  # streaming actors ask by themselves who is paused
+            return
         elif state == "paused":
             self.rounds.hold()
         elif self.rounds.held:
@@ -81,7 +86,8 @@ def run_league(config: Config) -> int:
     verify(config, role="learner")
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
-    session = Session(config, *connect(config), prefetch=2)
+    prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
+    session = Session(config, *connect(config), prefetch=prefetch)
     session.declare()
     stopping = threading.Event()
     lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {config.player}")

@@ -109,6 +109,13 @@ class LeagueService(Worker):
         """Hold matches for longer; which of them are still open."""
         return [self.store.extend(match, lease) for match in matches]
 
+    @service(batch=256)
+    def learning(self, calls: Sequence[Any]) -> list[Any]:
+        """() -> names of the players that learn and are not paused."""
+        roster = self.store.view().roster
+        players = [roster.by_slot[int(slot)] for slot in roster.learning]
+        return [[player.name for player in players if not player.paused]] * len(calls)
+
     @service
     def open_period(self, player: str, learner: str, lease: float) -> dict[str, Any]:
         """The learning period of `player`, and its kind."""

@@ -79,6 +79,10 @@ class LeagueTrainer(Trainer):
         """Whether the weights are of another generation."""
         return int(stamp.get("generation", 0)) != self.generation
 
+    def is_of_another(self, payload: Mapping[str, Any]) -> bool:
+        """Whether a segment is of another generation."""
+        return bool(payload.get("generation") != self.generation)
+
     def describe(self) -> dict[str, Any]:
         """The league's network and game."""
         return {"network": dict(self.league.network), "environment": self.league.env}

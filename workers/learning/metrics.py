@@ -25,6 +25,7 @@ class Progress:
     episodes: int = 0
     version: int = 0
     stale_steps: int = 0  # dropped because their weights were too old
+    reset_steps: int = 0  # dropped because the player of a league was begun anew since
     refused: int = 0  # segments that were damaged, or that no update could be made with
     training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -82,6 +83,7 @@ class Progress:
             "data_age": self.data_age,
             "staleness": self.staleness,
             "stale_steps": self.stale_steps,
+            "reset_steps": self.reset_steps,
             "refused": self.refused,
             "training_seconds": self.training_seconds,
         }
@@ -94,6 +96,7 @@ class Progress:
             "episodes": self.episodes,
             "version": self.version,
             "stale_steps": self.stale_steps,
+            "reset_steps": self.reset_steps,
             "refused": self.refused,
             "training_seconds": self.training_seconds,
             "returns": list(self.returns),
@@ -104,7 +107,8 @@ class Progress:
     def from_meta(cls, meta: Mapping[str, Any]) -> Progress:
         """Go on from what `to_meta` gave."""
         names = ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
-        progress = cls(refused=meta.get("refused", 0), **{name: meta[name] for name in names})
+        later = {name: meta.get(name, 0) for name in ("refused", "reset_steps")}
+        progress = cls(**later, **{name: meta[name] for name in names})
         progress._resumed_at = time.time()
         progress.returns.extend(meta["returns"])
         progress.lengths.extend(meta["lengths"])

@@ -63,7 +63,7 @@ class Trainer:
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
         self._published: tuple[int, int, bytes] = (-1, 0, b"")  # version, step, safetensors bytes
         self.trouble = ""  # the last thing that could not be done
-        self._unsettled: tuple[list[Number], ...] = ([], [], [], [])  # learned, too old, unused, refused
+        self._unsettled: tuple[list[Number], ...] = ([], [], [], [], [])  # as Ledger.settle takes them
         self.log = MetricsLog(folder, last_version=self._go_on())
 
     def build(self) -> tuple[Policy, Algorithm]:
@@ -141,6 +141,10 @@ class Trainer:
         """Whether weights with this stamp have replaced this player's, rather than continue them."""
         return False
 
+    def is_of_another(self, payload: Mapping[str, Any]) -> bool:
+        """Whether a segment was made with weights that this player's have replaced since, rather than continued."""
+        return False
+
     def publish(self) -> None:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
         data = self._stamped()
@@ -198,9 +202,14 @@ class Trainer:
         fresh: list[tuple[int, Arrived]] = []
         stale: list[tuple[int, Arrived]] = []
         refused: list[Any] = []
+        reset: list[tuple[int, Any]] = []
         for index, payload in _payloads(calls):
             try:
                 trajectory = Trajectory.from_dict(payload["trajectory"], self.spec)
+                if self.is_of_another(payload):
+                    self.progress.reset_steps += trajectory.num_steps + int(payload.get("expired", 0))
+                    reset.append((index, payload))
+                    continue
                 young = trajectory.version >= self.progress.version - self.config.max_staleness
                 kept = trajectory if young.all() else trajectory.slots(np.flatnonzero(young))
                 self.progress.stale_steps += trajectory.num_steps - kept.num_steps + int(payload.get("expired", 0))
@@ -219,10 +228,11 @@ class Trainer:
         settled = [_numbers([payload for payload, _ in kind]) for kind in (learned, [one for _, one in stale], unused)]
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        self._attempt("write down what was learned from", lambda: self._settle(*settled, _numbers(refused)))
+        settled += [_numbers(refused), _numbers([payload for _, payload in reset])]
+        self._attempt("write down what was learned from", lambda: self._settle(*settled))
         if use:
             self._after_update()
-        used = {index for index, _ in (*fresh, *stale)}
+        used = {index for index, _ in (*fresh, *stale, *reset)}
         return [None if index in used else errors.get(index) for index in range(len(calls))]
 
     def _refuse(self, payload: Any, error: Exception) -> Exception:
@@ -294,7 +304,7 @@ class Trainer:
         for waiting, more in zip(self._unsettled, added, strict=True):
             waiting += more
         self.session.ledger.settle(*self._unsettled)
-        self._unsettled = ([], [], [], [])
+        self._unsettled = ([], [], [], [], [])
 
     def finish(self, state: str) -> None:
         """The run is over: nothing more is learned."""
@@ -349,7 +359,7 @@ class Trainer:
         self.fire_status(outcome["state"], always=True)
 
     def _settle_rest(self) -> None:
-        self._settle([], [], [], [])
+        self._settle([], [], [], [], [])
 
 
 def write_whole(path: Path, content: Any) -> None:

@@ -50,22 +50,24 @@ class Matches:
         Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there.
         PlayerUnavailable only while a table has no match yet: later it plays on in the one that it has.
         """
-        if self._anew:
-            self.leave()
-            self._tables.clear()
-            self.sampler.restart()
-            self._anew = False
-        self._seat_all()
-        while self.sampler.ready < num_trajectories:
+        while True:
+            if self._anew:
+                self.leave()
+                self._tables.clear()
+                self.sampler.restart()
+                self._anew = False
+            self._seat_all()
+            if self.sampler.ready >= num_trajectories:
+                return self.sampler.take(num_trajectories)
             self._between()
             if self.sampler.advance():
                 self._follow()
-        return self.sampler.take(num_trajectories)
 
     def restart(self) -> None:
-        """The learning policy has become another one: the next `collect` reports what was played and begins anew.
+        """The learning policy has become another one: `collect` reports what was played and begins anew.
 
-        Not at once: while the league is away or the player paused, a restart would fail halfway.
+        The one under way does so too, which may be when it learns of it: what it returns is of one policy. Not at once:
+        while the league is away or the player paused, a restart would fail halfway.
         """
         self._anew = True
 

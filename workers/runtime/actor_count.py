@@ -17,24 +17,33 @@ def actors_now(session: Session) -> int:
     return int(session.redis.get(actors_key(session)) or session.config.actors)
 
 
-class SegmentsWaiting:
-    """How many segments may wait in the learner's queue: one update's, for as many actors as there are now.
-
-    Each call reads the count, once a second at most. While Redis is away the number before it holds.
-    """
+class ActorCount:
+    """How many actors there are. Read once a second at most; while Redis is away the number before holds."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._number = session.config.segments_per_update
+        self._number = session.config.actors
         self._read_at = 0.0
 
     def __call__(self) -> int:
-        """Segments."""
-        if self._session.config.batch_segments is None and time.monotonic() >= self._read_at:
+        """Actors, 1 at least."""
+        if time.monotonic() >= self._read_at:
             self._read_at = time.monotonic() + READ_EVERY
             with contextlib.suppress(redis.RedisError):
                 self._number = max(1, actors_now(self._session))
         return self._number
+
+
+class SegmentsWaiting:
+    """How many segments may wait in a learner's queue: one update's, for as many actors as there are now."""
+
+    def __init__(self, session: Session) -> None:
+        self._configured = session.config.batch_segments
+        self._actors = ActorCount(session)
+
+    def __call__(self) -> int:
+        """Segments."""
+        return self._actors() if self._configured is None else self._configured
 
 
 def actors_key(session: Session) -> str:

@@ -34,7 +34,7 @@ def join(session: Session) -> None:
 def _facts(session: Session) -> Facts:
     config = session.config
     if config.league is not None:
-        return {"league.env": config.league.get("env")}
+        return {"sampling": config.sampling.value, "league.env": config.league.get("env")}
     return {"sampling": config.sampling.value, "env.id": config.env.id}
 
 

@@ -1,7 +1,7 @@
 """Which segments were confirmed and which were used: a bit each in Redis, so that none is lost uncounted.
 
 Each actor process numbers its segments. It sets a bit when the broker has confirmed one; the learner sets a bit when
-an update has used one, or when it dropped one as too old. What is confirmed and in neither is still on its way.
+an update has used one, or when it dropped one, by the reason. What is confirmed and in none is still on its way.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("learned", "stale", "refused", "unused", "confirmed")  # what is several of these counts as the first
+KINDS = ("learned", "stale", "reset", "refused", "unused", "confirmed")  # what is several of these counts as the first
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Account:
     """Segments of a run. `repeated`: deliveries of a segment that was used already (after a learner died).
 
     What was used counts as confirmed, also where the actor was killed before it could say so. The rest adds up to it:
-    confirmed = learned + stale + unused + refused + missing.
+    confirmed = learned + stale + reset + unused + refused + missing.
     """
 
     confirmed: int
@@ -28,6 +28,7 @@ class Account:
     unused: int  # given up at the end of the run
     missing: int  # none of these: still in a queue, or lost
     refused: int = 0  # damaged, or no update could be made with them
+    reset: int = 0  # of a league's player that was begun anew since
 
 
 class Ledger:
@@ -49,9 +50,13 @@ class Ledger:
         stale: Iterable[tuple[str, int]],
         unused: Iterable[tuple[str, int]] = (),
         refused: Iterable[tuple[str, int]] = (),
+        reset: Iterable[tuple[str, int]] = (),
     ) -> None:
-        """Segments, each (source, number): an update has used it, it was too old, came after the end, was refused."""
-        settled = {"learned": list(learned), "stale": list(stale), "unused": list(unused), "refused": list(refused)}
+        """Segments, each (source, number): an update has used it, it was too old, came after the end, was refused, was
+        of a player that has been begun anew.
+        """
+        given = {"learned": learned, "stale": stale, "unused": unused, "refused": refused, "reset": reset}
+        settled = {kind: list(segments) for kind, segments in given.items()}
         if not any(settled.values()):
             return
         with self._redis.pipeline(transaction=True) as pipe:
@@ -74,8 +79,8 @@ class Ledger:
                 counted[kind] += (bits & ~rest).bit_count()
                 rest |= bits
         repeated = int(self._redis.get(f"{self._prefix}repeated") or 0)
-        learned, stale, refused, unused, missing = counted.values()
-        return Account(learned + stale + refused + unused + missing, learned, stale, repeated, unused, missing, refused)
+        missing = counted.pop("confirmed")
+        return Account(sum(counted.values()) + missing, repeated=repeated, missing=missing, **counted)
 
     def _bits(self, source: str) -> list[int]:
         """One of each of KINDS, aligned: Redis strings grow to the highest bit that was set."""

@@ -13,6 +13,7 @@ import redis
 import torch
 from celery import Celery
 
+import envs
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
@@ -23,6 +24,7 @@ from workers.config.schema import Config
 from workers.leagues import learner as learner_module
 from workers.leagues import trainer as trainer_module
 from workers.leagues.trainer import LeagueTrainer
+from workers.rollout.selfplay_sampler import MatchSampler
 
 LEAGUE = {
     "env": "matrix:rps",
@@ -137,6 +139,23 @@ def test_after_an_exploit_schedules_go_on_and_after_a_reset_they_begin(run: Run)
     assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
     trainer._start_from(None, generation=2)
     assert trainer.algorithm.steps == 0
+
+
+def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:
+    trainer, settled = trained(run), []
+    run.session.ledger = SimpleNamespace(settle=lambda *segments: settled.append(segments))
+    trainer._start_from(None, generation=2)
+    games = envs.make_two_player("matrix:rps", 4, 1)
+    trajectory = MatchSampler(games, trainer.policy, seed=1, unroll_length=4).collect(8)
+    trajectory.version[:] = trainer.progress.version
+    payload = {"source": "a", "first_step_at": 1.0, "collected_at": 2.0, "trajectory": trajectory.to_dict()}
+    before = trainer.progress.updates
+    calls = [{**payload, "number": number, "generation": number} for number in (1, 2)]
+    assert trainer.learn([*calls, {**payload, "number": 3, "generation": "one of these"}]) == [None] * 3
+    assert settled == [([("a", 2)], [], [], [], [("a", 1), ("a", 3)])]
+    assert (trainer.progress.updates, trainer.progress.reset_steps) == (before + 1, 2 * 32)
+    assert trainer.learn(calls[:1]) == [None]
+    assert trainer.progress.updates == before + 1, "nothing is learned from it alone either"
 
 
 def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:

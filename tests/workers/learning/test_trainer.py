@@ -105,7 +105,7 @@ def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_ne
     trainer = run.trainer()
     trainer.learn([run.payload()])
     assert run.order == ["settle", "put 1"]
-    assert run.settled == [((("a", 1),), (), (), ())]
+    assert run.settled == [((("a", 1),), (), (), (), ())]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_fails_after_an_update_does_not_undo_it(
     with monkeypatch.context() as patched:
         patched.setattr(trainer, what, fail)
         assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
-    assert run.settled == [((("a", 1),), (), (), ())]
+    assert run.settled == [((("a", 1),), (), (), (), ())]
     assert trainer.troubles == 1
     assert str(error) in trainer.trouble
     assert trainer.learn([run.payload()]) == [None]
@@ -154,14 +154,14 @@ def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
     assert trainer.learn([run.payload()]) == [None]
     run.refusing = None
     trainer.learn([run.payload()])
-    assert run.settled == [((("a", 1), ("a", 2)), (), (), ())]
+    assert run.settled == [((("a", 1), ("a", 2)), (), (), (), ())]
 
 
 def test_trajectories_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
     trainer = run.trainer()
     trainer.finish("solved")
     trainer.learn([run.payload()])
-    assert run.settled == [((), (), (("a", 1),), ())]
+    assert run.settled == [((), (), (("a", 1),), (), ())]
     assert trainer.progress.updates == 0
 
 
@@ -192,7 +192,7 @@ def test_a_segment_that_is_not_as_the_runs_are_is_refused_alone(
     outcomes = trainer.learn(calls)
     assert [isinstance(outcome, Exception) for outcome in outcomes] == [index == place for index in range(4)]
     good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
-    assert run.settled == [(good, (), (), (("a", place + 1),))]
+    assert run.settled == [(good, (), (), (("a", place + 1),), ())]
     assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
     assert f"segment {place + 1} of a was refused (1 so far)" in caplog.text
     assert run.pool.version("main") == 1, "the others' update is published"
@@ -224,7 +224,7 @@ def test_a_segment_that_raises_in_the_update_does_not_take_its_neighbours_with_i
     outcomes = trainer.learn(calls)
     assert [isinstance(outcome, ArithmeticError) for outcome in outcomes] == [index == place for index in range(4)]
     good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
-    assert run.settled == [(good, (), (), (("a", place + 1),))]
+    assert run.settled == [(good, (), (), (("a", place + 1),), ())]
     assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
 
 

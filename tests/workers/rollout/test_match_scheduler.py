@@ -64,6 +64,21 @@ def test_a_restart_ends_all_matches_and_begins_others():
     assert league.state.matches.keys().isdisjoint(before)
 
 
+def test_what_is_collected_is_of_one_policy_also_where_the_policy_becomes_another_meanwhile():
+    matches, _, _ = playing()
+    asked = []
+
+    def between():
+        asked.append(1)
+        if len(asked) == 5:
+            matches.sampler.weight_version = 7  # of the policy that it has become
+            matches.restart()
+
+    matches._between = between
+    trajectory = matches.collect(32)
+    assert len(asked) > 5 and set(trajectory.version.tolist()) == {7}
+
+
 def test_matches_of_which_nothing_was_played_are_given_back():
     matches, league, _ = playing()
 

@@ -23,6 +23,8 @@ def test_segments_are_told_apart_by_source_and_number(redis_url: str, run_name: 
     ledger.confirm("actor-1", 0)
     ledger.settle(learned=[("actor-0", 0), ("actor-0", 19)], stale=[("actor-0", 9)])
     assert ledger.account() == Account(confirmed=21, learned=2, stale=1, repeated=0, unused=0, missing=18)
+    ledger.settle([], [], reset=[("actor-0", 1), ("actor-0", 9)])
+    assert ledger.account() == Account(confirmed=21, learned=2, stale=1, repeated=0, unused=0, missing=17, reset=1)
 
 
 def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(redis_url: str, run_name: str) -> None:

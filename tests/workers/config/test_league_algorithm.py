@@ -1,0 +1,44 @@
+"""`algorithm=NAME` on the command line of a league: whose settings count."""
+
+from __future__ import annotations
+
+from workers.config.league_algorithm import with_algorithm
+from workers.config.schema import Config, EnvConfig
+
+LEAGUE = {"algorithm": {"name": "ppo", "learning_rate": 0.003, "gamma": 1.0, "epochs": 4, "entropy_decay_steps": 500}}
+IMPALA = {"name": "impala", "learning_rate": 6e-4, "gamma": 0.99, "rho_bar": 1.0}
+
+
+def algorithm_of(choice: str | None, *overrides: str, **algorithm: object) -> dict[str, object]:
+    config = Config(trial="t", run="r", env=EnvConfig(id="e"), league=dict(LEAGUE), algorithm=dict(algorithm))
+    made = with_algorithm(config, choice, overrides)
+    assert made.league is not None
+    return dict(made.league["algorithm"])
+
+
+def test_a_league_keeps_its_own_algorithm_where_none_is_chosen() -> None:
+    assert algorithm_of("ppo", "actors=3", name="ppo", learning_rate=1e-3, epochs=10) == LEAGUE["algorithm"]
+    assert algorithm_of(None, name="ppo", learning_rate=1e-3) == LEAGUE["algorithm"]
+
+
+def test_an_algorithm_that_is_chosen_keeps_what_the_leagues_file_says_of_its_settings() -> None:
+    assert algorithm_of("impala", "algorithm=impala", **IMPALA) == {
+        "name": "impala", "learning_rate": 0.003, "gamma": 1.0, "entropy_decay_steps": 500, "rho_bar": 1.0
+    }  # fmt: skip
+
+
+def test_settings_of_the_command_line_win() -> None:
+    given = {**IMPALA, "gamma": 0.5}
+    assert algorithm_of("impala", "algorithm=impala", "algorithm.gamma=0.5", **given)["gamma"] == 0.5
+    found = algorithm_of("ppo", "algorithm.epochs=9", name="ppo", epochs=9, gamma=0.99)
+    assert found == {**LEAGUE["algorithm"], "epochs": 9}
+
+
+def test_an_algorithm_of_ones_own_gets_the_settings_that_were_given_to_it() -> None:
+    found = algorithm_of("own", "algorithm=own", "+algorithm.alpha=1", name="file.py:build", alpha=1)
+    assert found == {"name": "file.py:build", "alpha": 1}
+
+
+def test_a_run_without_a_league_is_left_alone() -> None:
+    config = Config(trial="t", run="r", env=EnvConfig(id="e"), algorithm=dict(IMPALA))
+    assert with_algorithm(config, "impala", ["algorithm=impala"]) is config

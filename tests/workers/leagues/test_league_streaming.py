@@ -1,0 +1,218 @@
+"""A streaming actor of a league: whom it plays for next, what it sends, and what it does when something is away."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+
+from warren.errors import ConfigurationError, LeagueError, PlayerUnavailable
+from workers.config.schema import Config, EnvConfig
+from workers.leagues import streaming as module
+from workers.leagues.streaming import LeagueStream, Turns
+
+LANES, UNROLL = 8, 4  # 32 decisions a segment
+
+
+class Sender:
+    """A learner's queue with so much room."""
+
+    def __init__(self) -> None:
+        self.room = 1 << 30
+        self.sent: list[dict[str, Any]] = []
+
+    def offer(self, name: str, args: tuple[dict[str, Any]]) -> bool:
+        assert name == "learner.learn"
+        if not self.room:
+            return False
+        self.room -= 1
+        self.sent.append(args[0])
+        return True
+
+
+class Actor:
+    """A league's actor whose games cost nothing. `learning`: what the league says; `raising`: by player."""
+
+    def __init__(self, *players: str, shares: dict[str, int] | None = None) -> None:
+        self.learning = list(players)
+        self.raising: dict[str, Exception] = {}
+        self.collected: list[str] = []
+        self.left: list[str] = []
+        self.confirmed: list[int] = []
+        self.league_away = self.redis_away = False
+        self.limit = 0  # rollouts after which it is to stop
+        self.stopping = threading.Event()
+        self.config = Config(trial="t", run="r", env=EnvConfig(id="e"), actors=1)
+        self.league = SimpleNamespace(
+            lanes=LANES, unroll_length=UNROLL,
+            players={name: SimpleNamespace(updates=(shares or {}).get(name, 1)) for name in players},
+        )  # fmt: skip
+        connection = SimpleNamespace(
+            connection_errors=(OSError,), default_channel=None, ensure_connection=lambda **_: None, close=lambda: None
+        )
+        self.source = "actor-0"
+        self.session: Any = SimpleNamespace(
+            app=SimpleNamespace(connection_for_write=lambda: connection),
+            config=self.config,
+            topology=SimpleNamespace(
+                key_prefix="r:", learner_queue=lambda name: lambda channel: SimpleNamespace(declare=lambda: None)
+            ),
+            redis=SimpleNamespace(get=lambda key: None),
+            ledger=SimpleNamespace(confirm=self.confirm),
+        )
+        self.client = SimpleNamespace(learning=self.ask)
+        self.players: dict[str, Any] = {
+            name: SimpleNamespace(name=name, weights=SimpleNamespace(version=0, fetch=lambda: None)) for name in players
+        }
+
+    def ask(self) -> list[str]:
+        if self.league_away:
+            raise LeagueError("the league did not answer")
+        return list(self.learning)
+
+    def confirm(self, source: str, number: int) -> None:
+        if self.redis_away:
+            raise redis.ConnectionError("away")
+        self.confirmed.append(number)
+
+    def collect(self, home: Any, actors: int, trajectories: int) -> dict[str, Any]:
+        self.collected.append(home.name)
+        if len(self.collected) >= self.limit:
+            self.stopping.set()
+        if home.name in self.raising:
+            raise self.raising[home.name]
+        return {"source": self.source, "generation": 3, "trajectory": {"terminated": np.zeros((UNROLL, trajectories))}}
+
+    def leave_matches(self, home: Any) -> None:
+        self.left.append(home.name)
+
+
+@pytest.fixture
+def senders(monkeypatch: pytest.MonkeyPatch) -> list[Sender]:
+    made: list[Sender] = []
+
+    def make(*_: Any, **__: Any) -> Sender:
+        made.append(Sender())
+        return made[-1]
+
+    monkeypatch.setattr(module, "BoundedSender", make)
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(module, "AGAIN_AFTER", 0.0)
+    return made
+
+
+def run(actor: Actor, rollouts: int) -> LeagueStream:
+    stream = LeagueStream(actor)  # type: ignore[arg-type]
+    go_on(stream, actor, rollouts)
+    return stream
+
+
+def go_on(stream: LeagueStream, actor: Actor, rollouts: int) -> None:
+    actor.collected.clear()
+    actor.limit = rollouts
+    actor.stopping.clear()
+    stream.run()
+
+
+def test_players_get_equally_many_decisions(senders: list[Sender]) -> None:
+    actor = Actor("a", "b", "c")
+    run(actor, 30)
+    assert {name: actor.collected.count(name) for name in "abc"} == {"a": 10, "b": 10, "c": 10}
+    assert [len(sender.sent) for sender in senders] == [10, 10, 10]
+
+
+def test_a_player_gets_its_share_of_the_decisions(senders: list[Sender]) -> None:
+    actor = Actor("a", "b", shares={"a": 3})
+    run(actor, 40)
+    assert actor.collected.count("a") == 30
+
+
+def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: list[Sender]) -> None:
+    actor = Actor("a", "b")
+    stream = run(actor, 10)
+    actor.learning = ["a"]
+    go_on(stream, actor, 50)
+    assert set(actor.collected) == {"a"}
+    actor.learning = ["a", "b"]
+    go_on(stream, actor, 40)
+    assert actor.collected.count("b") == 20 + module.CREDIT // 2
+
+
+def test_a_learner_that_is_away_holds_up_its_own_player_alone(senders: list[Sender]) -> None:
+    actor = Actor("a", "b")
+    stream = run(actor, 2)
+    senders[0].room = 0
+    go_on(stream, actor, 20)
+    assert actor.collected.count("a") == 1, "one segment waits for room"
+    assert len(senders[1].sent) == 20
+    senders[0].room = 1 << 30
+    go_on(stream, actor, 20)
+    numbers = [[payload["number"] for payload in sender.sent] for sender in senders]
+    assert sorted([*numbers[0], *numbers[1]]) == sorted({*numbers[0], *numbers[1]}), "no number is used twice"
+    assert sorted(actor.confirmed) == sorted([*numbers[0], *numbers[1]])[: len(actor.confirmed)]
+
+
+def test_segments_say_of_which_generation_they_are(senders: list[Sender]) -> None:
+    run(Actor("a"), 1)
+    (payload,) = senders[0].sent
+    assert (payload["round"], payload["number"], payload["generation"]) == (None, 0, 3)
+    assert payload["trajectory"]["terminated"].shape == (UNROLL, LANES)
+
+
+def test_a_player_that_nobody_can_play_is_passed_over(senders: list[Sender], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGAIN_AFTER", 3600.0)
+    actor = Actor("a", "b")
+    actor.raising["a"] = PlayerUnavailable("a is paused")
+    run(actor, 20)
+    assert len(senders[1].sent) == actor.collected.count("b") == 19
+    assert senders[0].sent == []
+
+
+def test_a_player_without_weights_is_passed_over_and_they_are_searched_for(senders: list[Sender]) -> None:
+    actor = Actor("a", "b")
+    weights = actor.players["a"].weights
+    weights.version, asked = -1, []
+    weights.fetch = lambda: asked.append(1) or (setattr(weights, "version", 0) if len(asked) > 3 else None)
+    run(actor, 20)
+    assert "a" in actor.collected and len(asked) == 4
+
+
+def test_a_league_that_is_away_is_asked_again_while_the_players_it_named_are_played_for(senders: list[Sender]) -> None:
+    actor = Actor("a")
+    stream = run(actor, 1)
+    actor.league_away = True
+    go_on(stream, actor, 5)
+    assert len(senders[0].sent) == 6
+
+
+def test_segments_that_redis_was_not_told_of_are_noted_later(senders: list[Sender]) -> None:
+    actor = Actor("a")
+    actor.redis_away = True
+    stream = run(actor, 3)
+    assert actor.confirmed == []
+    actor.redis_away = False
+    go_on(stream, actor, 2)
+    assert actor.confirmed == [0, 1, 2, 3]
+
+
+def test_games_that_fail_are_made_anew_once_and_then_end_the_actor(senders: list[Sender]) -> None:
+    actor = Actor("a")
+    actor.raising["a"] = ConfigurationError("the game has crashed")
+    with pytest.raises(ConfigurationError, match="the game has crashed"):
+        run(actor, 100)
+    assert (actor.left, actor.collected) == (["a"], ["a", "a"])
+
+
+def test_whoever_lags_furthest_behind_is_next() -> None:
+    turns = Turns({}, credit=1000)
+    assert turns.next(["a", "b"]) == "a"
+    turns.had("a", 64)
+    assert turns.next(["a", "b"]) == "b"
+    turns.had("b", 32)
+    assert turns.next(["a", "b"]) == "b"
+    turns.keep(["a"])
+    assert turns.next(["a"]) == "a"
