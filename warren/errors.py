@@ -34,6 +34,10 @@ class CheckpointError(WarrenError):
     """Raised when a checkpoint is missing, damaged, or of another network."""
 
 
+class NotFinite(WarrenError):
+    """Raised when a loss or a gradient is nan or infinite; says which, of which update. No step was made with it."""
+
+
 class WireError(WarrenError):
     """Root of what can go wrong with something that crosses a wire."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -11,6 +12,7 @@ from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
 from agents.algorithms.contract import Needs
+from agents.algorithms.numbers import not_finite
 from agents.configuration import parse
 from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
@@ -96,11 +98,26 @@ class GradientAlgorithm(Generic[C]):
         """Schedules are where they are after `steps` environment steps."""
         self.steps = steps
 
-    def descend(self, loss: Tensor) -> Tensor:
-        """One step of the optimizer down the gradient, cut to `max_grad_norm`; its norm before that."""
+    def descend(
+        self,
+        loss: Tensor,
+        terms: Mapping[str, Tensor] | None = None,
+        inputs: Mapping[str, Tensor] | None = None,
+        minibatch: int = 1,
+    ) -> Tensor:
+        """One step of the optimizer down the gradient, cut to `max_grad_norm`; its norm before that.
+
+        Raises NotFinite, having changed nothing, where the loss or the norm is nan or infinite. For its message: the
+        loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it is.
+        """
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        grad_norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        grad_norm = nn.utils.get_total_norm(gradients)
+        if not isfinite((loss.detach() + grad_norm).item()):  # nan and infinity outlive a sum
+            where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
+            raise not_finite(where, loss, terms or {}, inputs or {}, self.policy.network)
+        nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, grad_norm)
         self.optimizer.step()
         return grad_norm
 

@@ -31,7 +31,8 @@ class Reinforce(GradientAlgorithm[Config]):
         policy_loss = policy_gradient(said.log_prob, standardize(returned - unroll.value.detach()))
         value = value_loss(unroll.value, returned)
         entropy = said.entropy.mean()
-        self.descend(policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy)
+        loss = policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy
+        self.descend(loss, {"policy_loss": policy_loss, "value_loss": value, "entropy": entropy})
         self.steps += batch.steps
         return Update({"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()})
 

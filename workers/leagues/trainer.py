@@ -62,7 +62,12 @@ class LeagueTrainer(Trainer):
         """A policy for the league's game with the weights of this generation, and its algorithm."""
         policy = policy_builder(self.league)(self._seed("weights")).to(devices.resolve(self.config.device))
         settings = self.league.algorithm
-        return policy, build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed("order"))
+        return policy, build_algorithm(self.algorithm_name, settings, policy, self._seed("order"))
+
+    @property
+    def algorithm_name(self) -> str:
+        """The league's."""
+        return str(self.league.algorithm.get("name", "ppo"))
 
     def stamp(self) -> dict[str, Any]:
         """With the generation."""
@@ -109,7 +114,7 @@ class LeagueTrainer(Trainer):
 
     def close(self) -> None:
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
-        if self.progress.updates:
+        if self.progress.updates and not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
             self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
         self._attempt("close the metrics", self.log.close)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,13 +14,13 @@ import redis
 from celery.utils.log import get_logger
 
 import envs
-from agents import Algorithm, build_algorithm, build_policy, checkpoints, devices
+from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, devices
 from agents.policies import Policy
 from agents.trajectories import Trajectory, on_policy
 from league.matchmaking.view import ModelRef
 from league.models.pool import checksum_of
 from tasks.events import STATUS, WEIGHTS
-from warren.errors import BrokerError, WarrenError, WireError
+from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
 from workers.learning import curve
 from workers.learning.faulty_trajectories import faulty
 from workers.learning.metrics import MetricsLog, Progress
@@ -58,6 +59,7 @@ class Trainer:
         self.spec = on_policy(policy.observation_space, policy.action_space, self.legal_actions, policy.network.memory)
         self.progress = Progress()
         self.troubles = 0  # updates in a row after which something could not be done
+        self.broken = False  # whether an update ended halfway: these weights are neither published nor kept
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
@@ -73,6 +75,16 @@ class Trainer:
         policy.to(devices.resolve(self.config.device))
         settings = self.config.algorithm
         return policy, build_algorithm(settings["name"], settings, policy, self.config.seed)
+
+    @property
+    def algorithm_name(self) -> str:
+        """As it is configured."""
+        return str(self.config.algorithm["name"])
+
+    def last_good(self) -> str:
+        """Where training can be gone on from, as a sentence."""
+        newest = checkpoints.latest(self.folder / "checkpoints")
+        return "no checkpoint was written yet" if newest is None else f"the last good checkpoint is {newest}"
 
     def stamp(self) -> dict[str, Any]:
         """What weights are stamped with."""
@@ -249,12 +261,28 @@ class Trainer:
         found: dict[int, Exception] = {}
         try:
             self._update_on(fresh)
+        except (NotFinite, ConfigurationError):  # no one segment's: its numbers were looked at when it came
+            self.broken = True
+            raise
         except Exception:
             found = faulty([trajectory for _, trajectory in fresh], self._trial)
             if not found:
                 raise
             self._update_on([arrived for index, arrived in enumerate(fresh) if index not in found])
         return found
+
+    def _checked(self, update: Update) -> Update:
+        """What an algorithm has given, if it can be gone on with."""
+        name = self.algorithm_name
+        if not isinstance(update, Update):
+            raise ConfigurationError(
+                f"algorithm {name!r}: update() gave a {type(update).__name__}; it is to give an agents.Update(metrics)"
+            )
+        for term, value in update.metrics.items():  # of an algorithm with an optimizer of its own
+            if term.endswith(("loss", "grad_norm")) and not math.isfinite(value):
+                steps = self.progress.steps
+                raise NotFinite(f"{name}: {term} of the update after {steps:,} environment steps is {value}")
+        return update
 
     def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
         policy, algorithm = self.build()
@@ -268,7 +296,7 @@ class Trainer:
         trajectories = [trajectory for _, trajectory in fresh]
         progress.staleness = progress.version - float(np.concatenate([t.version for t in trajectories]).mean())
         self.before_update()
-        progress.losses = self.algorithm.update(trajectories).metrics
+        progress.losses = self._checked(self.algorithm.update(trajectories)).metrics
         progress.add(np.concatenate([t.episodes for t in trajectories]), sum(t.num_steps for t in trajectories))
         progress.updates += 1
         progress.version += 1
@@ -352,7 +380,8 @@ class Trainer:
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
         title = f"{self.config.env.id}, {self.config.sampling.value}"
         self._attempt("write down what was learned from", self._settle_rest)
-        self._attempt("write the last checkpoint", self.checkpoint)
+        if not self.broken:
+            self._attempt("write the last checkpoint", self.checkpoint)
         self._attempt("close the metrics", self.log.close)
         self._attempt("write the outcome", lambda: write_whole(self.folder / "outcome.json", outcome))
         self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))

@@ -13,7 +13,7 @@ import redis
 import torch
 
 from tasks.worker.batching import BatchTask
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, NotFinite
 from workers.config.schema import Config, Sampling, to_yaml
 from workers.config.validation import run_folder, verify
 from workers.learning.sync_rounds import Rounds
@@ -96,6 +96,9 @@ class LearnerRole:
         """An update; one failure may be the data's, several in a row are this learner's."""
         try:
             outcomes = self.trainer.learn(calls)
+        except (NotFinite, ConfigurationError) as error:  # the next update would only go on from it
+            self.give_up(f"{error}; {self.trainer.last_good()}", by_user=True)
+            raise
         except Exception as error:
             self._failures += 1
             if self._failures >= FAILURES:

@@ -10,6 +10,7 @@ from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import GATHERED, Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.numbers import inputs_of
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.policies import Policy
@@ -42,7 +43,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
             entropy_coefficient=self.entropy_coefficient,
             normalize_advantage=config.normalize_advantage,
         )
-        grad_norm = self.descend(loss)
+        grad_norm = self.descend(loss, terms, inputs_of(unroll, said))
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})

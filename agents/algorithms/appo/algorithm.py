@@ -53,7 +53,8 @@ class APPO(GradientAlgorithm[APPOConfig]):
                     entropy_coefficient=self.entropy_coefficient,
                     target_clip=config.target_clip,
                 )
-                history.append(terms | {"grad_norm": self.descend(loss)})
+                inputs = of | {"new log_prob": log_prob, "new value": value}
+                history.append(terms | {"grad_norm": self.descend(loss, terms, inputs, len(history) + 1)})
         self.steps += batch.steps
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()

@@ -10,6 +10,7 @@ from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm, check_spaces
 from agents.algorithms.impala.config import IMPALAConfig
 from agents.algorithms.impala.losses import impala_loss
+from agents.algorithms.numbers import inputs_of
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.policies import Policy
@@ -27,10 +28,11 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         learning_rate = self.set_learning_rate()
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         unroll, said = batch.unroll(self.policy)
+        behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         loss, terms = impala_loss(
             unroll,
             said.log_prob,
-            batch.column([t.extras["log_prob"] for t in trajectories]),
+            behaviour,
             said.entropy,
             gamma=config.gamma,
             rho_bar=config.rho_bar,
@@ -40,7 +42,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             entropy_coefficient=self.entropy_coefficient,
             upgo_coefficient=config.upgo_coefficient,
         )
-        grad_norm = self.descend(loss)
+        grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})

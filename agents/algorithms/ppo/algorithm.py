@@ -90,7 +90,12 @@ class PPO(GradientAlgorithm[PPOConfig]):
                     history.append(torch.stack([*(term.detach() for term in terms), torch.zeros_like(kl)]))
                 return False
 
-            grad_norm = self.descend(loss)
+            grad_norm = self.descend(
+                loss,
+                {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term},
+                of_actors | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
+                len(history) + 1,
+            )
             history.append(torch.stack([term.detach() for term in (*terms, grad_norm)]))
         return True
 

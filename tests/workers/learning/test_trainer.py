@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +14,10 @@ import redis
 import torch
 
 import envs
-from agents import build_policy
+from agents import Update, build_policy
 from agents.checkpoints import weights_from_bytes, weights_to_bytes
 from league.models.pool import checksum_of
-from warren.errors import BrokerError, PoolError
+from warren.errors import BrokerError, ConfigurationError, NotFinite, PoolError
 from workers.config.schema import Config, EnvConfig
 from workers.learning import trainer as trainer_module
 from workers.learning.metrics import read_metrics
@@ -307,3 +308,35 @@ def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: p
     trainer.publish()
     _, stamp = weights_from_bytes(run.pool.models[0].data)
     assert stamp["behaviour"] == {"epsilon": 0.1}
+
+
+def test_weights_of_an_update_that_came_to_no_number_are_neither_published_nor_kept(run: Run) -> None:
+    trainer = run.trainer()
+    trainer.learn([run.payload()])
+    trainer.checkpoint()
+    overflowing = run.payload(1)
+    overflowing["trajectory"]["reward"][:] = 1e30
+    with pytest.raises(NotFinite, match=r"ppo, minibatch 1 of the update after 32 environment steps: .*value_loss"):
+        trainer.learn([run.payload(1), overflowing])
+    trainer.close()
+    assert run.pool.version("main") == 1
+    assert [path.stem for path in (run.folder / "checkpoints").iterdir()] == ["00000001"]
+    assert trainer.last_good() == f"the last good checkpoint is {run.folder}/checkpoints/00000001.safetensors"
+    assert run.trainer().progress.updates == 1, "which is gone on from"
+
+
+def test_an_optimizer_of_ones_own_whose_loss_is_no_number_is_found_as_well(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = run.trainer()
+    monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: Update({"loss": math.nan, "kl": math.nan}))
+    with pytest.raises(NotFinite, match="ppo: loss of the update after 0 environment steps is nan"):
+        trainer.learn([run.payload()])
+    assert run.pool.version("main") is None
+
+
+def test_an_update_that_gives_something_else_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = run.trainer()
+    monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: {"loss": 0.0})
+    with pytest.raises(ConfigurationError, match=r"update\(\) gave a dict; it is to give an agents.Update"):
+        trainer.learn([run.payload()])

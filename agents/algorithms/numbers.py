@@ -1,0 +1,75 @@
+"""Where a number that training cannot go on with comes from: a loss or a gradient that is nan or infinite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from agents.operators.unrolls import Unroll
+from agents.policies.policy import Evaluated
+from warren.errors import NotFinite
+
+REMEDY = (
+    "the weights are as they were before it; lower learning_rate or max_grad_norm, or scale or cut the rewards "
+    "(env.reward_scale, env.reward_clip)"
+)
+
+
+def not_finite(
+    where: str, loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor], model: nn.Module
+) -> NotFinite:
+    """The error that says what is not finite. `where`: the algorithm, and which update and minibatch.
+
+    `terms` of the loss and their `inputs` by name; of `model` parameters and gradients are looked at.
+    """
+    wrong = [name for name, term in terms.items() if _count(term)]
+    if _count(loss):
+        culprit = f"{' and '.join(wrong)} of the loss" if wrong else "the loss"
+        first = next((term for term in (*terms.values(), loss) if _count(term)), loss)
+        said = f"{culprit} {'are' if len(wrong) > 1 else 'is'} {_value(first)}"
+    else:
+        said = "the gradient's norm is not finite, though the loss is"
+    causes = [*_described(inputs), *(f"parameter {text}" for text in _described(dict(model.named_parameters())))]
+    if not causes and not _count(loss):
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        causes = [f"gradient of {text}" for text in _described(gradients)]
+    if not causes:
+        largest = max(inputs, key=lambda name: _largest(inputs[name]), default=None)
+        causes = [] if largest is None else [f"no {largest} beyond {_largest(inputs[largest]):g}, the largest"]
+    because = f"; of what it is made of: {', '.join(causes)}" if causes else ""
+    return NotFinite(f"{where}: {said}{because}; {REMEDY}")
+
+
+def inputs_of(unroll: Unroll, said: Evaluated) -> dict[str, Tensor]:
+    """What the loss of an unroll is computed from, beside what the weights that acted said."""
+    return {
+        "reward": unroll.reward,
+        "final_value": unroll.final_value,
+        "bootstrap_value": unroll.bootstrap_value,
+        "new value": unroll.value,
+        "new log_prob": said.log_prob,
+        "new entropy": said.entropy,
+    }
+
+
+def _described(tensors: Mapping[str, Tensor]) -> Iterator[str]:
+    for name, tensor in tensors.items():
+        if count := _count(tensor):
+            yield f"{name} is {_value(tensor)} at {count} of {tensor.numel()}"
+
+
+def _count(tensor: Tensor) -> int:
+    """How many of its numbers are not finite."""
+    return int((~torch.isfinite(tensor.detach())).sum())
+
+
+def _value(tensor: Tensor) -> str:
+    """The first of its numbers that is not finite."""
+    flat = tensor.detach().flatten()
+    return f"{flat[~torch.isfinite(flat)][0].item()}"
+
+
+def _largest(tensor: Tensor) -> float:
+    return float(tensor.detach().abs().max()) if tensor.numel() else 0.0
