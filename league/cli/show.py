@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -217,6 +219,8 @@ def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) 
                 live.update(page(found, given.run, console.width, rows), refresh=True)
     except KeyboardInterrupt:
         pass
+    except BrokenPipeError:  # who read has read enough; what is still to be printed goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 

@@ -259,7 +259,17 @@ def test_watching_prints_again_and_again_until_ctrl_c(played: Store, redis_url: 
     until(lambda: json.loads(process.stdout.readline())["counters"]["counted"] == 5)  # type: ignore[union-attr]
     process.send_signal(signal.SIGINT)
     process.stdout.close()
-    assert process.wait(10) == 0 and first["counters"]["counted"] == 4
+    assert process.wait(30) == 0 and first["counters"]["counted"] == 4
+
+
+def test_watching_ends_when_its_reader_goes(played: Store, redis_url: str, run_name: str) -> None:
+    arguments = ["--redis", redis_url, "--run", run_name, "--watch", "--json", "--every", "0.05"]
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "league.show", *arguments], text=True, **pipes)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == 0 and process.stderr.read() == ""
 
 
 def test_watching_in_a_terminal_fills_its_screen_and_gives_it_back(
