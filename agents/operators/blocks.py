@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ACTIVATIONS = {"tanh": torch.tanh, "relu": torch.relu, "silu": functional.silu, "elu": functional.elu}
+LARGE = 1 << 16  # elements from which a backward pass through Python is worth its call
+
+
+class _TanhBySigmoid(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        y = torch.sigmoid(x + x).mul_(2).sub_(1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (y,) = ctx.saved_tensors
+        return cast(Tensor, torch.ops.aten.tanh_backward(gradient, y))
+
+
+def tanh(x: Tensor) -> Tensor:
+    """tanh to within 2e-7. On a CPU 2 sigmoid(2 x) - 1 takes a third of the time of torch's own, which is exact to
+    the last bit: in PPO's update of CartPole's network that one is a third of everything.
+    """
+    if x.dtype is not torch.float32 or not x.is_cpu:
+        return torch.tanh(x)
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return torch.sigmoid(x + x).mul_(2).sub_(1)
+    if x.numel() < LARGE:
+        return torch.tanh(x)
+    return cast(Tensor, _TanhBySigmoid.apply(x))  # type: ignore[no-untyped-call]
+
+
+ACTIVATIONS = {"tanh": tanh, "relu": torch.relu, "silu": functional.silu, "elu": functional.elu}
 
 
 def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.Linear:
