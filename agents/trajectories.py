@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from agents.spaces import SpaceTree
 from agents.trees import ArraySpec, Spec, Tree, leaves, map_tree, not_finite, problems, spec_of
 from warren.errors import WireError
 
@@ -29,7 +30,7 @@ class Trajectory:
     """
 
     observation: Tree  # [T, N, ...] in the environment's dtype (float64 becomes float32)
-    action: Tree  # [T, N, ...]: int64, or float32 before it is clipped to the space's bounds
+    action: Tree  # [T, N, ...]: int64, or float32 before it is clipped; leaf name -> that of a Dict or Tuple
     reward: np.ndarray  # float32 [T, N], or [T, N, C] with a column a reward channel
     terminated: np.ndarray  # bool [T, N]
     truncated: np.ndarray  # bool [T, N]
@@ -130,14 +131,9 @@ def on_policy(
     ConfigurationError for spaces without a Spec.
     """
     number = ArraySpec((), "float32")
-    action = spec_of(action_space)
-    if isinstance(action_space, spaces.Discrete):  # policies count from 0, wherever the space begins
-        action = ArraySpec((), "int64", int(action_space.n))
-    elif isinstance(action_space, spaces.Box):
-        action = ArraySpec((prod(action_space.shape),), "float32")
     return TrajectorySpec(
         observation=spec_of(observation_space),
-        action=action,
+        action=drawn(action_space),
         extras={"log_prob": number, "value": number},
         last={"observation": spec_of(observation_space), "value": number},
         cut={"value": number},
@@ -146,6 +142,21 @@ def on_policy(
         if legal_actions and isinstance(action_space, spaces.Discrete)
         else None,
     )
+
+
+def drawn(action_space: gymnasium.Space[Any]) -> Spec:
+    """Actions as policies draw them and samplers keep them; of a Dict or Tuple, leaf name -> that of the leaf.
+
+    Policies count from 0, wherever a space begins, and put several choices or numbers into one row.
+    """
+    tree = SpaceTree(action_space, "action")
+    parts: dict[str, ArraySpec] = {}
+    for name, leaf in tree.leaves.items():
+        if isinstance(leaf, spaces.Discrete):
+            parts[name] = ArraySpec((), "int64", int(leaf.n))
+        else:
+            parts[name] = ArraySpec((prod(leaf.shape or ()),), "float32" if isinstance(leaf, spaces.Box) else "int64")
+    return parts[""] if tree.bare else parts
 
 
 def concatenate(trajectories: Sequence[Trajectory]) -> Trajectory:

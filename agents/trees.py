@@ -41,6 +41,23 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
     return function(tree, *others)
 
 
+def put(tree: Tree, at: Any, values: Tree) -> None:
+    """Writes `values` into each array of `tree` at `at`: a step, some slots, or both. What `tree` lacks is left out."""
+    if isinstance(tree, dict):  # written out: a sampler calls it at every step
+        for name, part in tree.items():
+            put(part, at, values[name])
+    elif isinstance(tree, tuple):
+        for part, value in zip(tree, values, strict=True):
+            put(part, at, value)
+    else:
+        tree[at] = values
+
+
+def take(tree: Tree, at: Any) -> Tree:
+    """Each array at `at`, as numpy or torch index it: views of a slice, copies of chosen rows."""
+    return map_tree(lambda array: array[at], tree)
+
+
 def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
     """(path, leaf) of each leaf: "camera.left", "1.speed"; "" for a tree that is one leaf."""
     parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, tuple) else None

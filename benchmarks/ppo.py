@@ -27,7 +27,7 @@ from agents import build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from benchmarks.learning_peers import Outcome, Peer, learn
 from workers.config.schema import Config, EnvConfig
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 ACTORS, UNROLL_LENGTH = 2, 128  # of a distributed run's defaults: one process stands for its actors and learner
@@ -39,7 +39,7 @@ def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag
     spaces = vector_env.single_observation_space, vector_env.single_action_space
     learning, acting = (build_policy({"name": "mlp"}, *spaces, seed) for _ in range(2))
     learner = build_algorithm(algorithm["name"], algorithm, learning, seed)
-    sampler = Sampler(vector_env, acting, seed)
+    sampler = VectorSampler(vector_env, acting, seed)
     versions = deque([_copy(learning)], maxlen=lag + 1)
     returns: deque[float] = deque(maxlen=100)
     start, sampling = time.perf_counter(), 0.0

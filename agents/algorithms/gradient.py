@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from gymnasium.spaces import Dict, Tuple
 from torch import Tensor, nn
 
 from agents.algorithms.contract import Needs
@@ -149,17 +148,3 @@ class GradientAlgorithm(Generic[C]):
                 for key in ("step", "exp_avg", "exp_avg_sq")
                 if f"adam.{key}.{name}" in tensors
             }
-
-
-def check_spaces(name: str, policy: Policy) -> None:
-    """Raises ConfigurationError for spaces that samplers do not collect: they gather one array of each."""
-    problems = [
-        f"algorithm {name!r} takes {kind} spaces of one leaf, not {space}; {remedy}"
-        for kind, space, remedy in (
-            ("observation", policy.observation_space, "gymnasium.wrappers.FlattenObservation makes a Box of it"),
-            ("action", policy.action_space, "gymnasium.wrappers.TransformAction makes it MultiDiscrete or a Box"),
-        )
-        if isinstance(space, Dict | Tuple)
-    ]
-    if problems:
-        raise ConfigurationError(problems)

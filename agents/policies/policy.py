@@ -9,6 +9,7 @@ while True:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -57,6 +58,7 @@ class Policy(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
+        self.behaviour: Mapping[str, float] = {}  # what the algorithm wants of those that act: see `Algorithm`
         self._observations = SpaceTree(observation_space, "observation")
         self._device = next(self.parameters()).device
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
 from envs.construct import blame, copies
 from envs.rewards import Rewards, WrongReward
@@ -122,6 +122,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 def no_final_observations(num_envs: int) -> np.ndarray:
     """object [N], all None: what `info["final_obs"]` is filled into."""
     return np.full(num_envs, None, dtype=object)
+
+
+def stacked(space: gymnasium.Space[Any], observations: Sequence[Any] | np.ndarray) -> Any:
+    """K single observations of `space`, as those in `info["final_obs"]`: one array [K, ...], or a tree of such."""
+    batch: Any = create_empty_array(space, len(observations))
+    return concatenate(space, observations, batch)
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
-from gymnasium.vector.utils import concatenate, create_empty_array, iterate
+from gymnasium.vector.utils import iterate
 
 from envs.rewards import Rewards
-from envs.vector.base import Stepped, VectorEnv, WrongObservation, no_final_observations
+from envs.vector.base import Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
 
 
 class SyncVectorEnv(VectorEnv):
@@ -90,8 +90,7 @@ class SyncVectorEnv(VectorEnv):
         """One array [N, ...], or a tree of such; it is new, so that who keeps it need not copy."""
         space = self.single_observation_space
         if not isinstance(space, Box):
-            empty: Any = create_empty_array(space, self.num_envs)
-            return concatenate(space, observations, empty)
+            return stacked(space, observations)
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
         for i, observation in enumerate(observations):
             if np.shape(observation) != space.shape:  # or numpy would spread a smaller one over the row

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from experience import random_trajectory
-from gymnasium.spaces import Box, Dict, Discrete
-from test_batches import CORES, OBSERVATIONS, played, recurrent
+from gymnasium.spaces import Box, Discrete
+from test_batches import CORES, played, recurrent
 
 from agents import build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
@@ -112,13 +112,6 @@ def test_settings_that_are_wrong_are_all_named(name):
         algorithm.adjust({"gama": 0.9})
     algorithm.adjust({"gamma": 0.5})
     assert algorithm.config.gamma == 0.5 and algorithm.config.learning_rate == 0.02
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_spaces_that_samplers_do_not_collect_are_refused(name):
-    policy = build_policy({}, Dict({"a": OBSERVATIONS}), Discrete(2), 1)
-    with pytest.raises(ConfigurationError, match=f"algorithm '{name}' takes observation spaces of one leaf"):
-        build_algorithm(name, {}, policy, 1)
 
 
 def test_the_page_shows_the_example_as_it_is():

@@ -6,7 +6,7 @@ from gymnasium.spaces import Discrete
 import envs
 from agents import build_policy
 from agents.algorithms.ppo import PPO, PPOConfig
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 
 sb3 = pytest.importorskip("stable_baselines3", reason="Stable-Baselines3 is not installed (the `peers` extra)")
 
@@ -34,7 +34,7 @@ def same_weights(policy, theirs):
 def test_an_update_equals_stable_baselines3s(env_id, monkeypatch):
     vector_env = envs.make_vector(env_id, ENVS, seed=1, max_episode_steps=20)
     policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    trajectory = Sampler(vector_env, policy, seed=1).collect(STEPS)
+    trajectory = VectorSampler(vector_env, policy, seed=1).collect(STEPS)
     assert trajectory.truncated.any()
 
     settings = {"gamma": 0.98, "gae_lambda": 0.9, "learning_rate": 1e-3}

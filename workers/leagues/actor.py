@@ -176,7 +176,7 @@ class LeagueActorRole:
                 self.league.reward_scale,
                 max_age=self.config.max_staleness,
             )
-            home.sampler.weight_version = home.version
+            home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
             models: dict[str, ModelRef | None] = {}
 
             def request() -> Match:

@@ -18,6 +18,7 @@ from league.state.league_state import Match
 from tasks.events import WEIGHTS, Subscription, of_player
 from warren.errors import WarrenError
 from workers.rollout.match_scheduler import Matches
+from workers.rollout.sampler import load_into
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.session import Session
@@ -51,11 +52,13 @@ class Learning:
         if newest is None:
             return
         stamp, tensors = newest
-        load_weights(self.policy, tensors, f"{self.name}@{stamp['version']}")
+        version, behaviour = stamp["version"], stamp.get("behaviour")
+        if self.matches is None:
+            load_into(self.policy, tensors, version, behaviour)
+        else:
+            self.matches.load(tensors, version, behaviour)
         begun_anew = self.version >= 0 and stamp.get("generation", 0) != self.generation
-        self.version, self.generation = stamp["version"], stamp.get("generation", 0)
-        if self.sampler is not None:
-            self.sampler.weight_version = self.version
+        self.version, self.generation = version, stamp.get("generation", 0)
         if begun_anew and self.matches is not None:
             self.matches.restart()
 

@@ -105,7 +105,7 @@ class LocalLeague:
         metrics = trainee.algorithm.update([trajectory]).metrics
         trainee.steps += trajectory.num_steps
         trainee.version += 1
-        trainee.sampler.weight_version = trainee.version
+        trainee.matches.load(trainee.policy.state_dict(), trainee.version, trainee.algorithm.behaviour())
         if trainee.steps >= trainee.period_end:
             self._end_period(trainee)
         return metrics

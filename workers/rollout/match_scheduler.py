@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+from torch import Tensor
 
 from agents.policies import Policy
 from agents.trajectories import Trajectory
@@ -21,7 +22,7 @@ Between = Callable[[], None]  # called between moves
 
 
 class Matches:
-    """Keeps the tables of `sampler` in matches of at least `match_games` games.
+    """A Sampler that keeps the tables of `sampler` in matches of at least `match_games` games.
 
     A match is over once it has that many games and all games begun in it have ended; the table's next match begins
     while the last of them are still being played.
@@ -44,7 +45,21 @@ class Matches:
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
 
-    def collect(self, num_trajectories: int) -> Trajectory:
+    @property
+    def policy(self) -> Policy:
+        """The learning policy."""
+        return self.sampler.policy
+
+    @property
+    def version(self) -> int:
+        """Of its weights."""
+        return self.sampler.version
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        self.sampler.load(weights, version, behaviour)
+
+    def collect(self, budget: int) -> Trajectory:
         """What the sampler collects next; matches that ended meanwhile are reported, and followed by others.
 
         Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there.
@@ -57,8 +72,8 @@ class Matches:
                 self.sampler.restart()
                 self._anew = False
             self._seat_all()
-            if self.sampler.ready >= num_trajectories:
-                return self.sampler.take(num_trajectories)
+            if self.sampler.ready >= budget:
+                return self.sampler.take(budget)
             self._between()
             if self.sampler.advance():
                 self._follow()

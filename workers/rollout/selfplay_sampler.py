@@ -11,16 +11,19 @@ one step are batched by model: one forward pass for the learning policy, one for
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from agents.networks import Memory
 from agents.policies import Policy, SlotMemory
-from agents.trajectories import Trajectory
+from agents.trajectories import Trajectory, on_policy
 from envs import TwoPlayerVectorEnv
 from workers.rollout.match_result import MatchResult
+from workers.rollout.sampler import load_into
 from workers.rollout.trajectory_buffer import TrajectoryBuffer
 
 
@@ -35,9 +38,9 @@ class Opponent:
 class MatchSampler:
     """One process's games of one learning policy; games carry over from one `collect` to the next.
 
-    Set `weight_version` whenever the policy's weights change: trajectories carry the version they began with. In each
-    slot the learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that
-    both are played equally often.
+    A Sampler whose budget is in trajectories; each carries the version that it began with. In each slot the learning
+    policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are played
+    equally often.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class MatchSampler:
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
         """
         self.games, self.policy = games, policy
-        self._weight_version = 0
+        self.version = -1
         self.decisions = 0  # of the learning policy, since the start
         self.num_tables = tables
         slots = np.arange(games.num_envs)
@@ -69,8 +72,8 @@ class MatchSampler:
         self._numbers = 1
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
-        shape = games.single_observation_space.shape or ()
-        self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, shape, games.num_actions, max_age)
+        spec = on_policy(games.single_observation_space, games.single_action_space, True, policy.network.memory)
+        self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, spec, max_age)
         # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
         self._memory = SlotMemory(policy.initial_memory(2 * games.num_envs))
         self._results: dict[int, list[np.ndarray]] = {}
@@ -78,14 +81,10 @@ class MatchSampler:
         self._turn = games.reset()
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
 
-    @property
-    def weight_version(self) -> int:
-        """Of the weights that play now."""
-        return self._weight_version
-
-    @weight_version.setter
-    def weight_version(self, version: int) -> None:
-        self._weight_version = version
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load; experience that is too old for `version` is dropped."""
+        load_into(self.policy, weights, version, behaviour)
+        self.version = version
         self._buffer.renew(version)
 
     def pop_expired(self) -> int:
@@ -110,11 +109,11 @@ class MatchSampler:
         self._met = self._invited[self.table]
         self._fresh = True
 
-    def collect(self, num_trajectories: int) -> Trajectory:
-        """Play until `num_trajectories` trajectories are complete: T = unroll_length, N = num_trajectories."""
-        while self._buffer.ready < num_trajectories:
+    def collect(self, budget: int) -> Trajectory:
+        """Play until `budget` trajectories are complete: T = unroll_length, N = budget."""
+        while self._buffer.ready < budget:
             self.advance()
-        return self.take(num_trajectories)
+        return self.take(budget)
 
     @property
     def ready(self) -> int:
@@ -151,17 +150,19 @@ class MatchSampler:
         rows = np.flatnonzero(mine)
         if rows.size:
             observation, mask = turn.observation[rows], turn.action_mask[rows]
-            taken, extras = self._step(self.policy, seats[rows], observation, mask)
+            before = self._memory.of(seats[rows])
+            taken, extras = self._step(self.policy, seats[rows], before, observation, mask)
             action[rows] = taken
-            self._buffer.decide(
-                seats[rows], observation, mask, taken, extras["log_prob"], extras["value"], self.weight_version
-            )
+            decision = {"observation": observation, "action": taken, "action_mask": mask, "extras": extras}
+            remembered = {name: part.cpu().numpy() for name, part in before.items()}
+            self._buffer.decide(seats[rows], decision, remembered, self.version)
             self.decisions += rows.size
         if rows.size < len(mine):
             theirs = np.flatnonzero(~mine)
             for policy, rows in self._by_model(theirs):
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
-                action[rows], _ = self._step(policy, seats[rows], observation, mask, value=False)
+                before = self._memory.of(seats[rows])
+                action[rows], _ = self._step(policy, seats[rows], before, observation, mask, value=False)
         self._turn = self.games.step(action)
         self._fresh = False
         self._buffer.earn(self._turn.reward.ravel() * self._reward_scale)
@@ -171,10 +172,15 @@ class MatchSampler:
         return ended
 
     def _step(
-        self, policy: Policy, seats: np.ndarray, observation: np.ndarray, mask: np.ndarray, value: bool = True
+        self,
+        policy: Policy,
+        seats: np.ndarray,
+        memory: Memory,
+        observation: np.ndarray,
+        mask: np.ndarray,
+        value: bool = True,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """(actions, extras) of `policy` in these seats."""
-        memory = self._memory.of(seats)
+        """(actions, extras) of `policy` in these seats, which remember `memory`."""
         action, extras, memory = policy.step(
             observation, memory, action_mask=mask, generator=self._generator, value=value
         )

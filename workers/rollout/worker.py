@@ -17,14 +17,13 @@ import torch
 
 import envs
 from agents import build_policy, devices
-from agents.checkpoints import load_weights
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
@@ -59,16 +58,14 @@ class ActorRole:
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
-    def _make_sampler(self) -> Sampler:
+    def _make_sampler(self) -> VectorSampler:
         env, seed = self.config.env, next(self._seeds) % (1 << 31)
         environments = envs.make_vector(env.settings(), env.num_envs, seed)
         policy = build_policy(
             self.config.network, environments.single_observation_space, environments.single_action_space, seed
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
-        sampler = Sampler(environments, policy, seed, env.id)
-        sampler.weight_version = -1  # whatever the learner publishes is newer
-        return sampler
+        return VectorSampler(environments, policy, seed, env.id)
 
     def rollout(self, round_id: str, version: int) -> dict[str, Any]:
         """The rollout task: one segment made with weights of `version` or newer."""
@@ -83,11 +80,10 @@ class ActorRole:
 
     def collect(self) -> dict[str, Any]:
         """Play `unroll_length` steps with the newest weights: a payload for the learner."""
-        newest = self.weights.newest(newer_than=self.sampler.weight_version)
+        newest = self.weights.stamped(newer_than=self.sampler.version)
         if newest is not None:
-            version, tensors = newest
-            load_weights(self.sampler.policy, tensors)
-            self.sampler.weight_version = version
+            stamp, tensors = newest
+            self.sampler.load(tensors, stamp["version"], stamp.get("behaviour"))
         self.first_step_at = self.first_step_at or time.time()
         try:
             trajectory = self.sampler.collect(self.config.unroll_length)

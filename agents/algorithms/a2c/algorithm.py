@@ -9,7 +9,7 @@ from agents.algorithms.a2c.config import A2CConfig
 from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import GATHERED, Needs, Update
-from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.numbers import inputs_of
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -51,5 +51,4 @@ class A2C(GradientAlgorithm[A2CConfig]):
 
 @ALGORITHMS.register("a2c")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> A2C:
-    check_spaces("a2c", policy)
     return A2C(policy, parse(A2CConfig, "a2c", config), seed)

@@ -12,7 +12,7 @@ from agents.algorithms.appo.config import APPOConfig
 from agents.algorithms.appo.losses import appo_loss
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs, Update
-from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
 from agents.operators.losses import explained_variance, standardize
@@ -81,5 +81,4 @@ class APPO(GradientAlgorithm[APPOConfig]):
 
 @ALGORITHMS.register("appo")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> APPO:
-    check_spaces("appo", policy)
     return APPO(policy, parse(APPOConfig, "appo", config), seed)

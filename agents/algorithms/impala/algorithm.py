@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs, Update
-from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.impala.config import IMPALAConfig
 from agents.algorithms.impala.losses import impala_loss
 from agents.algorithms.numbers import inputs_of
@@ -50,5 +50,4 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
 
 @ALGORITHMS.register("impala")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> IMPALA:
-    check_spaces("impala", policy)
     return IMPALA(policy, parse(IMPALAConfig, "impala", config), seed)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs, Update
-from agents.algorithms.gradient import GradientAlgorithm, check_spaces
+from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.ppo.config import PPOConfig
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
@@ -105,5 +105,4 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
 @ALGORITHMS.register("ppo")
 def build(config: Mapping[str, Any], policy: Policy, seed: int) -> PPO:
-    check_spaces("ppo", policy)
     return PPO(policy, parse(PPOConfig, "ppo", config), seed)

@@ -101,10 +101,14 @@ def test_a_player_that_began_anew_begins_its_own_games_anew(pool: Pool) -> None:
     players = players_of(pool)
     assert players.fits(match())
     restarts: list[int] = []
-    players["rival"].matches = SimpleNamespace(restart=lambda: restarts.append(1))  # type: ignore[assignment]
+    loaded: list[int] = []
+    matches: Any = SimpleNamespace(
+        restart=lambda: restarts.append(1), load=lambda weights, version, behaviour: loaded.append(version)
+    )
+    players["rival"].matches = matches
     pool.put("rival", 8, generation=1)
     assert players.fits(match(away_generation=1))
-    assert restarts == [1]
+    assert (loaded, restarts) == ([8], [1])
 
 
 def test_an_opponent_that_learns_plays_a_match_with_one_set_of_weights(pool: Pool) -> None:

@@ -22,7 +22,7 @@ from workers.config.schema import Config, EnvConfig
 from workers.learning import trainer as trainer_module
 from workers.learning.metrics import read_metrics
 from workers.learning.trainer import Trainer
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 
 CARTPOLE = "CartPole-v1"
 
@@ -76,7 +76,7 @@ class Run:
         )
         vector = envs.make_vector(CARTPOLE, 2, 1)
         policy = build_policy({}, vector.single_observation_space, vector.single_action_space, 1)
-        self.sampler = Sampler(vector, policy, 1)
+        self.sampler = VectorSampler(vector, policy, 1)
         self.number = 0
 
     def settle(self, *segments: Any) -> None:
@@ -89,7 +89,7 @@ class Run:
         return Trainer(self.session, self.folder, on_finished=lambda: None)
 
     def payload(self, version: int = 0) -> dict[str, Any]:
-        self.sampler.weight_version = version
+        self.sampler.load(self.sampler.policy.state_dict(), version)
         self.number += 1
         trajectory = self.sampler.collect(16).to_dict()
         return {

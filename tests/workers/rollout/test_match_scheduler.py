@@ -71,7 +71,7 @@ def test_what_is_collected_is_of_one_policy_also_where_the_policy_becomes_anothe
     def between():
         asked.append(1)
         if len(asked) == 5:
-            matches.sampler.weight_version = 7  # of the policy that it has become
+            matches.load(matches.policy.state_dict(), 7)  # of the policy that it has become
             matches.restart()
 
     matches._between = between

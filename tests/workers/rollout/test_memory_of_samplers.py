@@ -15,7 +15,7 @@ from agents.policies import Policy
 from agents.policies.categorical import Categorical
 from workers.evaluation.cells import Uniform, play
 from workers.rollout.selfplay_sampler import MatchSampler, Opponent
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.trained import Trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,7 +26,7 @@ LEDUC = "openspiel:leduc_poker"
 def test_what_a_policy_with_a_memory_did_in_a_segment_its_unroll_confirms():
     vector_env = envs.make_vector("CartPole-v1", 3, 1, max_episode_steps=15)
     policy = build_policy(GRU, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    sampler = Sampler(vector_env, policy, 1)
+    sampler = VectorSampler(vector_env, policy, 1)
     memory, begins = policy.initial_memory(3), np.zeros((1, 3), bool)
     for _ in range(2):
         segment = sampler.collect(40)
@@ -124,7 +124,7 @@ class Keys(gymnasium.Env):
 def test_ppo_learns_from_other_spaces_than_boxes(env_id, network):
     vector_env = envs.make_vector(env_id, 2, 1)
     policy = build_policy(network, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    segment = Sampler(vector_env, policy, 1).collect(24)
+    segment = VectorSampler(vector_env, policy, 1).collect(24)
     assert segment.observation.dtype == (np.uint8 if len(segment.observation.shape) == 5 else np.int64)
     metrics = build_algorithm("ppo", {"minibatch_size": 16, "epochs": 2}, policy, 1).update([segment]).metrics
     assert all(np.isfinite(value) for name, value in metrics.items() if name != "explained_variance")

@@ -212,7 +212,7 @@ def test_a_restart_drops_experience_and_seats_the_next_opponent_at_once():
     sampler.seat(0, Opponent("next", policy_for(sampler.games, 3)))
     sampler.restart()
     assert sampler.in_play() == {"next"}
-    sampler.weight_version = 9
+    sampler.load(sampler.policy.state_dict(), 9)
     assert (sampler.collect(5).version == 9).all()
 
 

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
+from gymnasium.spaces import Box, Discrete
 
-from agents.trajectories import Trajectory
+from agents.trajectories import Trajectory, on_policy
 from workers.rollout.trajectory_buffer import TrajectoryBuffer
 
+SPEC = on_policy(Box(-np.inf, np.inf, (1,), np.float32), Discrete(2), legal_actions=True)
 NO_EPISODES = np.zeros((0, 2), np.float32)
 
 
@@ -11,9 +13,13 @@ def decide(buffer, seats, number, version=0):
     """Decisions that can be told apart: `number` is in every field."""
     count = len(seats)
     of = np.full(count, number, np.float32)
-    buffer.decide(
-        np.array(seats), of[:, None], np.ones((count, 2), bool), np.full(count, number % 2), -of, 10 * of, version
-    )
+    decision = {
+        "observation": of[:, None],
+        "action": np.full(count, number % 2),
+        "action_mask": np.ones((count, 2), bool),
+        "extras": {"log_prob": -of, "value": 10 * of},
+    }
+    buffer.decide(np.array(seats), decision, {}, version)
 
 
 def earn(buffer, *rewards):
@@ -21,7 +27,7 @@ def earn(buffer, *rewards):
 
 
 def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_between():
-    buffer = TrajectoryBuffer(seats=1, length=2, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=1, length=2, spec=SPEC)
     decide(buffer, [0], 1)
     for reward in (1, 2, 4):
         earn(buffer, reward)
@@ -39,7 +45,7 @@ def test_a_reward_belongs_to_the_decision_before_it_also_when_others_move_in_bet
 
 
 def test_a_full_lane_waits_for_the_value_of_the_next_decision():
-    buffer = TrajectoryBuffer(seats=1, length=2, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=1, length=2, spec=SPEC)
     decide(buffer, [0], 1)
     decide(buffer, [0], 2)
     earn(buffer, 5)
@@ -54,7 +60,7 @@ def test_a_full_lane_waits_for_the_value_of_the_next_decision():
 
 
 def test_games_in_which_a_seat_never_decided_leave_no_trace():
-    buffer = TrajectoryBuffer(seats=1, length=1, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=1, length=1, spec=SPEC)
     earn(buffer, 3)
     buffer.end(np.array([0]))
     decide(buffer, [0], 1)
@@ -67,7 +73,7 @@ def test_games_in_which_a_seat_never_decided_leave_no_trace():
 
 
 def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of_completion():
-    buffer = TrajectoryBuffer(seats=3, length=2, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=3, length=2, spec=SPEC)
     for number in range(1, 5):
         decide(buffer, [2], number)
         decide(buffer, [0, 1] if number % 2 else [0], 10 * number)
@@ -81,7 +87,7 @@ def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of
 
 
 def test_each_slot_keeps_the_version_that_began_it():
-    buffer = TrajectoryBuffer(seats=2, length=2, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=2, length=2, spec=SPEC)
     decide(buffer, [0], 1, version=5)
     decide(buffer, [0, 1], 2, version=6)
     decide(buffer, [1], 3, version=7)
@@ -94,7 +100,7 @@ def test_each_slot_keeps_the_version_that_began_it():
 
 
 def test_cleared_trajectories_are_empty():
-    buffer = TrajectoryBuffer(seats=1, length=1, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=1, length=1, spec=SPEC)
     for number in (1, 2):
         decide(buffer, [0], number)
     assert buffer.ready == 1
@@ -109,7 +115,7 @@ def test_cleared_trajectories_are_empty():
 
 def play(decisions_a_game, slots=64, length=8, staleness=8, trajectories=60, max_age=None):
     """Ages in versions of what is taken, of one policy that has the seats of each slot in turn, a version a take."""
-    buffer = TrajectoryBuffer(2 * slots, length, observation_shape=(1,), num_actions=2, max_age=max_age)
+    buffer = TrajectoryBuffer(2 * slots, length, spec=SPEC, max_age=max_age)
     home, left, version, ages = np.arange(slots) % 2, np.full(slots, decisions_a_game), 0, []
     left -= np.arange(slots) % decisions_a_game  # games do not end all at once
     while len(ages) < trajectories:
@@ -131,7 +137,7 @@ def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decis
 
 
 def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_begins():
-    buffer = TrajectoryBuffer(seats=4, length=3, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=4, length=3, spec=SPEC)
     decide(buffer, [0], 1)
     buffer.end(np.array([0]))
     decide(buffer, [3], 2)
@@ -143,7 +149,7 @@ def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_b
 
 
 def test_of_trajectories_left_unfinished_the_one_that_waits_longest_is_filled_first():
-    buffer = TrajectoryBuffer(seats=4, length=2, observation_shape=(1,), num_actions=2)
+    buffer = TrajectoryBuffer(seats=4, length=2, spec=SPEC)
     for seat in (2, 0):
         decide(buffer, [seat], 10 + seat)
         decide(buffer, [1 + seat], 20 + seat)
@@ -154,7 +160,7 @@ def test_of_trajectories_left_unfinished_the_one_that_waits_longest_is_filled_fi
 
 
 def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
-    buffer = TrajectoryBuffer(seats=3, length=2, observation_shape=(1,), num_actions=2, max_age=2)
+    buffer = TrajectoryBuffer(seats=3, length=2, spec=SPEC, max_age=2)
     decide(buffer, [0, 1], 1, version=0)  # seat 0 goes on, seat 1 ends
     buffer.end(np.array([1]))
     buffer.renew(3)
@@ -169,7 +175,7 @@ def test_experience_older_than_allowed_is_dropped_and_counted_lane_by_lane():
 
 
 def test_complete_trajectories_that_nobody_took_in_time_are_dropped_as_well():
-    buffer = TrajectoryBuffer(seats=2, length=1, observation_shape=(1,), num_actions=2, max_age=1)
+    buffer = TrajectoryBuffer(seats=2, length=1, spec=SPEC, max_age=1)
     decide(buffer, [0, 1], 1, version=0)
     buffer.end(np.arange(2))
     decide(buffer, [0], 2, version=1)

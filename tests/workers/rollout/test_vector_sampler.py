@@ -7,7 +7,7 @@ import envs
 from agents import Trajectory, build_policy
 from agents.trees import leaves
 from warren.errors import ConfigurationError
-from workers.rollout.vector_sampler import Sampler
+from workers.rollout.vector_sampler import VectorSampler
 
 
 class Counter(gymnasium.Env):
@@ -38,12 +38,12 @@ def short_counter(end: int = 5, limit: int = 3):
 def make(env_id="CartPole-v1", num_envs=3, seed=1, **kwargs):
     vector_env = envs.make_vector(env_id, num_envs, seed, **kwargs)
     policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    return Sampler(vector_env, policy, seed), policy
+    return VectorSampler(vector_env, policy, seed), policy
 
 
 def test_a_trajectory_is_valid_and_of_the_stated_size():
-    sampler, _ = make()
-    sampler.weight_version = 9
+    sampler, policy = make()
+    sampler.load(policy.state_dict(), 9)
     trajectory = Trajectory.from_dict(sampler.collect(20).to_dict())
     assert trajectory.observation.shape == (20, 3, 4)
     assert (trajectory.action.dtype, trajectory.action.shape) == (np.int64, (20, 3))
@@ -164,7 +164,7 @@ class Failing(Counter):
 def test_what_goes_wrong_in_the_users_environment_is_one_sentence_that_names_it(how, words):
     vector_env = envs.make_vector(f"{__file__}:Failing", 2, 1, how=how)
     policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
-    sampler = Sampler(vector_env, policy, 1, name="game.py:Failing")
+    sampler = VectorSampler(vector_env, policy, 1, name="game.py:Failing")
     with pytest.raises(ConfigurationError) as error:
         sampler.collect(8)
     for word in ("environment 'game.py:Failing': ", *words):

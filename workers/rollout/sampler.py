@@ -1,0 +1,48 @@
+"""Sampler: what every actor and every league plays with, whether one agent's environments or games in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from agents.checkpoints import load_weights
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+
+
+class Sampler(Protocol):
+    """Plays with one policy. The loop that uses it:
+
+    while True:
+        if newer weights have come:
+            sampler.load(weights, version, behaviour)
+        learn_from(sampler.collect(budget))
+    """
+
+    policy: Policy
+    version: int  # of the weights that play now; -1 until some were loaded
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """Plays on with these weights of `version`, which trajectories carry.
+
+        `behaviour` is what the algorithm wants of those that act, as `Algorithm.behaviour` gave it with the weights.
+        Raises CheckpointError, having changed nothing, for weights of another network.
+        """
+        ...
+
+    def collect(self, budget: int) -> Trajectory:
+        """What happens next, as one Trajectory; what is under way goes on in the next call.
+
+        `budget` is its size, in what the sampler plays: steps of every environment, or trajectories of seats of games.
+        """
+        ...
+
+
+def load_into(
+    policy: Policy, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None
+) -> None:
+    """What every `load` does to its policy."""
+    load_weights(policy, weights, f"weights of version {version}")
+    policy.behaviour = behaviour or {}
