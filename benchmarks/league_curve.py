@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 
 from envs import exploitability
 from workers.config.league import LeagueConfig, PlayerConfig
+from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
 CONF = Path(__file__).resolve().parent.parent / "conf" / "league"
@@ -71,7 +72,7 @@ class Meter:
         }
 
     def _table(self, policy: Any) -> np.ndarray:
-        return exploitability.tabulate(self._form, policy.probabilities)
+        return table(self._form, policy)
 
 
 def follow(

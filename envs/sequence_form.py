@@ -8,6 +8,8 @@ Everything here is vectorised: a pass over Leduc poker takes well under a millis
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from envs.game_tree import TERMINAL, GameTree
@@ -98,6 +100,13 @@ class SequenceForm:
                 moves[rows] = plan[parent[rows], None] * policy[states[rows]]
             plans.append(plan)
         return plans[0], plans[1]
+
+    def own_moves(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """(states [K], those at which their players moved last before them [K], -1 for none), earlier ones first."""
+        for states, passes, parent in zip(self.states, self._passes, self._parent, strict=True):
+            for rows in passes:
+                before = states[np.maximum(parent[rows] - 1, 0) // self.action_mask.shape[1]]
+                yield states[rows], np.where(parent[rows] == 0, -1, before)
 
     def policy(self, plan0: np.ndarray, plan1: np.ndarray) -> np.ndarray:
         """The behavioural policy float64 [I, A] of two realisation plans; uniform where a plan never comes."""

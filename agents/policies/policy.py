@@ -145,16 +145,29 @@ class Policy(nn.Module):
 
         Raises ConfigurationError for actions that are not Discrete, and for a policy with a memory.
         """
-        if not isinstance(self.distribution, Categorical) or self.has_memory:
+        if self.has_memory:
             raise ConfigurationError(
-                f"a policy over {self.action_space} has no table of probabilities; only one without a memory over "
-                "Discrete actions has"
+                "what a policy with a memory does follows from more than one observation; ask it by probabilities_after"
+            )
+        return self.probabilities_after({}, observation, action_mask)[0]
+
+    def probabilities_after(
+        self, memory: Memory, observation: Any, action_mask: np.ndarray | None = None
+    ) -> tuple[np.ndarray, Memory]:
+        """(`probabilities` of slots that remember `memory`, what they remember then), as `step` without an action.
+
+        Raises ConfigurationError for actions that are not Discrete.
+        """
+        if not isinstance(self.distribution, Categorical):
+            raise ConfigurationError(
+                f"a policy over {self.action_space} has no table of probabilities; only one over Discrete actions has"
             )
         with torch.inference_mode():
-            output: Any = self.network.act(self.leaves(observation), {})[0]
+            output: Any
+            output, memory = self.network.act(self.leaves(observation), memory)
             if action_mask is not None:
                 output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
-            return torch.softmax(output, -1).cpu().numpy()
+            return torch.softmax(output, -1).cpu().numpy(), memory
 
     def evaluate(self, observation: Leaves, action: Any, action_mask: Any = None) -> Evaluated:
         """A flat batch: observations [B, ...] and actions [B, ...] as `step` returned them, in tensors.

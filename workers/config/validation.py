@@ -206,9 +206,12 @@ def _league(config: Config, role: str) -> Iterator[str]:
         name = league.algorithm.get("name", "ppo")
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
-        if policy.has_memory:  # the decisions of a seat do not come at the steps at which memories are kept
-            yield "league: players have networks without a memory; leave out the `core` of league.network"
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
+        if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
+            yield (
+                f"league: algorithm.minibatch_size={minibatch} is less than one unroll of unroll_length "
+                f"{league.unroll_length}, which a network with a memory learns from as a whole"
+            )
         if minibatch > decisions:
             yield (
                 f"league: algorithm.minibatch_size={minibatch} is more than the {decisions} decisions of an update "

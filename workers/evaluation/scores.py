@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import envs
-from agents.policies import Policy
+from agents.policies import Policy, SlotMemory
 from envs import exploitability
 from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
@@ -105,7 +105,23 @@ class Scores:
 
     def _table(self, policy: Policy) -> np.ndarray:
         assert self._form is not None
-        return exploitability.tabulate(self._form, policy.probabilities)
+        return table(self._form, policy)
+
+
+def table(form: SequenceForm, policy: Policy) -> np.ndarray:
+    """float64 [I, A]: what `policy` does at every information state.
+
+    One with a memory has decided before at the states that its own moves lead on from: it is asked in their order.
+    """
+    if not policy.has_memory:
+        return exploitability.tabulate(form, policy.probabilities)
+    found = np.zeros(form.action_mask.shape)
+    remembered = SlotMemory(policy.initial_memory(len(found)))  # after the decision at each state
+    for states, before in form.own_moves():
+        memory = policy.begin(remembered.of(before), before < 0)
+        found[states], memory = policy.probabilities_after(memory, form.observation[states], form.action_mask[states])
+        remembered.keep(states, memory)
+    return found
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:
