@@ -7,6 +7,8 @@
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
 
+A class of a user's own may be a vector of environments: vector/own.py.
+
 Two-player games have a table of their own: sources.py.
 """
 
@@ -24,6 +26,7 @@ from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import is_two_player, make_two_player, of_a_league
 from envs.vector import VectorEnv, library
+from envs.vector.own import Factory, OwnVectorEnv, is_vector
 from envs.vector.sync import SyncVectorEnv
 from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
@@ -89,6 +92,8 @@ def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = 
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
         if by_library(settings):
             return library.make(settings, len(slots), seed)
+        if (own := own_vector(settings)) is not None:
+            return OwnVectorEnv(settings.id, own, len(slots), seed, settings.kwargs, settings.rewards())
         return SyncVectorEnv([partial(make, settings)] * len(slots), seed, settings.rewards(), slots.start, of)
 
 
@@ -100,6 +105,15 @@ def by_library(settings: EnvSettings) -> bool:
     if why_not and settings.vectorization == "library":
         raise ConfigurationError(f"env.vectorization=library: {why_not}; use env.vectorization=auto")
     return why_not is None
+
+
+def own_vector(settings: EnvSettings) -> Factory | None:
+    """The user's class, where it is a vector of environments that is to be stepped as one."""
+    adapter, name = _find(settings.id)
+    if adapter.__name__ != USER_SOURCE or settings.vectorization == "sync" or settings.wraps:
+        return None
+    factory = adapter.find(name)
+    return factory if is_vector(factory) else None
 
 
 def spaces(env: str | EnvSettings, **kwargs: Any) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

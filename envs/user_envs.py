@@ -11,6 +11,7 @@ from envs.construct import blame
 from envs.legacy import LegacyEnv
 from envs.sources import of_a_league
 from envs.two_player import TwoPlayerVectorEnv
+from envs.vector.own import OneOfVector, is_vector
 from warren import user_code
 
 
@@ -20,6 +21,8 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
         raise of_a_league(env_id)
     with blame(f"environment {env_id!r}"):
+        if is_vector(factory):
+            return OneOfVector(env_id, factory, kwargs)
         env = factory(**kwargs)
         if isinstance(env, gymnasium.Env):
             return env

@@ -1,0 +1,40 @@
+"""An environment that does nothing, for the pipeline's own cost: CartPole's spaces, episodes of 200 steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+
+LENGTH = 200
+
+
+class NullVectorEnv(gymnasium.vector.VectorEnv):
+    """All copies begin and end together."""
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self.single_observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+        self.single_action_space = gymnasium.spaces.Discrete(2)
+        self._observation = np.zeros((num_envs, 4), np.float32)
+        self._reward, self._no = np.ones(num_envs), np.zeros(num_envs, np.bool_)
+        self._steps = 0
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        """Always the same observation."""
+        self._steps = 0
+        return self._observation, {}
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """Whatever is done."""
+        self._steps += 1
+        if self._steps < LENGTH:
+            return self._observation, self._reward, self._no, self._no, {}
+        self._steps = 0
+        final = np.empty(self.num_envs, object)
+        final[:] = list(self._observation)
+        return self._observation, self._reward, ~self._no, self._no, {"final_obs": final}

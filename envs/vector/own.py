@@ -1,0 +1,122 @@
+"""A user's own vector of environments: a class that derives from `gymnasium.vector.VectorEnv`, stepped as it is.
+
+    env.id=path/to/file.py:MyVector          # called as MyVector(num_envs, **env.kwargs)
+
+For games that are written as arrays, or that step many copies in another language. It resets an episode within the step
+that ends it (`metadata["autoreset_mode"]` is `AutoresetMode.SAME_STEP`) and gives the ended one's last observation as
+`info["final_obs"][i]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, TypeGuard
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+
+from envs.rewards import Rewards
+from envs.vector.base import Stepped, VectorEnv
+from warren.errors import ConfigurationError
+
+Factory = Callable[..., gymnasium.vector.VectorEnv]
+
+
+def is_vector(factory: object) -> TypeGuard[Factory]:
+    """Whether a user's class is a vector of environments."""
+    return isinstance(factory, type) and issubclass(factory, gymnasium.vector.VectorEnv)
+
+
+class OwnVectorEnv(VectorEnv):
+    """`factory(num_envs, **kwargs)`, with returns counted and rewards treated as for any environment."""
+
+    def __init__(
+        self,
+        env_id: str,
+        factory: Factory,
+        num_envs: int,
+        seed: int | None,
+        kwargs: Mapping[str, Any],
+        rewards: Rewards,
+    ) -> None:
+        self._env: Any = made(env_id, factory, num_envs, kwargs)
+        spaces = self._env.single_observation_space, self._env.single_action_space
+        super().__init__(num_envs, *spaces, seed, self._env.metadata, rewards)
+
+    def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        given = None if None in seeds else list(seeds)
+        observation, info = self._env.reset(seed=given, options=options)
+        return _copied(observation), info
+
+    def _step(self, actions: Any) -> Stepped:
+        observation, reward, terminated, truncated, info = self._env.step(actions)
+        ended = np.asarray(terminated) | np.asarray(truncated)
+        if ended.any() and "final_obs" not in info:
+            raise ValueError(
+                f'ended {int(ended.sum())} episodes without info["final_obs"], an object array [{self.num_envs}] with '
+                "the last observation of each"
+            )
+        return Stepped(
+            _copied(observation), np.asarray(reward, np.float64), np.array(terminated), np.array(truncated), info
+        )
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Closes the user's vector."""
+        self._env.close()
+
+
+class OneOfVector(gymnasium.Env):
+    """A vector of one as an environment by itself: to be watched, checked, and asked for its spaces."""
+
+    def __init__(self, env_id: str, factory: Factory, kwargs: Mapping[str, Any]) -> None:
+        self._env: Any = made(env_id, factory, 1, kwargs)
+        self.observation_space, self.action_space = self._env.single_observation_space, self._env.single_action_space
+        self.metadata = {name: value for name, value in self._env.metadata.items() if name != "autoreset_mode"}
+        self.render_mode = self._env.render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """(observation, info) of a new episode."""
+        super().reset(seed=seed)
+        observation, _ = self._env.reset(seed=None if seed is None else [seed], options=options)
+        return self._first(observation), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step; the observation after an episode's last is that of its end."""
+        batch: Any = create_empty_array(self.action_space, 1)
+        batch = concatenate(self.action_space, [action], batch)
+        observation, reward, terminated, truncated, info = self._env.step(batch)
+        ended = bool(terminated[0] or truncated[0])
+        seen = info["final_obs"][0] if ended and "final_obs" in info else self._first(observation)
+        return seen, np.asarray(reward)[0], bool(terminated[0]), bool(truncated[0]), {}
+
+    def _first(self, observation: Any) -> Any:
+        return next(iterate(batch_space(self.observation_space, 1), observation))
+
+    def close(self) -> None:
+        """Closes the user's vector."""
+        self._env.close()
+
+
+def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]) -> gymnasium.vector.VectorEnv:
+    """The user's vector. Raises ConfigurationError for one of another size, or that resets in another step."""
+    env = factory(num_envs, **kwargs)
+    if env.num_envs != num_envs:
+        raise ConfigurationError(
+            f"environment {env_id!r}: {num_envs} copies were asked for, its num_envs is {env.num_envs}; take the "
+            "number as the constructor's first argument"
+        )
+    mode = env.metadata.get("autoreset_mode")
+    if mode is not AutoresetMode.SAME_STEP:
+        raise ConfigurationError(
+            f"environment {env_id!r}: its autoreset_mode is {mode}; let it reset an episode within the step that ends "
+            'it, and say so: metadata = {"autoreset_mode": AutoresetMode.SAME_STEP}'
+        )
+    return env
+
+
+def _copied(observation: Any) -> Any:
+    """Some vectors write every observation into the same arrays."""
+    return observation.copy() if isinstance(observation, np.ndarray) else deepcopy(observation)
