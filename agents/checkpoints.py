@@ -5,6 +5,7 @@ Tensors of the network are called `policy.*`, the algorithm's `algorithm.*`; the
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -39,19 +40,39 @@ class Checkpoint:
     meta: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Copies of all that a checkpoint holds, as it was at one moment; training goes on meanwhile."""
+
+    tensors: dict[str, Tensor]
+    scalars: dict[str, Any]
+    meta: dict[str, Any]
+
+    @classmethod
+    def of(cls, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any]) -> Moment:
+        """Now."""
+        algorithm_tensors, scalars = algorithm.state()
+        tensors = {_POLICY + key: tensor for key, tensor in policy.state_dict().items()}
+        tensors |= {_ALGORITHM + key: tensor for key, tensor in algorithm_tensors.items()}
+        return cls({key: tensor.detach().clone() for key, tensor in tensors.items()}, dict(scalars), dict(meta))
+
+
 def save(
     folder: Path, name: str, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any], keep: int | None = None
 ) -> Path:
+    """`write` of this moment."""
+    return write(folder, name, Moment.of(policy, algorithm, meta), keep)
+
+
+def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> Path:
     """Writes folder/NAME.safetensors so that a reader, or a crash at any moment, sees it whole or not at all.
 
-    `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep` removes all but the newest so
+    Its `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep` removes all but the newest so
     many checkpoints of the folder. Returns the file. Raises OSError when the disk refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    algorithm_tensors, scalars = algorithm.state()
-    tensors = {_POLICY + key: tensor for key, tensor in policy.state_dict().items()}
-    tensors |= {_ALGORITHM + key: tensor for key, tensor in algorithm_tensors.items()}
-    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": scalars, "meta": dict(meta)}
+    tensors = moment.tensors
+    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
     data = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
     path = folder / (name + SUFFIX)
     temporary = folder / f".{name}.tmp"  # a crash leaves it behind; the next save under this name overwrites it
@@ -104,8 +125,18 @@ def restore(policy: Policy, algorithm: Algorithm, checkpoint: Checkpoint) -> Non
 
 def weights_to_bytes(policy: Policy, metadata: Mapping[str, Any]) -> bytes:
     """The policy's weights as safetensors bytes; `metadata` (player, version, step) as JSON in the header."""
-    data: bytes = safetensors.torch.save(policy.state_dict(), {_HEADER: json.dumps(dict(metadata))})
+    return encode_weights(policy.state_dict(), metadata)
+
+
+def encode_weights(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> bytes:
+    """The same of a state dict."""
+    data: bytes = safetensors.torch.save(dict(tensors), {_HEADER: json.dumps(dict(metadata))})
     return data
+
+
+def digest(policy: Policy) -> str:
+    """SHA-256 of the weights, as hex: the same for the same names, shapes and bits."""
+    return hashlib.sha256(encode_weights(policy.state_dict(), {})).hexdigest()
 
 
 def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:

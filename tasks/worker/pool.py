@@ -91,7 +91,13 @@ class OneThreadPool(compat.Pool):
         self._jobs.put(job)
 
     def on_stop(self) -> None:
-        """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent."""
+        """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent.
+
+        What waits behind it is not begun: it goes back to its queue.
+        """
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._jobs.get_nowait()
         self._jobs.put(None)
         # Celery begins a cold stop with an ordinary one of the pool; a thread cannot be made to end, nor waited for.
         if state.should_terminate is None or state.should_terminate is False:

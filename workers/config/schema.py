@@ -94,10 +94,15 @@ class Config:
     unroll_length: int = 128  # steps of each environment in one segment
     batch_segments: int | None = None  # segments an update takes; default: one an actor
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
+    publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
     learner_threads: int = 1  # torch threads of the learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
     actor_device: str = "cpu"  # where the policies of a plain run's actors are
+
+    # The same weights, bit for bit, from the same seed and total_steps, run after run, however many actors the
+    # environments are divided among (actors x env.num_envs is what counts); for finding faults: actors are slow.
+    deterministic: bool = False
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up

@@ -101,8 +101,27 @@ def _numbers(config: Config) -> Iterator[str]:
             f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
             f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
         )
+    if not config.publish_every >= 0:
+        yield f"publish_every: {config.publish_every} is no time span; it must be at least 0 seconds"
+    elif config.publish_every > 0 and config.sampling is Sampling.gathered:
+        yield (
+            f"publish_every: {config.publish_every:g} does not fit sampling=gathered, whose next round waits for the "
+            "weights of the last update; leave it out, or use sampling=streaming"
+        )
+    if config.deterministic:
+        yield from _deterministic(config)
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _deterministic(config: Config) -> Iterator[str]:
+    if config.league is not None:
+        yield "deterministic: a league cannot be: which match is played next depends on which actor asks first"
+    elif config.sampling is not Sampling.gathered:
+        yield (
+            f"deterministic: sampling={config.sampling.value} cannot be: of which segments an update is made depends "
+            "on when they arrive; use sampling=gathered"
+        )
 
 
 def _servers(config: Config) -> Iterator[str]:

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from warren.errors import LeagueError, PlayerStopped
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.trainer import STOPPED, LeagueTrainer
-from workers.learning.worker import LearnerRole
+from workers.learning.worker import LearnerRole, held_at_once
 from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
@@ -86,8 +86,7 @@ def run_league(config: Config) -> int:
     verify(config, role="learner")
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
-    prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
-    session = Session(config, *connect(config), prefetch=prefetch)
+    session = Session(config, *connect(config), prefetch=held_at_once(config))
     session.declare()
     stopping = threading.Event()
     lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {config.player}")

@@ -114,6 +114,7 @@ class LeagueTrainer(Trainer):
 
     def close(self) -> None:
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
+        self.settle_down()
         if self.progress.updates and not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
             self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
@@ -194,11 +195,12 @@ class LeagueTrainer(Trainer):
 
     def _put(self) -> None:
         """What the league may take a snapshot of has to be in the pool; the league freezes it where it does."""
+        if self.publisher.running:
+            self.publisher.flush()  # or older weights could come after these
         self.session.pool.put(self.player, *self._newest())
 
     def _newest(self) -> tuple[int, int, bytes]:
-        self._stamped()
-        return self._published
+        return self.publisher.stamped(self.policy.state_dict(), self.stamp())
 
     def _seed(self, purpose: str) -> int:
         text = f"{self.session.config.seed}/{self.player}/{purpose}/{self.generation}"

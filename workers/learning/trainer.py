@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,24 @@ from celery.utils.log import get_logger
 import envs
 from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, devices
 from agents.policies import Policy
-from agents.trajectories import Trajectory, on_policy
-from league.matchmaking.view import ModelRef
-from league.models.pool import checksum_of
+from agents.trajectories import Trajectory, concatenate, on_policy
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
+from workers.config.schema import Sampling
 from workers.learning import curve
+from workers.learning.data_source import Arrived, Batch, DataSource, OnPolicyQueue
 from workers.learning.faulty_trajectories import faulty
 from workers.learning.metrics import MetricsLog, Progress
+from workers.learning.publisher import Publisher
+from workers.learning.recorder import Recorder
+from workers.learning.settlement import Settlement
+from workers.learning.timing import Timing
 from workers.runtime.run_status import verdict
 from workers.runtime.session import PLAYER, Session
 
 logger = get_logger(__name__)
 
-Arrived = tuple[dict[str, Any], Trajectory]  # a payload as an actor sent it, and what of it is learned from
-
-Number = tuple[str, int]  # a segment: the process that made it, and which of its segments it is
-
 LATE = 10.0  # times checkpoint_every: a checkpoint older than the pool's weights by so much is not gone on from
-MOST_SEGMENTS = 1 << 32  # of one process: Redis has no bits beyond
 STATUS_EVERY = 0.25  # s between status events
 
 
@@ -63,9 +63,13 @@ class Trainer:
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
-        self._published: tuple[int, int, bytes] = (-1, 0, b"")  # version, step, safetensors bytes
         self.trouble = ""  # the last thing that could not be done
-        self._unsettled: tuple[list[Number], ...] = ([], [], [], [], [])  # as Ledger.settle takes them
+        self.timing = Timing()
+        self._idle_since: float | None = None  # when the last call of `learn` returned
+        self.source: DataSource = OnPolicyQueue(self.config.max_staleness)
+        self.publisher = Publisher(session, self.player, self.weights_event, self.timing)
+        self.recorder = Recorder(self.timing)
+        self.settlement = Settlement(session)
         self.log = MetricsLog(folder, last_version=self._go_on())
 
     def build(self) -> tuple[Policy, Algorithm]:
@@ -157,49 +161,35 @@ class Trainer:
         """Whether a segment was made with weights that this player's have replaced since, rather than continued."""
         return False
 
+    def overlap(self) -> None:
+        """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
+        self.recorder.start()
+        if self.config.sampling is Sampling.streaming:
+            self.publisher.start(self.config.publish_every)
+
     def publish(self) -> None:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
-        data = self._stamped()
-        if not self.session.pool.put(self.player, *self._published) and not self._is_in_pool(data):
-            newest = self.session.pool.version(self.player) or 0
-            logger.warning(
-                "the pool has %s@%d already, which is not of this learner; going on as version %d",
-                self.player, newest, newest + 1,
-            )  # fmt: skip
-            self.progress.version = max(self.progress.version, newest) + 1
-            data = self._stamped()
-            self.session.pool.put(self.player, *self._published)
-        self._fire(self.weights_event, {**self.stamp(), "data": data})
+        self.progress.version = self.publisher.publish(self.policy.state_dict(), self.stamp())
 
     def skip_past(self, version: int) -> None:
         """Publish these weights under a version above `version`, which actors have had before."""
         self.progress.version = max(self.progress.version, version + 1)
         self.publish()
 
-    def _stamped(self) -> bytes:
-        data = checkpoints.weights_to_bytes(self.policy, self.stamp())
-        self._published = (self.progress.version, self.progress.steps, data)
-        return data
-
-    def _is_in_pool(self, data: bytes) -> bool:
-        """Whether the pool holds this very version: published before a restart, or by a try whose answer got lost."""
-        info = self.session.pool.info(ModelRef(self.player, self.progress.version))
-        return info is not None and info.checksum == checksum_of(data)
-
     def restore_published(self) -> None:
-        """Publish the newest weights once more if the pool has lost them (a Redis that restarted empty).
+        """See Publisher.restore."""
+        self.publisher.restore()
 
-        From any thread: what is sent are the bytes of the last `publish`, not the policy that is being trained.
-        Raises redis.RedisError.
-        """
-        version, step, data = self._published
-        if version < 0:
-            return
-        known = self.session.pool.version(self.player)
-        if known is None or known < version:
-            logger.warning("the pool has lost the weights; publishing version %d again", version)
-            self.session.pool.put(self.player, version, step, data)
-            self._fire(self.weights_event, {"player": self.player, "version": version, "step": step, "data": data})
+    def _stamped(self) -> bytes:
+        return self.publisher.stamped(self.policy.state_dict(), self.stamp())[2]
+
+    def _hand_out(self) -> None:
+        """Publish now, or on the publisher's thread."""
+        if self.publisher.running:
+            copies = {name: tensor.detach().clone() for name, tensor in self.policy.state_dict().items()}
+            self.publisher.offer(copies, self.stamp())
+        else:
+            self.publish()
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """One update on the payloads of `calls`; each call gives one payload or a list of them.
@@ -210,41 +200,57 @@ class Trainer:
         What cannot be done after an update (a server is away, the disk is full) is logged and tried again later: data
         that was trained on is never given up as not used.
         """
+        if self._idle_since is not None:
+            self.timing.add("wait for data", time.perf_counter() - self._idle_since)
+        try:
+            return self._learn(calls)
+        finally:
+            self._idle_since = time.perf_counter()
+
+    def _learn(self, calls: Sequence[Any]) -> list[Any]:
         errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
-        fresh: list[tuple[int, Arrived]] = []
-        stale: list[tuple[int, Arrived]] = []
+        stale: list[Arrived] = []
         refused: list[Any] = []
-        reset: list[tuple[int, Any]] = []
-        for index, payload in _payloads(calls):
-            try:
-                trajectory = Trajectory.from_dict(payload["trajectory"], self.spec)
-                if self.is_of_another(payload):
-                    self.progress.reset_steps += trajectory.num_steps + int(payload.get("expired", 0))
-                    reset.append((index, payload))
-                    continue
-                young = trajectory.version >= self.progress.version - self.config.max_staleness
-                kept = trajectory if young.all() else trajectory.slots(np.flatnonzero(young))
-                self.progress.stale_steps += trajectory.num_steps - kept.num_steps + int(payload.get("expired", 0))
-                (fresh if young.any() else stale).append((index, (payload, kept)))
-            except (WireError, KeyError, TypeError) as error:
-                errors[index] = self._refuse(payload, error)
-                refused.append(payload)
-        use = bool(fresh) and self.outcome is None
-        if use:
-            for place, fault in self._update([arrived for _, arrived in fresh]).items():
-                index, (payload, _) = fresh[place]
-                errors[index] = self._refuse(payload, fault)
-                refused.append(payload)
-            fresh = [one for one in fresh if not any(one[1][0] is payload for payload in refused)]
-        learned, unused = ([one for _, one in fresh], []) if use else ([], [one for _, one in fresh])
-        settled = [_numbers([payload for payload, _ in kind]) for kind in (learned, [one for _, one in stale], unused)]
+        reset: list[Arrived] = []
+        with self.timing.stage("check"):
+            for index, payload in _payloads(calls):
+                try:
+                    arrived = Arrived(index, payload, Trajectory.from_dict(payload["trajectory"], self.spec))
+                    expired = int(payload.get("expired", 0))
+                    if self.is_of_another(payload):
+                        self.progress.reset_steps += arrived.trajectory.num_steps + expired
+                        reset.append(arrived)
+                        continue
+                    dropped = self.source.add(arrived, self.progress.version)
+                    self.progress.stale_steps += dropped + expired
+                    if dropped == arrived.trajectory.num_steps:
+                        stale.append(arrived)
+                except (WireError, KeyError, TypeError) as error:
+                    errors[index] = self._refuse(payload, error)
+                    refused.append(payload)
+        learned: Sequence[Arrived] = ()
+        unused: Sequence[Arrived] = ()
+        if self.source.ready():
+            batch = self.source.sample()
+            if self.outcome is None:
+                with self.timing.stage("update"):
+                    found = self._update(batch)
+                for place, fault in found.items():
+                    bad = batch.arrived[place]
+                    errors[bad.call] = self._refuse(bad.payload, fault)
+                    refused.append(bad.payload)
+                learned = [arrived for place, arrived in enumerate(batch.arrived) if place not in found]
+            else:
+                unused = batch.arrived
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        settled += [_numbers(refused), _numbers([payload for _, payload in reset])]
-        self._attempt("write down what was learned from", lambda: self._settle(*settled))
-        if use:
+        payloads = [[arrived.payload for arrived in kind] for kind in (learned, stale, unused, reset)]
+        self.settlement.add(*payloads[:3], refused, payloads[3])
+        with self.timing.stage("settle"):
+            self._attempt("write down what was learned from", self.settlement.settle)
+        if learned:
             self._after_update()
-        used = {index for index, _ in (*fresh, *stale, *reset)}
+        used = {arrived.call for arrived in (*learned, *unused, *stale, *reset)}
         return [None if index in used else errors.get(index) for index in range(len(calls))]
 
     def _refuse(self, payload: Any, error: Exception) -> Exception:
@@ -256,19 +262,18 @@ class Trainer:
         )  # fmt: skip
         return error
 
-    def _update(self, fresh: Sequence[Arrived]) -> dict[int, Exception]:
-        """An update on those of `fresh` that one can be made with; what is wrong with the others, by index."""
+    def _update(self, batch: Batch) -> dict[int, Exception]:
+        """An update on what of `batch` one can be made with; what is wrong with the rest, by its place there."""
         found: dict[int, Exception] = {}
         try:
-            self._update_on(fresh)
+            self._update_on(batch)
         except (NotFinite, ConfigurationError):  # no one segment's: its numbers were looked at when it came
-            self.broken = True
             raise
         except Exception:
-            found = faulty([trajectory for _, trajectory in fresh], self._trial)
+            found = faulty(batch.trajectories, self._trial)
             if not found:
                 raise
-            self._update_on([arrived for index, arrived in enumerate(fresh) if index not in found])
+            self._update_on(Batch([one for place, one in enumerate(batch.arrived) if place not in found]))
         return found
 
     def _checked(self, update: Update) -> Update:
@@ -289,31 +294,45 @@ class Trainer:
         policy.load_state_dict(self.policy.state_dict())
         return algorithm.update
 
-    def _update_on(self, fresh: Sequence[Arrived]) -> None:
+    def _update_on(self, batch: Batch) -> None:
         progress, now = self.progress, time.time()
-        progress.start(min(payload["first_step_at"] for payload, _ in fresh))
-        progress.data_age = sum(now - payload["collected_at"] for payload, _ in fresh) / len(fresh)
-        trajectories = [trajectory for _, trajectory in fresh]
+        progress.start(min(arrived.payload["first_step_at"] for arrived in batch.arrived))
+        progress.data_age = sum(now - arrived.payload["collected_at"] for arrived in batch.arrived) / len(batch.arrived)
+        trajectories = batch.trajectories
+        if self.config.deterministic:  # the same minibatches, however many actors the environments are divided among
+            trajectories = [concatenate(trajectories)]
         progress.staleness = progress.version - float(np.concatenate([t.version for t in trajectories]).mean())
         self.before_update()
-        progress.losses = self._checked(self.algorithm.update(trajectories)).metrics
+        try:
+            update = self._checked(self.algorithm.update(trajectories))
+        except (NotFinite, ConfigurationError):
+            self.broken = True
+            raise
+        self.source.feedback(batch, update)
+        progress.losses = update.metrics
         progress.add(np.concatenate([t.episodes for t in trajectories]), sum(t.num_steps for t in trajectories))
         progress.updates += 1
-        progress.version += 1
+        progress.version = max(progress.version, self.publisher.version) + 1
 
     def _after_update(self) -> None:
-        done = [
-            self._attempt("do what follows an update", self.after_update),
-            self._attempt("publish the weights", self.publish),
-            self._attempt("write the metrics", lambda: self.log.write(self.progress.figures(), self.progress.losses)),
-        ]
+        done = [self._attempt("do what follows an update", self.after_update)]
+        with self.timing.stage("hand out weights"):
+            done.append(self._attempt("publish the weights", self._hand_out))
+        with self.timing.stage("hand on figures"):
+            figures, losses = self.progress.figures(), self.progress.losses
+            write = partial(self.recorder.do, "write the metrics", lambda: self.log.write(figures, losses))
+            done.append(self._attempt("write the metrics", write))
         if state := self.verdict():
             self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
             self._checkpoint_at = time.monotonic() + self.config.checkpoint_every  # also for one that fails
-            done.append(self._attempt("write a checkpoint", self.checkpoint))
-        self.fire_status()
-        self.troubles = 0 if all(done) else self.troubles + 1
+            with self.timing.stage("hand on a checkpoint"):
+                done.append(self._attempt("write a checkpoint", self.checkpoint))
+        with self.timing.stage("hand on figures"):
+            self.fire_status()
+        if aside := self.publisher.failing or self.recorder.failing:
+            self.trouble = aside
+        self.troubles = 0 if all(done) and not aside else self.troubles + 1
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:
         """Run a step that follows an update; whether it succeeded. A failure is logged, and undoes nothing."""
@@ -328,12 +347,6 @@ class Trainer:
             logger.exception("%s; trying again later", self.trouble)
         return False
 
-    def _settle(self, *added: list[Number]) -> None:
-        for waiting, more in zip(self._unsettled, added, strict=True):
-            waiting += more
-        self.session.ledger.settle(*self._unsettled)
-        self._unsettled = ([], [], [], [], [])
-
     def finish(self, state: str) -> None:
         """The run is over: nothing more is learned."""
         self.outcome = {
@@ -346,14 +359,11 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Write a checkpoint and drop the oldest over the configured number."""
-        checkpoints.save(
-            self.folder / "checkpoints",
-            f"{self.progress.version:08d}",
-            self.policy,
-            self.algorithm,
-            {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()},
-            keep=self.config.checkpoints_kept,
-        )
+        name = f"{self.progress.version:08d}"
+        meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()}
+        moment = checkpoints.Moment.of(self.policy, self.algorithm, meta)
+        folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
+        self.recorder.do("write a checkpoint", lambda: checkpoints.write(folder, name, moment, keep))
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
 
     def describe(self) -> dict[str, Any]:
@@ -366,7 +376,7 @@ class Trainer:
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
             figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses, "waiting": waiting}
-            self._fire(self.status_event, figures)
+            self.recorder.do("tell how far it is", lambda: self._fire(self.status_event, figures))
 
     def _fire(self, name: str, payload: Any) -> None:
         # Without a broker an update is still an update, and what it learned from is used.
@@ -377,9 +387,12 @@ class Trainer:
 
     def close(self) -> None:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
+        self.settle_down()
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
+        outcome["weights"] = checkpoints.digest(self.policy)
+        outcome["timing"] = self.timing.shares()
         title = f"{self.config.env.id}, {self.config.sampling.value}"
-        self._attempt("write down what was learned from", self._settle_rest)
+        self._attempt("write down what was learned from", self.settlement.settle)
         if not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
         self._attempt("close the metrics", self.log.close)
@@ -387,8 +400,12 @@ class Trainer:
         self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
 
-    def _settle_rest(self) -> None:
-        self._settle([], [], [], [], [])
+    def settle_down(self) -> None:
+        """End what overlaps, with all of it done, and say where the time went."""
+        self.publisher.stop()
+        self.recorder.stop()
+        if self.progress.updates:
+            logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 
 
 def write_whole(path: Path, content: Any) -> None:
@@ -406,14 +423,3 @@ def _payloads(calls: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     for index, call in enumerate(calls):
         for payload in call if isinstance(call, list) else [call]:
             yield index, payload
-
-
-def _numbers(payloads: Sequence[Any]) -> list[Number]:
-    """Of those that have one; a damaged payload may have none, or none that can be one."""
-    numbers = []
-    for payload in payloads:
-        given = payload if isinstance(payload, Mapping) else {}
-        source, number = given.get("source"), given.get("number")
-        if isinstance(source, str) and type(number) is int and 0 <= number < MOST_SEGMENTS:
-            numbers.append((source, number))
-    return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ class LearnerRole:
             logger.warning("round %s came back after another of its version had been used; dropped", round_id)
             return [None]
         self.rounds.succeeded()
+        if self.config.deterministic:
+            payloads.sort(key=lambda payload: payload.get("actor", 0))
         newer = max(payload.get("superseded", -1) for payload in payloads)
         if newer >= 0:  # a pool that was restored, and a learner that went on from an older checkpoint
             self.trainer.skip_past(newer)
@@ -155,6 +158,7 @@ class LearnerRole:
         """Weights first, so that actors that are waiting can start; then the first round."""
         self.trainer.publish()
         self.trainer.fire_status(always=True)
+        self.trainer.overlap()
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
         threading.Thread(target=self._keep, name="keeper", daemon=True).start()
@@ -179,6 +183,14 @@ class LearnerRole:
             self.rounds.stop()
 
 
+def held_at_once(config: Config) -> int:
+    """Messages that a learner may hold: streaming, the segments of the next update are here and decoded when it begins.
+
+    They arrive in the worker's event loop, which decodes them, while the update before them runs.
+    """
+    return 2 if config.sampling is Sampling.gathered else 2 * config.segments_per_update
+
+
 def run(config: Config) -> int:
     """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on.
 
@@ -189,13 +201,15 @@ def run(config: Config) -> int:
     verify(config, role="learner")
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.learner_threads)
+    if config.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which a GPU's matrix products need for it
+        torch.use_deterministic_algorithms(True)
     folder = run_folder(config)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_text(to_yaml(config))
     broker_url, redis_url = connect(config)
-    prefetch = 2 if config.sampling is Sampling.gathered else config.segments_per_update
-    session = Session(config, broker_url, redis_url, prefetch=prefetch)
+    session = Session(config, broker_url, redis_url, prefetch=held_at_once(config))
     session.declare()
     lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {PLAYER}")
     lease.take(threading.Event(), "a player has one learner")

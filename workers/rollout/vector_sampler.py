@@ -91,6 +91,10 @@ class VectorSampler:
             memory=remembered_before,
         )
 
+    def close(self) -> None:
+        """Close the environments."""
+        self.vector_env.close()
+
     def _check(self, field: str, tree: Tree, leading: int) -> None:
         """Arrays of `field` have `leading` dimensions of steps and environments."""
         for path, array in leaves(tree):

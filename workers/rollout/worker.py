@@ -11,18 +11,21 @@ import logging
 import threading
 import time
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import torch
+from celery.exceptions import Reject
 
 import envs
-from agents import build_policy, devices
+from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
+from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
@@ -33,6 +36,7 @@ from workers.runtime.weight_sync import NewestWeights
 
 logger = logging.getLogger(__name__)
 
+OTHERS_WAIT = 0.01  # s that a rollout which is another actor's share is held, before it goes back to the queue
 WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so and waits on
 
 
@@ -46,6 +50,9 @@ class ActorRole:
         # the run's seed. (A process id would not do: in containers they coincide.)
         seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         self._seeds = itertools.count(seed, 7919)  # one for each time that the environments are made
+        self._times_made = itertools.count()
+        self._round = ""  # the one that was answered last
+        self._repeated: tuple[int, dict[str, Any]] | None = None  # version, and what was played with its weights
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
@@ -58,7 +65,9 @@ class ActorRole:
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
-    def _make_sampler(self) -> VectorSampler:
+    def _make_sampler(self) -> VectorSampler | SeparateSamplers:
+        if self.config.deterministic:
+            return self._make_separate_samplers()
         env, seed = self.config.env, next(self._seeds) % (1 << 31)
         environments = envs.make_vector(env.settings(), env.num_envs, seed)
         policy = build_policy(
@@ -67,8 +76,27 @@ class ActorRole:
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         return VectorSampler(environments, policy, seed, env.id)
 
+    def _make_separate_samplers(self) -> SeparateSamplers:
+        env = self.config.env
+        settings = replace(env.settings(), workers=0)
+        times = next(self._times_made)
+        first = self.config.actor_id * env.num_envs
+        names = [f"{self.config.seed}/environment {first + index}/{times}" for index in range(env.num_envs)]
+
+        def make(seed: int, policy: Policy) -> VectorSampler:
+            return VectorSampler(envs.make_vector(settings, 1, seed), policy, seed, env.id)
+
+        policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed)
+        policy.to(devices.resolve(self.config.actor_device, "actor_device"))
+        return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
+
     def rollout(self, round_id: str, version: int) -> dict[str, Any]:
         """The rollout task: one segment made with weights of `version` or newer."""
+        if self.config.deterministic:
+            if round_id == self._round:  # the other rollouts of the round are of the other actors' environments
+                self.stopping.wait(OTHERS_WAIT)
+                raise Reject("another actor has to play this", requeue=True)
+            self._round = round_id
         return answer(round_id, self.stopping, lambda: self._rollout(version))
 
     def _rollout(self, version: int) -> dict[str, Any]:
@@ -76,7 +104,11 @@ class ActorRole:
             raise WarrenError(f"weights of version {version} did not arrive; this actor has {self.weights.version}")
         if self.weights.version > version:  # another round of that version was learned from
             return {"superseded": self.weights.version}
-        return {"number": None, **self.collect()}
+        if not self.config.deterministic:
+            return {"number": None, **self.collect()}
+        if self._repeated is None or self._repeated[0] != version:  # else a round that was dispatched once more
+            self._repeated = (version, {"number": None, "actor": self.config.actor_id, **self.collect()})
+        return self._repeated[1]
 
     def collect(self) -> dict[str, Any]:
         """Play `unroll_length` steps with the newest weights: a payload for the learner."""
@@ -88,7 +120,7 @@ class ActorRole:
         try:
             trajectory = self.sampler.collect(self.config.unroll_length)
         except Exception:
-            self.sampler.vector_env.close()
+            self.sampler.close()
             self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
             raise
         return {

@@ -393,3 +393,19 @@ def test_what_an_algorithm_of_a_league_needs_is_looked_at_as_well(problems: Prob
     )
     (problem,) = problems("experiment=kuhn", f"++league.algorithm.name={tmp_path / 'mine.py'}:build")
     assert problem.startswith("league: algorithm: ") and "needs 'extras.q' of each trajectory" in problem
+
+
+def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) -> None:
+    assert problems("sampling=streaming", "publish_every=0.5") == []
+    (problem,) = problems("publish_every=0.5")
+    assert problem.startswith("publish_every: 0.5 does not fit sampling=gathered")
+    (problem,) = problems("sampling=streaming", "publish_every=-1")
+    assert problem.startswith("publish_every: -1.0 is no time span")
+
+
+def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Problems) -> None:
+    assert problems("deterministic=true") == []
+    (problem,) = problems("deterministic=true", "sampling=streaming")
+    assert "of which segments an update is made depends on when they arrive" in problem
+    (problem,) = problems("deterministic=true", "experiment=kuhn")
+    assert problem.startswith("deterministic: a league cannot be")

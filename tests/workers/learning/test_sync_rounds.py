@@ -12,7 +12,7 @@ import pytest
 from celery import Celery
 from waiting import until
 
-from warren.errors import ConfigurationError, PoolError
+from warren.errors import ConfigurationError, NotFinite, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.learning import sync_rounds as rounds_module
 from workers.learning import worker as learner_module
@@ -364,6 +364,36 @@ def test_a_learner_whose_updates_keep_failing_gives_up_and_says_why(
         assert len(learner.trainer.errors) == left
     assert learner.failure == ("3 updates in a row failed, the last with OSError: [Errno 28] No space left on device")
     assert role.stopped.is_set()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("sampling", list(Sampling))
+def test_a_learner_whose_update_came_to_no_number_gives_up_at_once_and_names_the_last_good_checkpoint(
+    chords: Chords, role: Callable[..., LearnerRole], sampling: Sampling
+) -> None:
+    learner: Any = role(sampling)
+    if learner.rounds is not None:
+        learner.rounds.start(0)
+    learner.trainer.errors = [NotFinite("ppo, minibatch 3: value_loss is nan")]
+    learner.trainer.last_good = lambda: "the last good checkpoint is 7"
+    with pytest.raises(NotFinite):
+        learner.learn(three_rollouts(chords.last) if learner.rounds is not None else [{"round": None}])
+    assert role.stopped.is_set()  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match="value_loss is nan; the last good checkpoint is 7"):
+        learner.status(0)
+    if learner.rounds is not None:
+        assert len(chords.dispatched) == 1, "no round follows"
+
+
+def test_of_a_deterministic_round_it_does_not_matter_who_answers_first(
+    chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner: Any = role()
+    learner.config.deterministic = True
+    learner.rounds.start(0)
+    seen: list[Any] = []
+    monkeypatch.setattr(learner.trainer, "learn", lambda calls: seen.extend(calls) or [None])
+    learner.learn([[{"round": chords.last, "actor": actor} for actor in (2, 0, 1)]])
+    assert [payload["actor"] for payload in seen[0]] == [0, 1, 2]
 
 
 def test_the_last_update_starts_no_round(chords: Chords, role: Callable[..., LearnerRole]) -> None:

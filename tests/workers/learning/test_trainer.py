@@ -3,98 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import redis
 import torch
+from learner_run import Run
 
-import envs
-from agents import Update, build_policy
-from agents.checkpoints import weights_from_bytes, weights_to_bytes
-from league.models.pool import checksum_of
+from agents import Trajectory, Update, build_policy
+from agents.checkpoints import digest, weights_from_bytes, weights_to_bytes
 from warren.errors import BrokerError, ConfigurationError, NotFinite, PoolError
-from workers.config.schema import Config, EnvConfig
 from workers.learning import trainer as trainer_module
 from workers.learning.metrics import read_metrics
-from workers.learning.trainer import Trainer
-from workers.rollout.vector_sampler import VectorSampler
-
-CARTPOLE = "CartPole-v1"
-
-
-class Pool:
-    """The pool's side of a learner, without Redis."""
-
-    def __init__(self, order: list[str]) -> None:
-        self.models: dict[int, Any] = {}
-        self.order = order
-        self.away = False
-
-    def put(self, player: str, version: int, step: int, data: bytes) -> bool:
-        self.order.append(f"put {version}")
-        if self.away:
-            raise redis.ConnectionError("Redis is away")
-        if self.models and version <= max(self.models):
-            return False
-        created = os.times().elapsed
-        self.models[version] = SimpleNamespace(version=version, step=step, data=data, created=created)
-        return True
-
-    def version(self, player: str) -> int | None:
-        return max(self.models, default=None)
-
-    def newest(self, player: str, newer_than: int = -1) -> Any:
-        version = max(self.models, default=-1)
-        return self.models[version] if version > newer_than else None
-
-    def info(self, ref: Any) -> Any:
-        model = self.models.get(ref.version)
-        return model and SimpleNamespace(checksum=checksum_of(model.data))
-
-
-class Run:
-    """A folder and a pool; trainers as one process after the other makes them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.order: list[str] = []
-        self.settled: list[tuple[Any, ...]] = []
-        self.pool = Pool(self.order)
-        self.refusing: Exception | None = None
-        self.session: Any = SimpleNamespace(
-            config=Config(
-                trial="t", run="r", env=EnvConfig(id=CARTPOLE, num_envs=2), algorithm={"name": "ppo", "epochs": 1}
-            ),
-            pool=self.pool,
-            ledger=SimpleNamespace(settle=self.settle),
-            events=SimpleNamespace(fire=lambda name, payload: None),
-        )
-        vector = envs.make_vector(CARTPOLE, 2, 1)
-        policy = build_policy({}, vector.single_observation_space, vector.single_action_space, 1)
-        self.sampler = VectorSampler(vector, policy, 1)
-        self.number = 0
-
-    def settle(self, *segments: Any) -> None:
-        self.order.append("settle")
-        if self.refusing is not None:
-            raise self.refusing
-        self.settled.append(tuple(map(tuple, segments)))
-
-    def trainer(self) -> Any:
-        return Trainer(self.session, self.folder, on_finished=lambda: None)
-
-    def payload(self, version: int = 0) -> dict[str, Any]:
-        self.sampler.load(self.sampler.policy.state_dict(), version)
-        self.number += 1
-        trajectory = self.sampler.collect(16).to_dict()
-        return {
-            "source": "a", "number": self.number, "first_step_at": 0.0, "collected_at": 0.0, "trajectory": trajectory,
-        }  # fmt: skip
 
 
 @pytest.fixture
@@ -340,3 +262,41 @@ def test_an_update_that_gives_something_else_is_named(run: Run, monkeypatch: pyt
     monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: {"loss": 0.0})
     with pytest.raises(ConfigurationError, match=r"update\(\) gave a dict; it is to give an agents.Update"):
         trainer.learn([run.payload()])
+
+
+def test_a_learner_that_goes_on_from_a_checkpoint_makes_the_update_that_an_uninterrupted_one_makes(
+    run: Run, tmp_path: Path
+) -> None:
+    first = run.trainer()
+    for version in range(3):
+        first.learn([run.payload(version)])
+    first.checkpoint()
+    run.pool.models = {3: run.pool.models[3]}
+    second = run.trainer()
+    assert second.progress.version == 3
+    for version in (3, 4):
+        payload = run.payload(version)
+        run.pool.models.clear()
+        first.learn([payload])
+        run.pool.models.clear()
+        second.learn([payload])
+        assert digest(first.policy) == digest(second.policy)
+    assert first.progress.losses == second.progress.losses
+    assert digest(first.policy) != digest(run.sampler.policy)
+
+
+def test_a_deterministic_update_is_the_same_however_environments_are_divided_among_payloads(tmp_path: Path) -> None:
+    left = []
+    for divided in (False, True):
+        run = Run(tmp_path)
+        run.session.config.deterministic = True
+        trainer = run.trainer()
+        payload = run.payload()
+        if divided:
+            whole = Trajectory.from_dict(payload["trajectory"])
+            halves = [{**payload, "trajectory": whole.slots(np.array([slot])).to_dict()} for slot in (0, 1)]
+            trainer.learn([halves])
+        else:
+            trainer.learn([[payload]])
+        left.append(digest(trainer.policy))
+    assert left[0] == left[1]

@@ -1,0 +1,199 @@
+"""What a learner does beside its updates: weights go out, figures and checkpoints are written, time is counted."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+import torch
+from learner_run import Run
+from waiting import until
+
+from agents import Trajectory, Update
+from agents.checkpoints import weights_from_bytes
+from workers.learning.data_source import Arrived, OnPolicyQueue
+from workers.learning.metrics import read_metrics
+from workers.learning.publisher import Publisher
+from workers.learning.recorder import Recorder
+from workers.learning.timing import Timing
+
+
+class Pool:
+    """A pool that can be held up, and be away."""
+
+    def __init__(self) -> None:
+        self.put_versions: list[int] = []
+        self.open = threading.Event()
+        self.open.set()
+        self.asked = threading.Event()
+        self.away = False
+
+    def put(self, player: str, version: int, step: int, data: bytes) -> bool:
+        self.asked.set()
+        assert self.open.wait(30)
+        if self.away:
+            raise redis.ConnectionError("Redis is away")
+        _, stamp = weights_from_bytes(data)
+        assert stamp["version"] == version
+        self.put_versions.append(version)
+        return True
+
+    def version(self, player: str) -> int | None:
+        return max(self.put_versions, default=None)
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def fired() -> list[int]:
+    return []
+
+
+@pytest.fixture
+def publisher(pool: Pool, fired: list[int]) -> Publisher:
+    events = SimpleNamespace(fire=lambda name, payload: fired.append(payload["version"]))
+    session: Any = SimpleNamespace(pool=pool, events=events)
+    return Publisher(session, "main", "weights", Timing())
+
+
+def weights(version: int) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    return {"w": torch.full((2,), float(version))}, {"player": "main", "version": version, "step": 10 * version}
+
+
+def test_weights_that_newer_ones_replace_while_others_go_out_are_never_sent(
+    publisher: Publisher, pool: Pool, fired: list[int]
+) -> None:
+    publisher.start(every=0.0)
+    pool.open.clear()
+    publisher.offer(*weights(1))
+    assert pool.asked.wait(30)
+    for version in (2, 3, 4):
+        publisher.offer(*weights(version))
+    pool.open.set()
+    publisher.stop()
+    assert pool.put_versions == fired == [1, 4]
+    assert publisher.version == 4
+
+
+def test_weights_go_out_no_more_often_than_configured_and_the_last_all_the_same(
+    publisher: Publisher, pool: Pool
+) -> None:
+    publisher.start(every=3600.0)
+    publisher.offer(*weights(1))
+    until(lambda: pool.put_versions == [1])
+    for version in (2, 3):
+        publisher.offer(*weights(version))
+    publisher.flush()
+    assert pool.put_versions == [1, 3]
+    publisher.offer(*weights(4))
+    publisher.stop()
+    assert pool.put_versions == [1, 3, 4]
+
+
+def test_a_pool_that_is_away_costs_no_update_and_is_given_the_weights_later(publisher: Publisher, pool: Pool) -> None:
+    publisher.start(every=0.0)
+    pool.away = True
+    publisher.offer(*weights(1))
+    until(lambda: "Redis is away" in publisher.failing)
+    pool.away = False
+    publisher.restore()
+    assert pool.put_versions == [1]
+    publisher.offer(*weights(2))
+    publisher.stop()
+    assert pool.put_versions == [1, 2]
+    assert publisher.failing == ""
+
+
+def test_what_is_recorded_is_written_in_order_and_all_of_it_before_the_end() -> None:
+    recorder, done, go = Recorder(Timing()), list[int](), threading.Event()
+    recorder.do("count", lambda: done.append(0))
+    assert done == [0], "at once, without a thread"
+    recorder.start()
+    recorder.do("wait", lambda: go.wait(30))
+    for number in (1, 2, 3):
+        recorder.do("count", lambda number=number: done.append(number))  # type: ignore[misc]
+    assert done == [0]
+    go.set()
+    recorder.stop()
+    assert done == [0, 1, 2, 3]
+
+
+def test_a_full_disk_is_told_of_until_it_is_written_again() -> None:
+    recorder = Recorder(Timing())
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError):
+        recorder.do("write a checkpoint", full)
+    recorder.start()
+    recorder.do("write a checkpoint", full)
+    recorder.do("write the metrics", lambda: None)
+    until(lambda: recorder.failing.startswith("could not write a checkpoint: OSError"))
+    recorder.do("write a checkpoint", lambda: None)
+    recorder.stop()
+    assert recorder.failing == ""
+
+
+def test_each_stages_share_of_the_time_is_told() -> None:
+    timing = Timing()
+    timing.add("update", 3.0)
+    timing.add("update", 1.0)
+    timing.add("publisher: encode", 0.5)
+    with timing.stage("check"):
+        pass
+    shares = timing.shares()
+    assert (shares["update"]["seconds"], shares["update"]["times"], shares["update"]["us"]) == (4.0, 2, 2_000_000)
+    assert [line.split("  ")[0] for line in timing.lines()] == ["update", "check", "publisher: encode"]
+
+
+def trajectory(*versions: int) -> Trajectory:
+    slots = len(versions)
+    flat, done = np.zeros((4, slots), np.float32), np.zeros((4, slots), bool)
+    return Trajectory(
+        observation=flat[..., None], action=flat.astype(np.int64), reward=flat, terminated=done, truncated=done,
+        extras={}, last={"observation": flat[0][..., None]}, cut={}, version=np.array(versions),
+        episodes=np.zeros((0, 2), np.float32),
+    )  # fmt: skip
+
+
+def test_an_on_policy_queue_gives_each_trajectory_once_without_what_is_too_old() -> None:
+    source = OnPolicyQueue(max_staleness=2)
+    assert not source.ready()
+    dropped = [source.add(Arrived(0, {}, trajectory(*versions)), 10) for versions in ((10, 8), (7, 9), (1, 2))]
+    assert dropped == [0, 4, 8]
+    assert source.ready()
+    batch = source.sample()
+    assert [one.version.tolist() for one in batch.trajectories] == [[10, 8], [9]]
+    source.feedback(batch, Update())
+    assert not source.ready()
+
+
+def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp_path: Path, one_thread: None) -> None:
+    left = {}
+    for name in ("alone", "overlapping"):
+        (tmp_path / name).mkdir()
+        run = Run(tmp_path / name)
+        trainer = run.trainer()
+        if name == "overlapping":
+            trainer.overlap()
+            trainer.publisher.start(0.0)
+        for version in range(4):
+            trainer._checkpoint_at = 0.0
+            assert trainer.learn([run.payload(version)]) == [None]
+        trainer.close()
+        _, stamp = weights_from_bytes(run.pool.models[4].data)
+        points = [point["version"] for point in read_metrics(run.folder)]
+        kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+        weight = torch.cat([tensor.flatten() for tensor in trainer.policy.state_dict().values()])
+        left[name] = (stamp, points, kept, weight.tolist(), run.settled)
+        assert run.order[0] == "settle", "before anybody can get the weights"
+    assert left["alone"] == left["overlapping"]

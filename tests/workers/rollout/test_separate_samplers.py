@@ -1,0 +1,44 @@
+"""What one environment plays depends on no other, and on no division of environments among actors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import envs
+from agents import Policy, Trajectory, build_policy
+from agents.trajectories import concatenate
+from agents.trees import leaves
+from workers.rollout.separate_samplers import SeparateSamplers
+from workers.rollout.vector_sampler import VectorSampler
+
+SETTINGS = envs.EnvSettings("CartPole-v1")
+NETWORKS = [{"hidden_sizes": [32]}, {"hidden_sizes": [16], "core": {"name": "gru", "size": 8}}]
+
+
+def samplers(seeds: range, network: dict[str, object]) -> SeparateSamplers:
+    def make(seed: int, policy: Policy) -> VectorSampler:
+        return VectorSampler(envs.make_vector(SETTINGS, 1, seed), policy, seed, SETTINGS.id)
+
+    return SeparateSamplers(seeds, build_policy(network, *envs.spaces(SETTINGS), 1), make)
+
+
+def arrays(trajectory: Trajectory) -> dict[str, np.ndarray]:
+    return {path: np.asarray(leaf) for path, leaf in leaves(trajectory.to_dict())}
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=["steps", "memory"])
+def test_one_actor_with_all_environments_plays_what_several_with_a_share_each_play(
+    network: dict[str, object], one_thread: None
+) -> None:
+    whole, parts = samplers(range(6), network), [samplers(range(0, 2), network), samplers(range(2, 6), network)]
+    for version in range(3):
+        for each in (whole, *parts):
+            each.load(each.policy.state_dict(), version)
+        one, other = arrays(whole.collect(40)), arrays(concatenate([part.collect(40) for part in parts]))
+        assert one.keys() == other.keys()
+        assert all(np.array_equal(array, other[path]) for path, array in one.items())
+        assert one["version"].tolist() == [version] * 6
+        assert len({array.tobytes() for array in np.moveaxis(one["observation"], 1, 0)}) == 6, "each plays its own"
+    for each in (whole, *parts):
+        each.close()

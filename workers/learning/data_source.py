@@ -1,0 +1,91 @@
+"""Where trajectories wait between their arrival and an update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from agents import Trajectory, Update
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A payload as an actor sent it, in which call of the learn task, and what of its trajectory is learned from."""
+
+    call: int
+    payload: Mapping[str, Any]
+    trajectory: Trajectory
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an update is made on. A source that draws says where each slot is from, and what it weighs."""
+
+    arrived: Sequence[Arrived]
+    indices: np.ndarray | None = None  # int64 [slots]
+    weights: np.ndarray | None = None  # float32 [slots]
+
+    @property
+    def trajectories(self) -> list[Trajectory]:
+        """In the order of their arrival."""
+        return [one.trajectory for one in self.arrived]
+
+
+class DataSource(Protocol):
+    """The loop that uses it, `version` being that of the weights that learn:
+
+    dropped = source.add(arrived, version)
+    while source.ready():
+        batch = source.sample()
+        source.feedback(batch, algorithm.update(batch.trajectories))
+    """
+
+    def add(self, arrived: Arrived, version: int) -> int:
+        """Keep it; the steps of it that were dropped, since the weights that made them are too old."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether there is enough for an update."""
+        ...
+
+    def sample(self) -> Batch:
+        """What the next update is made on."""
+        ...
+
+    def feedback(self, batch: Batch, update: Update) -> None:
+        """What became of a batch."""
+        ...
+
+
+class OnPolicyQueue:
+    """All that has arrived since the last update, each used once; slots of weights over `max_staleness` old are cut."""
+
+    def __init__(self, max_staleness: int) -> None:
+        self._max_staleness = max_staleness
+        self._waiting: list[Arrived] = []
+
+    def add(self, arrived: Arrived, version: int) -> int:
+        """See DataSource."""
+        trajectory = arrived.trajectory
+        young = trajectory.version >= version - self._max_staleness
+        if not young.all():
+            if not young.any():
+                return trajectory.num_steps
+            arrived = Arrived(arrived.call, arrived.payload, trajectory.slots(np.flatnonzero(young)))
+        self._waiting.append(arrived)
+        return trajectory.num_steps - arrived.trajectory.num_steps
+
+    def ready(self) -> bool:
+        """See DataSource."""
+        return bool(self._waiting)
+
+    def sample(self) -> Batch:
+        """See DataSource."""
+        batch, self._waiting = Batch(self._waiting), []
+        return batch
+
+    def feedback(self, batch: Batch, update: Update) -> None:
+        """Nothing is drawn twice."""

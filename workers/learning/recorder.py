@@ -1,0 +1,66 @@
+"""What an update leaves to be written down (metrics, status, checkpoints), on a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from celery.utils.log import get_logger
+
+from workers.learning.timing import Timing
+
+logger = get_logger(__name__)
+
+MOST = 256  # things that may wait; then an update waits for the disk
+
+Action = Callable[[], object]
+
+
+class Recorder:
+    """Does what it is given one after the other, in order: at once, or on a thread once `start` was called.
+
+    On the thread a failure is logged, and stands in `failing` until the same thing has succeeded.
+    """
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._waiting: queue.Queue[tuple[str, Action] | None] = queue.Queue(MOST)
+        self._failed: dict[str, str] = {}  # what -> why
+        self._thread: threading.Thread | None = None
+
+    @property
+    def failing(self) -> str:
+        """Why something could not be written the last time, "" where all could."""
+        return next(iter(self._failed.values()), "")
+
+    def start(self) -> None:
+        """From now on on a thread."""
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def do(self, what: str, action: Action) -> None:
+        """`action`, which is `what` in messages, soon; without a thread now, raising what it raises."""
+        if self._thread is None:
+            with self._timing.stage(f"recorder: {what}"):
+                action()
+        else:
+            self._waiting.put((what, action))
+
+    def stop(self) -> None:
+        """Do what is left; from now on at once again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._waiting.put(None)
+            thread.join()
+
+    def _run(self) -> None:
+        while (given := self._waiting.get()) is not None:
+            what, action = given
+            try:
+                with self._timing.stage(f"recorder: {what}"):
+                    action()
+                self._failed.pop(what, None)
+            except Exception as error:
+                self._failed[what] = f"could not {what}: {type(error).__name__}: {error}"
+                logger.error("%s; trying again later", self._failed[what])

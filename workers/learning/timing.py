@@ -1,0 +1,65 @@
+"""Where a learner's time goes: seconds by stage and thread, waits included; in the log and outcome.json at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Timing:
+    """Stages are named "update", or "publisher: encode" where a thread of its own does it. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._spent: dict[str, tuple[float, int]] = {}  # stage -> (seconds, how often)
+        self._since: float | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """What is done within is of this stage."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """So long in a stage, up to now."""
+        with self._lock:
+            if self._since is None:
+                self._since = time.perf_counter() - seconds
+            spent, times = self._spent.get(name, (0.0, 0))
+            self._spent[name] = (spent + seconds, times + 1)
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """Stage -> seconds, its share of the time since the first stage began, how often, and us each time.
+
+        Of the stages of one thread shares add up to 1 at most.
+        """
+        with self._lock:
+            spent, since = dict(self._spent), self._since
+        wall = time.perf_counter() - since if since is not None else 0.0
+        return {
+            name: {
+                "seconds": round(seconds, 3),
+                "share": round(seconds / wall, 4) if wall else 0.0,
+                "times": times,
+                "us": round(1e6 * seconds / times),
+            }
+            for name, (seconds, times) in spent.items()
+        }
+
+    def lines(self) -> list[str]:
+        """The same for a person, the longest stage of each thread first."""
+        shares = self.shares()
+        return [
+            f"{name:24} {row['share']:6.1%} {row['seconds']:9.2f} s {row['times']:9,} x {row['us']:11,} us"
+            for name, row in sorted(shares.items(), key=lambda item: _place(*item))
+        ]
+
+
+def _place(name: str, row: dict[str, Any]) -> tuple[str, float]:
+    return (name.partition(": ")[0] if ": " in name else "", -row["seconds"])

@@ -1,0 +1,42 @@
+"""Environments that are each stepped by themselves, so that what happens in one depends on no other.
+
+For `deterministic=true`: a forward pass of eight observations rounds otherwise than two of four, and environments that
+share a generator act otherwise in other company. Here an environment's episodes follow from the run's seed and its
+index among all of the run's environments alone, however these are divided among actors. It is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor
+
+from agents import Policy
+from agents.trajectories import Trajectory, concatenate
+from workers.rollout.sampler import load_into
+from workers.rollout.vector_sampler import VectorSampler
+
+
+class SeparateSamplers:
+    """A Sampler made of one for each of `seeds`, of one environment each, all with `policy`."""
+
+    def __init__(self, seeds: Sequence[int], policy: Policy, make: Callable[[int, Policy], VectorSampler]) -> None:
+        self.policy = policy
+        self.version = -1
+        self._samplers = [make(seed, policy) for seed in seeds]
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        load_into(self.policy, weights, version, behaviour)
+        self.version = version
+        for sampler in self._samplers:
+            sampler.version = version
+
+    def collect(self, budget: int) -> Trajectory:
+        """The next `budget` steps of every environment, a slot each in their order."""
+        return concatenate([sampler.collect(budget) for sampler in self._samplers])
+
+    def close(self) -> None:
+        """Close the environments."""
+        for sampler in self._samplers:
+            sampler.close()
