@@ -32,7 +32,7 @@ def test_training_solves_through_kills_of_actor_and_learner(tmp_path: Path, serv
     if sampling == "streaming":
         segments = json.loads((run.folder / "segments.json").read_text())
         assert segments["lost"] == 0
-        assert segments["confirmed"] == segments["learned"] + segments["stale"] + segments["missing"]
+        assert segments["confirmed"] == sum(segments[kind] for kind in ("learned", "stale", "unused", "missing"))
         assert segments["learned"] > 20
 
 

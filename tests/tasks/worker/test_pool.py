@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,9 +113,37 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
 
     pool.on_apply(fails, error_callback=seen.append)
     pool.on_apply(lambda: "well", callback=seen.append)
+
+    def handed_back() -> bool:
+        pool._drain()
+        return len(seen) == 2
+
+    until(handed_back)
     pool.stop()
     assert [type(item).__name__ for item in seen] == ["ExceptionInfo", "str"]
     assert "outside its own code" in str(seen[0].exception)
+
+
+def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task() -> None:
+    pool = OneThreadPool(1)
+    pool.start()
+    seen: list[str] = []
+    running, go = threading.Event(), threading.Event()
+
+    def task(name: str) -> str:
+        running.set()
+        assert go.wait(60)
+        return name
+
+    for name in ("running", "waiting", "waiting too"):
+        pool.on_apply(task, (name,), callback=seen.append)
+    assert running.wait(60)
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    until(lambda: pool._jobs.qsize() == 1)  # what ends the thread
+    go.set()
+    stopping.join(60)
+    assert seen == ["running"]
 
 
 def test_sys_exit_in_a_task_ends_its_worker_and_nothing_of_it_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
