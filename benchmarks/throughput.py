@@ -182,7 +182,7 @@ def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
         "slow", "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming", "actors=2",
         "unroll_length=128",
         f"algorithm.name={HERE / 'slow_algorithm.py'}:build", "algorithm.minibatch_size=4096",
-        f"total_steps={SLOW_STEPS * 4}",
+        f"total_steps={SLOW_STEPS}",
     )  # fmt: skip
     resident = done.resident_mb[len(done.resident_mb) // 4 : -4]  # once all have started, until they end
     half = len(resident) // 2
