@@ -8,9 +8,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 WINDOW = 100  # episodes in the mean return, as the environments' own solving criteria have it
 SPEED_WINDOW = 10.0  # s over which steps/s is taken
@@ -123,13 +126,22 @@ class MetricsLog:
     """
 
     def __init__(self, folder: Path, last_version: int | None = None) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # a second of imports, needed by the learner alone
-
         path = folder / "metrics.jsonl"
         drop_half_line(path)
-        steps = None if last_version is None else drop_after(path, last_version)
+        self._folder = folder
+        self._purge = None if last_version is None else drop_after(path, last_version)
         self._lines = path.open("a", buffering=1)
-        self._board = SummaryWriter(str(folder / "tensorboard"), max_queue=100, flush_secs=5, purge_step=steps)
+        self._opened: SummaryWriter | None = None
+
+    @property
+    def _board(self) -> SummaryWriter:
+        """TensorBoard's, opened with the first point: a second of imports, which no actor should wait for."""
+        if self._opened is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            folder = str(self._folder / "tensorboard")
+            self._opened = SummaryWriter(folder, max_queue=100, flush_secs=5, purge_step=self._purge)
+        return self._opened
 
     def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         """One point of every curve, at `figures["steps"]`."""
@@ -143,7 +155,8 @@ class MetricsLog:
     def close(self) -> None:
         """Flush and close both."""
         self._lines.close()
-        self._board.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def drop_half_line(path: Path) -> None:
