@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 
 from tasks import compat
 from tasks.admin.registry import Directory
+from tasks.app.reader import remove_shared
 from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
 from tasks.events.retained import Retained
 from tasks.topology import Topology
@@ -65,7 +66,9 @@ def remove_run(
     queues: Collection[str] = (),
     exchanges: Collection[str] = (),
 ) -> None:
-    """Delete every queue, exchange and Redis key of the run; what its processes held exclusively is gone with them.
+    """Delete every queue, exchange and Redis key of the run, and its shared memory on this host.
+
+    What its processes held exclusively is gone with them.
 
     `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
     deletion and may raise to end this: a run that has become another launcher's meanwhile is left to it. `queues`,
@@ -75,6 +78,7 @@ def remove_run(
     """
     problems = []
     acts: tuple[Callable[[], None], ...] = (
+        lambda: _remove_shared(client, topology, before_each),
         lambda: _remove_from_broker(app, topology, kept, before_each, queues, exchanges),
         lambda: _remove_keys(client, topology, kept, before_each),
     )
@@ -85,6 +89,11 @@ def remove_run(
             problems.append(str(error))
     if problems:
         raise BrokerError(f"not all of run {topology.run} could be removed from the servers: {'; '.join(problems)}")
+
+
+def _remove_shared(client: Any, topology: Topology, before_each: Callable[[], None]) -> None:
+    before_each()
+    remove_shared(client, topology)  # first: its name is one of the keys
 
 
 def _remove_from_broker(

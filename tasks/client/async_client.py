@@ -56,8 +56,8 @@ class AsyncClient:
         self, future: asyncio.Future[Any], spec: Spec, args: Any, kwargs: Any, time_to_live: float | None
     ) -> None:
         """Send a call, a long one once Redis holds its body."""
-        body = self._client.pack(args, kwargs)
-        if not self._client.is_long(body):
+        body = self._client.bodies.pack(args, kwargs)
+        if not self._client.bodies.is_long(body):
             self._send_packed(future, spec, body, time_to_live)
             return
         self._storing = self._storing or not spec.response
@@ -76,13 +76,13 @@ class AsyncClient:
                 self._send_packed(future, spec, storing.result(), time_to_live)
             self._send_waiting()
 
-        self.loop.run_in_executor(None, self._client.store, body).add_done_callback(stored)
+        self.loop.run_in_executor(None, self._client.bodies.store, body).add_done_callback(stored)
 
     def _send_packed(self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None) -> None:
         handle: Handle = self._client.submit_packed(spec, body, time_to_live)
 
         def settle() -> None:
-            if handle.is_long or self._client.forgotten:
+            if handle.is_long or self._client.bodies.forgotten:
                 self.loop.run_in_executor(None, fetch).add_done_callback(fetched)
             elif not future.done():
                 try:
@@ -92,7 +92,7 @@ class AsyncClient:
             self._send_waiting()
 
         def fetch() -> Any:
-            self._client.forget_all()
+            self._client.bodies.forget_all()
             return handle.outcome()
 
         def fetched(fetching: asyncio.Future[Any]) -> None:

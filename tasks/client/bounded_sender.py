@@ -14,6 +14,7 @@ from kombu.exceptions import OperationalError
 
 from tasks import brokers
 from tasks.admin.cleanup import waiting
+from tasks.app.reader import ReaderHere
 from tasks.codec import claim_check
 from tasks.topology import address
 from warren.errors import BrokerError
@@ -51,6 +52,10 @@ class BoundedSender:
         self._refused_from = queue.max_length if brokers.of(app).refuses else None  # the broker's own bound
         self._away = (OperationalError, *self._connection.connection_errors)
         self._away_since = 0.0  # monotonic; 0 while the broker answers
+        claims = getattr(app, "warren_claims", None)  # an app of another make has none
+        self._reader = (lambda: None) if claims is None else ReaderHere(claims.client, app.warren_topology, queue)
+        self._offered: tuple[Any, ...] = ()  # the arguments offered last that found no room,
+        self._made: claim_check.Made = []  # and where their bytes wait
 
     def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s."""
@@ -71,13 +76,22 @@ class BoundedSender:
         """Send task `name` if there is room for it now; True when the broker has it, False also while it is away.
 
         Raises BrokerError when it is away for over `patience` s. What was not sent may have arrived all the same, where
-        the broker went away before it could say so.
+        the broker went away before it could say so: offer it again, with the very same `args`, or call `withdraw`.
         """
-        with claim_check.once() as sent:
+        if args is not self._offered:
+            self.withdraw()
+            self._offered = args
+        with claim_check.once(self._made) as sent:
             if self._try(name, args, options):
                 sent()
+                self._offered = ()
                 return True
         return False
+
+    def withdraw(self) -> None:
+        """What was offered last will not be offered again."""
+        self._offered = ()
+        claim_check.forget(self._made)
 
     def _try(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
         try:
@@ -90,9 +104,10 @@ class BoundedSender:
             has_room = not looks_first or waiting(self._connection, self.queue) < bound
             if has_room:
                 # retry=False: kombu takes a refusal for a lost connection and would reconnect.
-                self.app.send_task(
-                    name, args=args, ignore_result=True, argsrepr="", retry=False, **address(self.queue), **options
-                )
+                with claim_check.shared(self._reader):
+                    self.app.send_task(
+                        name, args=args, ignore_result=True, argsrepr="", retry=False, **address(self.queue), **options
+                    )
                 self.confirmed += 1
             self._away_since = 0.0
             return has_room

@@ -13,6 +13,7 @@ from kombu.exceptions import InconsistencyError, OperationalError
 from tasks.admin.registry import Directory
 from tasks.amqp.messages import Ids
 from tasks.client.future import Handle
+from tasks.client.long_bodies import PlainBodies
 from tasks.client.service_watch import unserved
 from tasks.codec.encoder import pack
 from tasks.service import Spec
@@ -29,7 +30,6 @@ class StockClient:
 
     unconfirmed = 0  # send_task returns when the broker has the message
     needs_tending = False
-    forgotten = ()
     link = None  # nothing that a loop could watch: results are looked for
 
     def __init__(
@@ -37,6 +37,7 @@ class StockClient:
     ) -> None:
         self._app, self._topology, self._directory, self._patience = app, topology, directory, patience
         self._pending: dict[str, Handle] = {}
+        self.bodies = PlainBodies()
         self._ids = Ids()
         self._failures: list[Exception] = []
         self.failed = 0
@@ -70,28 +71,10 @@ class StockClient:
             self._pending[handle.id] = handle
         return handle
 
-    def pack(self, args: Any, kwargs: Any) -> Any:
-        """See Client: nothing is packed before it is sent."""
-        return args, kwargs
-
-    def is_long(self, body: Any) -> bool:
-        """See Client: what is long is stored by Celery's serializer, when it is sent."""
-        return False
-
-    def store(self, body: Any) -> Any:
-        """See Client."""
-        return body
-
     def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None) -> Handle:
         """See Client."""
         args, kwargs = body
         return self.submit(spec, args, kwargs, time_to_live)
-
-    def forget(self, body: bytes) -> None:
-        """See Client."""
-
-    def forget_all(self) -> None:
-        """See Client."""
 
     def submit_all(self, spec: Spec, calls: Any, time_to_live: float | None) -> list[Handle]:
         """See Client."""

@@ -15,8 +15,19 @@ from warren.errors import CallError
 _fetching = threading.Lock()  # held while a long result is fetched: several threads may ask for it
 
 
+class Bodies(Protocol):
+    """What a handle needs of its client's bodies."""
+
+    def forget(self, body: bytes) -> None:
+        """A call's body is not sent again: what waits for it elsewhere may go."""
+
+
 class Waiter(Protocol):
     """What a handle needs of the client that made it."""
+
+    @property
+    def bodies(self) -> Bodies:
+        """Of its calls."""
 
     def poll(self) -> None:
         """Take in what has arrived, without waiting."""
@@ -26,9 +37,6 @@ class Waiter(Protocol):
 
     def cancel(self, handle: Handle) -> bool:
         """Give a call up; False when it had ended."""
-
-    def forget(self, body: bytes) -> None:
-        """A call's body is not sent again: what waits for it elsewhere may go."""
 
 
 class Handle:
@@ -60,7 +68,7 @@ class Handle:
         self.unserved_since: float | None = None
         self.ended = False
         self.on_end: Callable[[], None] | None = None  # called once the call has ended, by whichever thread ends it
-        self._body: bytes | None = None
+        self._body: bytes | memoryview | None = None
         self.failure: Exception | None = None  # its error, once it has ended with one
 
     def done(self) -> bool:
@@ -115,6 +123,6 @@ class Handle:
         self._body, self.failure = body, failure
         self.ended = True
         if self.spec.response and claim_check.is_stub(self.args_body):
-            self._client.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
+            self._client.bodies.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
         if self.on_end is not None:
             self.on_end()

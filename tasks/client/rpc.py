@@ -9,7 +9,6 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,17 +18,16 @@ from tasks import brokers, codec
 from tasks.admin.registry import Directory
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
-from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, NO_LINKS, Envelope, Ids, expires_at
+from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, Envelope, Ids, expires_at
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
 from tasks.client.confirmer import confirmer
 from tasks.client.confirms import Confirms
 from tasks.client.future import Handle
+from tasks.client.long_bodies import LongBodies
 from tasks.client.pending import PendingCalls
 from tasks.client.reconnect import Reconnector
 from tasks.client.service_watch import ServiceWatch
-from tasks.codec import claim_check
-from tasks.codec.encoder import pack
 from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import (
@@ -55,8 +53,8 @@ class Client:
     """Calls services over one connection, which it makes when first used and again when it is lost.
 
     `patience`: s that a service may be without a worker, or the broker away or short of memory, before calls fail.
-    `may_block`: without it `submit_packed` and `poll` return at once whatever broker and Redis do; `store`, `tend` and
-    `forget_all` may take longer and are for another thread, `tend` whenever `needs_tending`.
+    `may_block`: without it `submit_packed` and `poll` return at once whatever broker and Redis do; `tend`, and what of
+    `bodies` goes to Redis, may take longer and is for another thread, `tend` whenever `needs_tending`.
 
     Locks: `_reading` is held by who reads, connects or speaks with the broker; `_sending`, within it or alone, while
     calls are numbered and written, so that the numbers are in the order of the wire. Only the table has one of its own.
@@ -66,7 +64,8 @@ class Client:
         self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
     ) -> None:
         self._app, self._topology, self._may_block = app, topology, may_block
-        self._claims = getattr(app, "warren_claims", None)  # an app of another make has none
+        # An app of another make has no store.
+        self.bodies = LongBodies(getattr(app, "warren_claims", None), may_block)
         self._calls = PendingCalls()
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
         self._watch = ServiceWatch(directory, patience)
@@ -77,49 +76,22 @@ class Client:
         self._read_at = self._looked_at = 0.0
         self._failures: list[Exception] = []  # of one-way calls, until `take_failures`
         self.failed = 0  # one-way calls that were lost, ever
-        self.forgotten: deque[bytes] = deque()  # claim checks that nobody needs, and that Redis has not been told of
 
     # Sending.
 
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
         """Send one call. Raises CodecError; every other trouble is the result's."""
-        return self.submit_packed(spec, self.store(self.pack(args, kwargs)), time_to_live)
-
-    def pack(self, args: Any, kwargs: Any) -> bytes:
-        """The body of a call. Raises CodecError."""
-        return pack((args, kwargs, NO_LINKS))
-
-    def is_long(self, body: bytes) -> bool:
-        """Whether `store` has to go to Redis with it, which may take a while."""
-        return self._claims is not None and len(body) > self._claims.threshold
-
-    def store(self, body: bytes) -> bytes:
-        """What travels for `body`: itself, or the claim check for a long one. Raises ClaimError and BrokerError."""
-        return body if self._claims is None else self._claims.check_in(body)
+        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live)
 
     def submit_packed(self, spec: Spec, body: bytes, time_to_live: float | None) -> Handle:
-        """Send one call, whose body is what `store` returned. Raises nothing: every trouble is the result's."""
+        """Send one call, whose body is what `bodies.store` returned. Raises nothing: every trouble is the result's."""
         call = Handle(self, spec, self._ids.new(), body, time_to_live)
         self._submit(spec, (call,))
         return call
 
-    def forget(self, body: bytes) -> None:
-        """Nobody needs `body` any more: what waits for it in Redis goes, at once or by `forget_all`."""
-        if not claim_check.is_stub(body):
-            return
-        if self._may_block:
-            claim_check.release(body)
-        else:
-            self.forgotten.append(body)
-
-    def forget_all(self) -> None:
-        """Have Redis forget what `forget` could not wait for."""
-        while self.forgotten:
-            claim_check.release(self.forgotten.popleft())
-
     def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
         """Send many calls, each of its `args` tuple, in one write."""
-        bodies = [self.store(self.pack(args, {})) for args in calls]
+        bodies = [self.bodies.store(self.bodies.pack(args, {})) for args in calls]
         made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
         self._submit(spec, made)
         return made
@@ -248,7 +220,7 @@ class Client:
 
     def tend(self) -> None:
         """Take in what has arrived, send what is due, connect where that is needed; not if another thread does."""
-        self.forget_all()
+        self.bodies.forget_all()
         if self._reading.acquire(blocking=False):
             try:
                 self._pump(time.monotonic())
@@ -260,7 +232,7 @@ class Client:
     def needs_tending(self) -> bool:
         """Whether there is something to do that may take a while."""
         now, link = time.monotonic(), self._connector.link
-        if self.forgotten:
+        if self.bodies.forgotten:
             return True
         if not self._calls:
             return False
@@ -320,7 +292,7 @@ class Client:
                 self._watch.served.add(call.spec.name)
                 call.settle(delivery.body)
             else:
-                self.forget(delivery.body)  # too late: nobody will read it
+                self.bodies.forget(delivery.body)  # too late: nobody will read it
             return
         try:
             properties = frames.read_properties(raw)
@@ -329,7 +301,7 @@ class Client:
             return
         call = self._calls.get(properties.correlation_id)
         if call is None:
-            self.forget(delivery.body)
+            self.bodies.forget(delivery.body)
             return
         if properties.type == LOST:
             self._retry(call, f"the worker that held {call.spec.name} died")

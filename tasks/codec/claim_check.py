@@ -4,6 +4,8 @@ RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long on
 (a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
 (`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. Of a
 call that waits for its answer, it is its caller's, who may send it again; of an answer, it goes when that is read.
+
+Where the sender shares memory with who will read the message (`shared`), the bytes wait there and not in Redis.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import msgpack
 import redis
 from celery.utils.log import get_logger
 
+from tasks.codec.shared_memory import SharedFolder
 from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
 
 logger = get_logger(__name__)
@@ -28,6 +31,7 @@ LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
 
 _MAGIC = b"WRC\x01"
 _STUB_BYTES = 1024  # no stub is longer; a longer one is not read
+_SHARED = "shared."  # what the keys of bodies in shared memory begin with, after the prefix: shared.FOLDER.NAME
 
 
 class ClaimStore:
@@ -60,23 +64,34 @@ class ClaimStore:
         """
         if len(body) <= self.threshold:
             return body
-        made: dict[bytes, bytes] | None = getattr(_once, "made", None)
-        if made is not None and body in made:
-            return made[body]
+        made: Made | None = getattr(_once, "made", None)
+        for known, its_stub in made or ():
+            if known == body:
+                return its_stub
         ttl_seconds = getattr(_ttl, "seconds", self.ttl_seconds)
         if len(body) > LONGEST:
             raise ClaimError(
                 f"a body of {len(body)} bytes is longer than a Redis string may be ({LONGEST}); send it in parts"
             )
-        key = f"{self.prefix}{os.urandom(16).hex()}"
-        with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
-            self.client.set(key, body, px=int(ttl_seconds * 1000))
-        stub: bytes = _MAGIC + msgpack.packb((key, len(body), zlib.crc32(body)))
+        shared = self._share(body)
+        if shared is not None:
+            key, checksum = shared, 0  # nothing but this host's memory is between sender and reader
+        else:
+            key, checksum = f"{self.prefix}{os.urandom(16).hex()}", zlib.crc32(body)
+            with self._redis_trouble(f"store {len(body)} bytes as claim {key!r}"):
+                self.client.set(key, body, px=int(ttl_seconds * 1000))
+        stub: bytes = _MAGIC + msgpack.packb((key, len(body), checksum))
         if made is not None:
-            made[body] = stub
+            made.append((body, stub))
         return stub
 
-    def redeem(self, stub: bytes | bytearray | memoryview) -> bytes:
+    def _share(self, body: bytes) -> str | None:
+        """The key of these bytes in memory that the reader shares; None where there is none, or no room."""
+        folder: SharedFolder | None = getattr(_place, "of", lambda: None)()
+        name = None if folder is None else folder.write(body)
+        return None if folder is None or name is None else f"{self.prefix}{_SHARED}{folder.token}.{name}"
+
+    def redeem(self, stub: bytes | bytearray | memoryview) -> bytes | memoryview:
         """The body that `stub` stands for; the claim stays for whoever else was sent the stub.
 
         Raises CodecError for bytes that are no stub, ClaimError for a claim that is gone, damaged or of another run,
@@ -88,6 +103,9 @@ class ClaimStore:
                 f"claim {key!r} is not of this run, whose claims begin with {self.prefix!r}; "
                 "give sender and receiver the same run name"
             )
+        if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+            folder, name = shared
+            return folder.map(name, size)
         with self._redis_trouble(f"fetch claim {key!r}"):
             body: Any = self.client.get(key)
         if body is None:
@@ -107,9 +125,14 @@ class ClaimStore:
         """Forget the claim, since its only message has been dealt with. Raises nothing: it would go by itself."""
         try:
             key, _, _ = _read(stub)
-            if key.startswith(self.prefix):
+            if not key.startswith(self.prefix):
+                return
+            if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+                folder, name = shared
+                folder.unlink(name)
+            else:
                 self.client.unlink(key)
-        except (CodecError, redis.RedisError) as error:
+        except (CodecError, ClaimError, redis.RedisError) as error:
             logger.debug("a claim stays until its time to live has passed: %s", error)
 
     @contextmanager
@@ -124,6 +147,8 @@ class ClaimStore:
 
 _ttl = threading.local()  # .seconds, within `time_to_live`
 _once = threading.local()  # .made, within `once`
+_place = threading.local()  # .of, within `shared`
+Made = list[tuple[bytes, bytes]]  # bodies that were checked in, with their stubs
 _stores: dict[str, ClaimStore] = {}  # of this process, by prefix: each app of a run has one
 
 
@@ -159,22 +184,48 @@ def time_to_live(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def once() -> Iterator[Callable[[], None]]:
+def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
+    """What this thread checks in meanwhile waits in the folder that `folder` returns, where it does and has room."""
+    before = getattr(_place, "of", None)
+    _place.of = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del _place.of
+        else:
+            _place.of = before
+
+
+@contextmanager
+def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
     """What this thread checks in meanwhile is stored once, however often it tries to send that.
 
-    Call what it yields when it has been sent: otherwise the claims are released at the end.
+    Call what it yields when it has been sent: otherwise the claims are released at the end. `made`: what was checked in
+    for the same message before, kept by who will try again, or `forget` it.
     """
     before = getattr(_once, "made", None)
-    made: dict[bytes, bytes] = {}
-    _once.made = made
-    unsent = [made]
+    _once.made = claims = [] if made is None else made
+    sent = False
+
+    def told() -> None:
+        nonlocal sent
+        sent = True
+
     try:
-        yield unsent.clear
+        yield told
     finally:
         _once.made = before
-        for claims in unsent:
-            for stub in claims.values():
-                release(stub)
+        if sent:
+            claims.clear()
+        elif made is None:
+            forget(claims)
+
+
+def forget(made: Made) -> None:
+    """Release what was checked in for a message that nobody will try to send again."""
+    while made:
+        release(made.pop()[1])
 
 
 def release(body: bytes | bytearray | memoryview) -> None:
@@ -191,7 +242,7 @@ def is_stub(data: bytes | bytearray | memoryview) -> bool:
     return data[: len(_MAGIC)] == _MAGIC
 
 
-def redeem(stub: bytes | bytearray | memoryview) -> bytes:
+def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
     """`ClaimStore.redeem` of the store of the claim's run. Raises ClaimError where none is installed."""
     key, size, _ = _read(stub)
     store = _store_of(key)
@@ -202,6 +253,14 @@ def redeem(stub: bytes | bytearray | memoryview) -> bytes:
             f"(it has: {runs}); make the app of that run with tasks.app.create_app, and give both sides one run name"
         )
     return store.redeem(stub)
+
+
+def _in_shared_memory(rest: str) -> tuple[SharedFolder, str] | None:
+    """(folder, name) of a key without its prefix; None for one of Redis. Raises ClaimError for what names neither."""
+    if not rest.startswith(_SHARED):
+        return None
+    token, _, name = rest.removeprefix(_SHARED).partition(".")
+    return SharedFolder(token), name
 
 
 def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:

@@ -111,7 +111,7 @@ def run_league(config: Config) -> int:
         logger.info("%s", error)
         return 0
     finally:
-        learner.ended.set()
+        learner.end()
         trainer.close()
         lease.release()
         logger.info("player %s: %s", config.player, learner.figures())

@@ -67,7 +67,7 @@ class Sending:
     """One player's segments on their way to its learner."""
 
     sender: BoundedSender
-    unsent: dict[str, Any] | None = None  # a segment that waits for room
+    unsent: tuple[dict[str, Any]] | None = None  # a segment that waits for room, as the learn task takes it
     wait: float = FIRST_WAIT  # s until the next try
     again_at: float = 0.0  # monotonic time of that
     play_at: float = 0.0  # monotonic time from which on it is played for
@@ -94,14 +94,19 @@ class LeagueStream:
 
     def run(self) -> None:
         """Play and send until told to stop. Raises ConfigurationError when the user's environment keeps failing."""
-        while not self._stopping.is_set():
-            self._look()
-            self._send_what_waits()
-            ready = self._ready()
-            if ready:
-                self._play(self._turns.next(ready))
-            else:
-                self._stopping.wait(IDLE)
+        try:
+            while not self._stopping.is_set():
+                self._look()
+                self._send_what_waits()
+                ready = self._ready()
+                if ready:
+                    self._play(self._turns.next(ready))
+                else:
+                    self._stopping.wait(IDLE)
+        finally:
+            for sending in self._sending.values():
+                sending.sender.withdraw()
+            self._note()
 
     def _look(self) -> None:
         """Ask the league who learns, every second."""
@@ -170,7 +175,7 @@ class LeagueStream:
             return
         sending.play_at, sending.failures, sending.deferred = 0.0, 0, ""
         self._turns.had(name, payload["trajectory"]["terminated"].size)
-        sending.unsent = {"round": None, "number": self._number, **payload}
+        sending.unsent = ({"round": None, "number": self._number, **payload},)
         self._number += 1
         self._send(sending)
 
@@ -189,8 +194,8 @@ class LeagueStream:
 
     def _send(self, sending: Sending) -> None:
         assert sending.unsent is not None
-        if sending.sender.offer("learner.learn", (sending.unsent,)):
-            self._unnoted.append(sending.unsent["number"])
+        if sending.sender.offer("learner.learn", sending.unsent):
+            self._unnoted.append(sending.unsent[0]["number"])
             sending.unsent, sending.wait = None, FIRST_WAIT
         else:
             sending.again_at = time.monotonic() + sending.wait

@@ -13,6 +13,8 @@ from typing import Any
 import redis
 import torch
 
+from tasks.app import CLAIM_EXPIRES
+from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
 from warren.errors import ConfigurationError, NotFinite
 from workers.config.schema import Config, Sampling, to_yaml
@@ -51,7 +53,11 @@ class LearnerRole:
         self._report_at = 0.0
         self.ended = threading.Event()
         self.rounds: Rounds | None = None
-        if config.sampling is Sampling.gathered:
+        self.reader: Reader | None = None  # gathered segments come by Redis, as results of the rollouts
+        if config.sampling is Sampling.streaming:
+            queue = session.topology.learner_queue(player or PLAYER)
+            self.reader = Reader(session.redis, session.topology, queue, older_than=CLAIM_EXPIRES)
+        else:
             queue = None if player is None else session.topology.learner_queue(player)
             actors = partial(actors_now, session)
             self.rounds = Rounds(
@@ -159,6 +165,7 @@ class LearnerRole:
         self.trainer.publish()
         self.trainer.fire_status(always=True)
         self.trainer.overlap()
+        self.announce()
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
         threading.Thread(target=self._keep, name="keeper", daemon=True).start()
@@ -174,8 +181,26 @@ class LearnerRole:
 
     def keep(self) -> None:
         """Every few seconds, on a thread of its own."""
+        self.announce()
         # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
         self.trainer.restore_published()
+
+    def announce(self) -> None:
+        """Tell actors on this host that segments may come by shared memory."""
+        if self.reader is not None:
+            try:
+                self.reader.announce()
+            except redis.RedisError as error:  # until it is back they send by claim check, or not at all
+                logger.debug("actors were not told that this learner is here: %s", error)
+
+    def end(self) -> None:
+        """Of what runs beside the updates: nothing is looked after, nor promised, any longer."""
+        self.ended.set()
+        if self.reader is not None:
+            try:
+                self.reader.leave()
+            except redis.RedisError as error:  # what was announced holds for some seconds more
+                logger.warning("actors were not told that this learner has ended: %s", error)
 
     def on_stopping(self) -> None:
         """Told to stop: what is under way is finished, nothing new is asked for."""
@@ -229,7 +254,7 @@ def run(config: Config) -> int:
             ending.clear()
             status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
     finally:
-        learner.ended.set()
+        learner.end()
         if trainer.outcome is not None:
             ending.record(trainer.progress.steps, trainer.progress.mean_return)
         trainer.close()

@@ -11,7 +11,9 @@ import redis
 from tasks.admin.cleanup import Depths, remove_run
 from tasks.admin.registry import Directory
 from tasks.app import create_app
+from tasks.app.reader import Reader, remove_shared, token_key
 from tasks.client.chord import gather
+from tasks.codec.shared_memory import SharedFolder
 from tasks.events import STATUS, WEIGHTS, EventDispatcher, Subscription
 from tasks.service import Spec
 from tasks.topology import Topology
@@ -58,8 +60,9 @@ def keys(servers: Servers, topology: Topology) -> set[bytes]:
 
 
 def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
-    server: Servers, run_name: str, request: pytest.FixtureRequest
+    server: Servers, run_name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tasks.app.reader.HOLDS", 3600)
     (app, topology), (_, other) = lived_in(server, run_name), lived_in(server, f"{run_name}-2")
     rabbitmqctl: Callable[..., list[str]] | None = None
     if server.kind == "rabbitmq":
@@ -72,12 +75,18 @@ def test_removing_a_run_leaves_nothing_of_it_and_all_of_another(
         return {name for name in listed if f"{of.prefix}." in name}
 
     assert keys(server, topology)
+    client = redis.Redis.from_url(server.redis_url)
+    assert Reader(client, topology, topology.learner_queue(), 3600).announce()
+    assert Reader(client, other, other.learner_queue(), 3600).announce()
+    folders = [SharedFolder(client.get(token_key(each)).decode()) for each in (topology, other)]
     kept = names(other), keys(server, other)
     remove_run(app, redis.Redis.from_url(server.redis_url), topology)
     # Queues of remote control and of task events belong to a connection or expire by themselves within a minute.
     assert {name for name in names(topology) if ".control.reply." not in name and ".events." not in name} == set()
     assert keys(server, topology) == set()
     assert (names(other), keys(server, other)) == kept
+    assert [folder.is_ours() for folder in folders] == [False, True], "shared memory, of this run alone"
+    remove_shared(client, other)
 
 
 def test_removing_a_run_that_is_not_there_is_no_error(server: Servers, run_name: str) -> None:

@@ -1,0 +1,74 @@
+"""Bodies of calls: packed, and those too long for a message stored in Redis for as long as somebody needs them."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from tasks.amqp.messages import NO_LINKS
+from tasks.codec import claim_check
+from tasks.codec.claim_check import ClaimStore
+from tasks.codec.encoder import pack
+
+
+class LongBodies:
+    """Those of one client. `claims` None: its app has no store, and every body travels in its message.
+
+    `may_block`: without it `forget` returns at once; `store` and `forget_all` may take a while and are for another
+    thread.
+    """
+
+    def __init__(self, claims: ClaimStore | None, may_block: bool) -> None:
+        self._claims, self._may_block = claims, may_block
+        self.forgotten: deque[bytes] = deque()  # claim checks that nobody needs, and that Redis has not been told of
+
+    def pack(self, args: Any, kwargs: Any) -> bytes:
+        """The body of a call. Raises CodecError."""
+        return pack((args, kwargs, NO_LINKS))
+
+    def is_long(self, body: bytes) -> bool:
+        """Whether `store` has to go to Redis with it, which may take a while."""
+        return self._claims is not None and len(body) > self._claims.threshold
+
+    def store(self, body: bytes) -> bytes:
+        """What travels for `body`: itself, or the claim check for a long one. Raises ClaimError and BrokerError."""
+        return body if self._claims is None else self._claims.check_in(body)
+
+    def forget(self, body: bytes) -> None:
+        """Nobody needs `body` any more: what waits for it in Redis goes, at once or by `forget_all`."""
+        if not claim_check.is_stub(body):
+            return
+        if self._may_block:
+            claim_check.release(body)
+        else:
+            self.forgotten.append(body)
+
+    def forget_all(self) -> None:
+        """Have Redis forget what `forget` could not wait for."""
+        while self.forgotten:
+            claim_check.release(self.forgotten.popleft())
+
+
+class PlainBodies:
+    """The same for a client whose messages Celery's serializer writes: it stores what is long when it is sent."""
+
+    def __init__(self) -> None:
+        self.forgotten: deque[bytes] = deque()
+
+    def pack(self, args: Any, kwargs: Any) -> Any:
+        """(args, kwargs): nothing is packed before it is sent."""
+        return args, kwargs
+
+    def is_long(self, body: Any) -> bool:
+        """False: `store` takes no time."""
+        return False
+
+    def store(self, body: Any) -> Any:
+        """`body` itself."""
+        return body
+
+    def forget(self, body: Any) -> None:
+        """Its worker forgets it."""
+
+    def forget_all(self) -> None:
+        """There is nothing to forget."""
