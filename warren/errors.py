@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 
 class WarrenError(Exception):
-    """Root of every error raised on purpose; a role prints its message and exits with status 2."""
+    """Root of every error raised on purpose; a role prints its message and exits with `exit_status`."""
+
+    exit_status = 2
 
 
 class ConfigurationError(WarrenError):
@@ -35,7 +37,12 @@ class CheckpointError(WarrenError):
 
 
 class NotFinite(WarrenError):
-    """Raised when a loss or a gradient is nan or infinite; says which, of which update. No step was made with it."""
+    """Raised when a loss or a gradient is nan or infinite; says which, of which update. No step was made with it.
+
+    A learner that ends with it is not started again: a person has to look.
+    """
+
+    exit_status = 65  # EX_DATAERR of sysexits.h; no other error has it
 
 
 class WireError(WarrenError):

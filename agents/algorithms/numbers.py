@@ -37,7 +37,7 @@ def not_finite(
         causes = [f"gradient of {text}" for text in _described(gradients)]
     if not causes:
         largest = max(inputs, key=lambda name: _largest(inputs[name]), default=None)
-        causes = [] if largest is None else [f"no {largest} beyond {_largest(inputs[largest]):g}, the largest"]
+        causes = [] if largest is None else [f"the largest is {largest}, up to {_largest(inputs[largest]):g}"]
     because = f"; of what it is made of: {', '.join(causes)}" if causes else ""
     return NotFinite(f"{where}: {said}{because}; {REMEDY}")
 

@@ -98,7 +98,7 @@ def guarded(run: Callable[[], int]) -> int:
         return ERROR_STATUS
     except WarrenError as error:
         print(f"error: {error}", file=sys.stderr)
-        return ERROR_STATUS
+        return error.exit_status
     except KeyboardInterrupt:
         return STOPPED
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 READ = 256 << 10  # bytes at the end of a log that are looked at
 
-_ERROR = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Name|Action)\b.*")
+_ERROR = re.compile(
+    r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Name|Action|Finite)\b.*"
+)
 _REMOTE = "RemoteFailure: "  # its message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from warren.errors import WarrenError
+from warren.errors import NotFinite, WarrenError
 from workers.launch.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, Done, ProcessSpec, Restart
 from workers.servers.process import Child, explain_status
@@ -197,12 +197,15 @@ class Supervisor:
             managed.deaths = 0
         managed.deaths += 1
         same = managed.failure is not None and before is not None and managed.failure == before
-        hopeless = same and lived < SOON and managed.deaths > 1 and not managed.failure.passing  # type: ignore[union-attr]
+        at_once = managed.child.status == NotFinite.exit_status
+        hopeless = at_once or (same and lived < SOON and managed.deaths > 1 and not managed.failure.passing)  # type: ignore[union-attr]
         optional = managed.spec.restart is Restart.optional
         if hopeless or (managed.deaths > self._restarts and not optional):
             why = f"{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
             why += f": {managed.failure}" if managed.failure else ""
-            if managed.deaths <= self._restarts:
+            if at_once:
+                why = f"{managed.name} cannot go on: {managed.failure}"
+            elif managed.deaths <= self._restarts:
                 why = f"{managed.name} failed twice in the same way and will again; giving up: {managed.failure}"
             if not optional:
                 raise WarrenError(f"{what}\n{why}")

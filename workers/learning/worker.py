@@ -48,6 +48,7 @@ class LearnerRole:
     ) -> None:
         self.config, self.session, self.trainer = config, session, trainer
         self.failure: str | None = None
+        self.failure_kind: type[NotFinite] | type[ConfigurationError] = ConfigurationError
         self.by_user = False  # whether the failure is in code or settings of the user's own
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
@@ -106,6 +107,7 @@ class LearnerRole:
         try:
             outcomes = self.trainer.learn(calls)
         except (NotFinite, ConfigurationError) as error:  # the next update would only go on from it
+            self.failure_kind = NotFinite if isinstance(error, NotFinite) else ConfigurationError
             self.give_up(f"{error}; {self.trainer.last_good()}", by_user=True)
             raise
         except Exception as error:
@@ -152,11 +154,11 @@ class LearnerRole:
         stop_worker()
 
     def status(self, status: int) -> int:
-        """The exit status. Raises ConfigurationError for what is the user's to mend."""
+        """The exit status. Raises ConfigurationError or NotFinite for what is the user's to mend."""
         if self.failure is None:
             return status
         if self.by_user:
-            raise ConfigurationError(self.failure)
+            raise self.failure_kind(self.failure)
         logger.error("training cannot go on: %s", self.failure)
         return 1
 

@@ -286,3 +286,11 @@ def test_the_users_own_error_is_named_though_another_process_died_of_it(
         it.poll_until(lambda: False)
     assert f"RuntimeError: the game has crashed ({game}:2)" in str(caught.value)
     assert it.starts("learner") == 2
+
+
+def test_a_child_whose_numbers_came_to_none_is_not_started_again(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=5)
+    it.add("learner", "print('error: ppo, minibatch 3: value_loss is nan', flush=True); sys.exit(65)", needed=True)
+    with pytest.raises(WarrenError, match=r"(?s)learner cannot go on: ppo, minibatch 3: value_loss is nan"):
+        it.poll_until(lambda: False)
+    assert it.starts("learner") == 1

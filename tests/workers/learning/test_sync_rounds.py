@@ -378,7 +378,7 @@ def test_a_learner_whose_update_came_to_no_number_gives_up_at_once_and_names_the
     with pytest.raises(NotFinite):
         learner.learn(three_rollouts(chords.last) if learner.rounds is not None else [{"round": None}])
     assert role.stopped.is_set()  # type: ignore[attr-defined]
-    with pytest.raises(ConfigurationError, match="value_loss is nan; the last good checkpoint is 7"):
+    with pytest.raises(NotFinite, match="value_loss is nan; the last good checkpoint is 7"):
         learner.status(0)
     if learner.rounds is not None:
         assert len(chords.dispatched) == 1, "no round follows"
