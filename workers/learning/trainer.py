@@ -390,7 +390,7 @@ class Trainer:
         self.settle_down()
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
         outcome["weights"] = checkpoints.digest(self.policy)
-        outcome["timing"] = self.timing.shares()
+        outcome["timing"] = self.timing.shares() or read_json(self.folder / "outcome.json").get("timing", {})
         title = f"{self.config.env.id}, {self.config.sampling.value}"
         self._attempt("write down what was learned from", self.settlement.settle)
         if not self.broken:
@@ -406,6 +406,15 @@ class Trainer:
         self.recorder.stop()
         if self.progress.updates:
             logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object that a file holds; {} where there is none, or it is not whole."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def write_whole(path: Path, content: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -300,3 +301,16 @@ def test_a_deterministic_update_is_the_same_however_environments_are_divided_amo
             trainer.learn([[payload]])
         left.append(digest(trainer.policy))
     assert left[0] == left[1]
+
+
+def test_a_learner_that_finds_its_run_over_leaves_the_outcome_as_it_was(run: Run) -> None:
+    first = run.trainer()
+    first.learn([run.payload()])
+    first.finish("solved")
+    first.close()
+    written = json.loads((run.folder / "outcome.json").read_text())
+    assert written["timing"]["update"]["times"] == 1
+    second = run.trainer()
+    second.finish("solved")
+    second.close()
+    assert json.loads((run.folder / "outcome.json").read_text()) == written
