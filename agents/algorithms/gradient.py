@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs
 from agents.algorithms.numbers import not_finite
+from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher, imitation, lessons
 from agents.configuration import parse
 from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
@@ -19,8 +21,8 @@ from warren.errors import ConfigurationError
 
 
 @dataclass(frozen=True)
-class GradientConfig:
-    """Settings of the optimizer and of the loss that all of these algorithms have."""
+class GradientConfig(TeacherConfig):
+    """Settings of the optimizer, of the loss and of a teacher that all of these algorithms have."""
 
     learning_rate: float = 1.5e-3
     anneal_steps: int | None = None  # environment steps over which the rate falls linearly; null keeps it constant
@@ -47,6 +49,7 @@ class GradientConfig:
                 self.entropy_decay_steps is None or self.entropy_decay_steps >= 1,
             ),
             "value_coefficient": ("at least 0", self.value_coefficient >= 0),
+            **self.allowed_of_teacher(),
         }
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class GradientAlgorithm(Generic[C]):
         self.policy = policy
         self.config = config
         self.steps = 0  # environment steps trained on
+        self.teacher: Policy | None = None
+        check_heads(config.name, config, policy)
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = list(policy.parameters())
         # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
@@ -119,6 +124,35 @@ class GradientAlgorithm(Generic[C]):
         nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, grad_norm)
         self.optimizer.step()
         return grad_norm
+
+    def take_teacher(self, teacher: Policy, name: str = "of these weights") -> None:
+        """Keep the student near `teacher`, called `name` in messages, from now on; it is not changed.
+
+        Raises ConfigurationError for a teacher of another game, or with a memory.
+        """
+        check_teacher(name, teacher, self.policy)
+        self.teacher = teacher.requires_grad_(False).to(self.policy.device)
+
+    def lessons(self, batch: Batch) -> dict[str, Tensor]:
+        """What the teacher would do at each step, as columns of `batch`; {} without one, or when its time is over."""
+        if self.teacher is None:
+            if self.config.teacher is not None:
+                raise ConfigurationError(f"teacher {self.config.teacher!r} was not loaded; give it by take_teacher()")
+            return {}
+        return lessons(self.teacher, batch) if self.config.coefficient(self.steps) > 0 else {}
+
+    def with_teacher(
+        self, loss: Tensor, terms: dict[str, Tensor], output: Any, columns: Mapping[str, Tensor]
+    ) -> Tensor:
+        """`loss` with the teacher's term, where `columns` have lessons; the divergence is put into `terms`.
+
+        `output`: the student's own, of `Evaluated`, at the steps of `columns`.
+        """
+        divergence = imitation(self.policy, output, columns, self.config.teacher_heads)
+        if divergence is None:
+            return loss
+        terms["teacher_kl"] = divergence.detach()
+        return loss + self.config.coefficient(self.steps) * divergence
 
     def set_learning_rate(self) -> float:
         """The optimizer's, as the schedule has it by now."""

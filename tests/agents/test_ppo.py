@@ -253,7 +253,7 @@ def test_an_algorithm_is_built_by_its_name_from_a_whole_file_of_settings():
     ("name", "config", "messages"),
     [
         ("pp0", {}, ["algorithm 'pp0' does not exist; did you mean ppo or appo?"]),
-        ("ppo", {"epoch": 3}, ["setting of ppo 'epoch' does not exist; did you mean epochs?"]),
+        ("ppo", {"epoch": 3}, ["setting of ppo 'epoch' does not exist; did you mean epochs"]),
         ("ppo", {"epochs": 1.5}, ["setting 'epochs' of ppo must be a whole number, is 1.5"]),
         ("ppo", {"epochs": True}, ["setting 'epochs' of ppo must be a whole number, is True"]),
         ("ppo", {"gamma": "0.9"}, ["setting 'gamma' of ppo must be a number, is '0.9'"]),

@@ -7,8 +7,9 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -25,7 +26,7 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from tasks.topology import Topology
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import hosts
+from workers.config import hosts, teachers
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF, Config, Sampling
 from workers.servers import given_urls
@@ -187,8 +188,9 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(config.algorithm.get("name", ""), config.algorithm, stand_in, config.seed)
     except ConfigurationError as error:
         yield from error.problems
-    if policy is not None and algorithm is not None:
+    if policy and algorithm:
         yield from _needs(config, config.algorithm["name"], policy, algorithm)
+        yield from _teacher(config, role, config.algorithm, policy, algorithm)
     minibatch = config.algorithm.get("minibatch_size", 1)
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < config.unroll_length:
         yield (
@@ -213,6 +215,26 @@ def _learning(config: Config, role: str) -> Iterator[str]:
                 yield f"resume: {error}"
 
 
+def _teacher(
+    config: Config, role: str, settings: Mapping[str, Any], student: Policy, algorithm: Algorithm
+) -> Iterator[str]:
+    """Of the processes that load it: others may be on machines that do not have it."""
+    name = teachers.name_of(settings)
+    if name is None or role not in ("train", "learner") or not hasattr(algorithm, "take_teacher"):
+        return
+    if teachers.reference(name) is not None:
+        if config.league is None:
+            yield f"algorithm.teacher: {name} is a model of a league's pool; here, name a run folder or a checkpoint"
+        return
+    folder = None
+    if config.trial is not None:
+        folder = run_folder(config) if config.league is None else run_folder(config) / "players" / config.player
+    try:
+        algorithm.take_teacher(teachers.load(name, student, folder)[0], name)
+    except ConfigurationError as error:
+        yield from error.problems
+
+
 def _league(config: Config, role: str) -> Iterator[str]:
     try:
         league = LeagueConfig.from_dict(config.league or {})
@@ -225,6 +247,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
         name = league.algorithm.get("name", "ppo")
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
+        yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
             yield (

@@ -31,6 +31,7 @@ from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import Event, Match
+from workers.config import teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
 from workers.rollout.match_result import MatchResult
@@ -181,8 +182,11 @@ class LocalLeague:
         return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))
 
     def _new_algorithm(self, name: str, policy: Policy) -> Algorithm:
-        algorithm = self.config.algorithm
-        return build_algorithm(algorithm.get("name", "ppo"), algorithm, policy, self._seed(f"{name} order"))
+        settings = self.config.algorithm
+        algorithm = build_algorithm(settings.get("name", "ppo"), settings, policy, self._seed(f"{name} order"))
+        if (teacher := teachers.name_of(settings)) and hasattr(algorithm, "take_teacher"):
+            algorithm.take_teacher(teachers.load(teacher, policy, None)[0], teacher)
+        return algorithm
 
     def _seed(self, purpose: str) -> int:
         """A seed of its own for each purpose, all following from the league's."""

@@ -15,6 +15,7 @@ from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
 from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerStopped, PlayerUnavailable
+from workers.config import teachers
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
 from workers.learning.trainer import Trainer
@@ -62,7 +63,20 @@ class LeagueTrainer(Trainer):
         """A policy for the league's game with the weights of this generation, and its algorithm."""
         policy = policy_builder(self.league)(self._seed("weights")).to(devices.resolve(self.config.device))
         settings = self.league.algorithm
-        return policy, build_algorithm(self.algorithm_name, settings, policy, self._seed("order"))
+        algorithm = build_algorithm(self.algorithm_name, settings, policy, self._seed("order"))
+        self.teach(policy, algorithm, settings)
+        return policy, algorithm
+
+    def load_teacher(self, name: str, student: Policy) -> Policy | None:
+        """Also of the league's pool, once that is sure to be back."""
+        if teachers.reference(name) is None or teachers.is_kept(name, self.folder):
+            return super().load_teacher(name, student)
+        if self.period is None:
+            return None
+        network = self.league.network
+        teacher = teachers.from_pool(name, lambda ref: self.session.pool.get(*ref).data, network, student)
+        teachers.keep(teacher, network, name, self.folder)
+        return teacher
 
     @property
     def algorithm_name(self) -> str:
@@ -155,6 +169,7 @@ class LeagueTrainer(Trainer):
         period, kind = self.client.open_period(self.player, self.league.lease)
         self.period = period
         self.catch_up()  # only now is a league that was saved sure to be back
+        self.teach(self.policy, self.algorithm, self.league.algorithm)
         every = self.league.period_steps
         self._period_end = (self.progress.steps // every + 1) * every
         unlearned = self.progress.version == 0 and self.progress.updates == 0

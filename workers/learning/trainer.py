@@ -20,6 +20,7 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate, on_policy
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
+from workers.config import teachers
 from workers.config.schema import Sampling
 from workers.learning import curve
 from workers.learning.data_source import Arrived, Batch, DataSource, OnPolicyQueue
@@ -54,6 +55,7 @@ class Trainer:
         self.session, self.config, self.folder = session, session.config, folder
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
+        self._teacher: Policy | None = None
         self.policy, self.algorithm = self.build()
         policy = self.policy
         self.spec = on_policy(policy.observation_space, policy.action_space, self.legal_actions, policy.network.memory)
@@ -78,7 +80,25 @@ class Trainer:
         policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
         policy.to(devices.resolve(self.config.device))
         settings = self.config.algorithm
-        return policy, build_algorithm(settings["name"], settings, policy, self.config.seed)
+        algorithm = build_algorithm(settings["name"], settings, policy, self.config.seed)
+        self.teach(policy, algorithm, settings)
+        return policy, algorithm
+
+    def teach(self, policy: Policy, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
+        """Give the algorithm its teacher, if the settings name one; it is loaded once. Raises ConfigurationError."""
+        name = teachers.name_of(settings)
+        if name is None or not hasattr(algorithm, "take_teacher"):
+            return
+        if self._teacher is None:
+            self._teacher = self.load_teacher(name, policy)
+        if self._teacher is not None:
+            algorithm.take_teacher(self._teacher, name)
+
+    def load_teacher(self, name: str, student: Policy) -> Policy | None:
+        """The teacher of that name, of which a copy is kept; None where it cannot be there yet."""
+        teacher, network = teachers.load(name, student, self.folder)
+        teachers.keep(teacher, network, name, self.folder)
+        return teacher
 
     @property
     def algorithm_name(self) -> str:

@@ -43,6 +43,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
             entropy_coefficient=self.entropy_coefficient,
             normalize_advantage=config.normalize_advantage,
         )
+        loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
         grad_norm = self.descend(loss, terms, inputs_of(unroll, said))
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}

@@ -33,13 +33,13 @@ class APPO(GradientAlgorithm[APPOConfig]):
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         columns, rho = self._corrected(batch, trajectories)
         if not self.policy.has_memory:
-            batch, columns = batch.by_step(), {name: column.flatten() for name, column in columns.items()}
+            batch, columns = batch.by_step(), {name: column.flatten(0, 1) for name, column in columns.items()}
         history: list[dict[str, Tensor]] = []
         for _ in range(config.epochs):
             order = torch.randperm(len(batch), generator=self.generator)
             for minibatch in batch.minibatches(config.minibatch_size, order, columns):
                 of = minibatch.columns
-                log_prob, entropy, value, _ = minibatch.evaluate(self.policy)
+                log_prob, entropy, value, output = minibatch.evaluate(self.policy)
                 loss, terms = appo_loss(
                     log_prob,
                     of["log_prob"],
@@ -53,6 +53,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
                     entropy_coefficient=self.entropy_coefficient,
                     target_clip=config.target_clip,
                 )
+                loss = self.with_teacher(loss, terms, output, of)
                 inputs = of | {"new log_prob": log_prob, "new value": value}
                 history.append(terms | {"grad_norm": self.descend(loss, terms, inputs, len(history) + 1)})
         self.steps += batch.steps
@@ -75,6 +76,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
             "value": said.value,
             "target": corrected.target,
             "advantage": corrected.advantage,
+            **self.lessons(batch),
         }
         return columns, corrected.rho.mean().item()
 

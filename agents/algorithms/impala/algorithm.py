@@ -42,6 +42,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             entropy_coefficient=self.entropy_coefficient,
             upgo_coefficient=config.upgo_coefficient,
         )
+        loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
         grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
         self.steps += batch.steps
         metrics = {name: term.item() for name, term in terms.items()}

@@ -39,13 +39,13 @@ class PPO(GradientAlgorithm[PPOConfig]):
         batch = Batch(self.policy, trajectories)
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
-        history: list[Tensor] = []
+        history: list[dict[str, Tensor]] = []
         for _ in range(self.config.epochs):
             if not self._epoch(batch, columns, history):
                 break
         self.steps += batch.steps
-        names = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction", "grad_norm")
-        metrics = dict(zip(names, torch.stack(history).mean(0).tolist(), strict=True))
+        means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
+        metrics = dict(zip(history[0], means.tolist(), strict=True))
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         metrics["learning_rate"] = learning_rate
         return Update(metrics)
@@ -62,15 +62,15 @@ class PPO(GradientAlgorithm[PPOConfig]):
         columns = {name: batch.column([t.extras[name] for t in trajectories]) for name in ("log_prob", "value")}
         columns["advantage"] = batch.column(advantage)
         columns["target"] = columns["advantage"] + columns["value"]  # TD(lambda) return
-        return columns
+        return columns | self.lessons(batch)
 
-    def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[Tensor]) -> bool:
+    def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]]) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config = self.config
         for minibatch in batch.minibatches(config.minibatch_size, self._permutation(len(batch)), columns):
             of_actors = minibatch.columns
             advantage = of_actors["advantage"]
-            log_prob, entropy, value, _ = minibatch.evaluate(self.policy)
+            log_prob, entropy, value, output = minibatch.evaluate(self.policy)
             log_ratio = log_prob - of_actors["log_prob"]
             ratio = log_ratio.exp()
             if config.normalize_advantage:
@@ -84,23 +84,31 @@ class PPO(GradientAlgorithm[PPOConfig]):
             with torch.no_grad():
                 kl = approximate_kl(log_ratio, ratio)
                 clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
-            terms = (policy_term, value_term, entropy_term, kl, clip_fraction)
+            terms = {
+                "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term,
+                "approx_kl": kl, "clip_fraction": clip_fraction,
+            }  # fmt: skip
+            loss = self.with_teacher(loss, terms, output, of_actors)
             if config.target_kl is not None and kl.item() > 1.5 * config.target_kl:
                 if not history:  # too far already, as data of older weights may be: nothing is learned from it
-                    history.append(torch.stack([*(term.detach() for term in terms), torch.zeros_like(kl)]))
+                    history.append(_detached(terms | {"grad_norm": torch.zeros_like(kl)}))
                 return False
 
             grad_norm = self.descend(
                 loss,
-                {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term},
+                terms,
                 of_actors | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
                 len(history) + 1,
             )
-            history.append(torch.stack([term.detach() for term in (*terms, grad_norm)]))
+            history.append(_detached(terms | {"grad_norm": grad_norm}))
         return True
 
     def _permutation(self, size: int) -> Tensor:
         return torch.randperm(size, generator=self.generator)
+
+
+def _detached(terms: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: term.detach() for name, term in terms.items()}
 
 
 @ALGORITHMS.register("ppo")

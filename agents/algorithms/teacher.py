@@ -1,0 +1,122 @@
+"""A teacher: a frozen policy near which a student is kept, by KL(teacher || student) in the loss.
+
+The direction is that of distillation (Rusu et al. 2016, eq. 3) and of AlphaStar (Vinyals et al. 2019, methods): the
+student is to find likely whatever the teacher does. The divergence is taken of each part of an action by itself, at the
+steps that the student has acted in, with the legal actions that there were.
+
+    class MyAlgorithm(GradientAlgorithm[Config]):
+        def update(self, trajectories):
+            batch = Batch(self.policy, trajectories)
+            lessons = self.lessons(batch)                       # once an update, without gradients
+            ...
+            loss = self.with_teacher(loss, terms, said.output, lessons)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from agents.algorithms.batches import Batch
+from agents.operators.losses import teacher_loss
+from agents.operators.schedules import Linear
+from agents.policies import Policy
+from agents.spaces import SpaceTree
+from warren.errors import ConfigurationError, unknown_name
+
+LESSON = "teacher's "  # and a head's name: the column of a minibatch that has the teacher's distribution there
+
+
+@dataclass(frozen=True)
+class TeacherConfig:
+    """Settings of algorithms that can have a teacher; without one the others mean nothing."""
+
+    teacher: str | None = None  # a run folder, a checkpoint, or in a league a model of its pool, PLAYER@VERSION
+    teacher_coefficient: float = 1.0  # of KL(teacher || student) in the loss
+    teacher_anneal_steps: int | None = None  # environment steps over which it falls linearly to 0; null: it stays
+    teacher_heads: Mapping[str, float] | None = None  # factors of an action's parts, by name; null: 1 each
+
+    def allowed_of_teacher(self) -> dict[str, tuple[str, bool]]:
+        """Setting -> (what it must be, whether it is)."""
+        return {
+            "teacher": ("a name or null", self.teacher != ""),
+            "teacher_coefficient": ("at least 0", self.teacher_coefficient >= 0),
+            "teacher_anneal_steps": (
+                "at least 1 or null",
+                self.teacher_anneal_steps is None or self.teacher_anneal_steps >= 1,
+            ),
+            "teacher_heads": (
+                "a table of numbers, at least 0 each",
+                all(isinstance(factor, int | float) and factor >= 0 for factor in (self.teacher_heads or {}).values()),
+            ),
+        }
+
+    def coefficient(self, steps: int) -> float:
+        """By `steps` environment steps."""
+        if self.teacher_anneal_steps is None:
+            return self.teacher_coefficient
+        return self.teacher_coefficient * Linear(1.0, 0.0, self.teacher_anneal_steps)(steps)
+
+
+def check_heads(name: str, config: TeacherConfig, student: Policy) -> None:
+    """Raises ConfigurationError for factors of parts that the student's actions do not have."""
+    parts = SpaceTree(student.action_space, "action")
+    known = [] if parts.bare else list(parts.leaves)
+    remedy = "" if known else f"an action of {student.action_space} has one part, whose factor is teacher_coefficient"
+    wrong = [part for part in config.teacher_heads or {} if part not in known]
+    if wrong:
+        raise ConfigurationError(
+            [unknown_name(f"part in teacher_heads of {name}", one, known, remedy) for one in wrong]
+        )
+
+
+def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
+    """Raises ConfigurationError where `student` cannot learn from `teacher`, which is called `name` in messages."""
+    problems = [
+        f"teacher {name}: its {kind} space is {theirs}, the student's {ours}; name one trained on the same game"
+        for kind, theirs, ours in (
+            ("observation", teacher.observation_space, student.observation_space),
+            ("action", teacher.action_space, student.action_space),
+        )
+        if theirs != ours
+    ]
+    if not problems and type(teacher.distribution) is not type(student.distribution):
+        theirs, ours = type(teacher.distribution).__name__, type(student.distribution).__name__
+        problems.append(
+            f"teacher {name}: its actions are drawn from a {theirs}, the student's from a {ours}; give both the same "
+            "network.box_actions"
+        )
+    if teacher.has_memory:  # which trajectories do not hold
+        problems.append(f"teacher {name} has a network with a memory; a teacher has to have one without (no `core`)")
+    if problems:
+        raise ConfigurationError(problems)
+
+
+def lessons(teacher: Policy, batch: Batch) -> dict[str, Tensor]:
+    """Columns [B, K] or [T, N, K]: the teacher's distribution at each step of `batch`, by LESSON and head."""
+    with torch.no_grad():
+        if batch.begins is None:
+            said = teacher.evaluate(batch.observation, batch.action, batch.action_mask)
+        else:
+            said = teacher.unroll(batch.observation, {}, batch.begins, batch.action, batch.action_mask)[0]
+        statistics = teacher.statistics(said.output)
+    heads = statistics if isinstance(statistics, dict) else {"": statistics}
+    return {LESSON + name: head for name, head in heads.items()}
+
+
+def imitation(
+    student: Policy, output: Any, columns: Mapping[str, Tensor], factors: Mapping[str, float] | None
+) -> Tensor | None:
+    """Sum over the heads of factor * E[KL(teacher || student)], with gradients; None where `columns` have no lessons.
+
+    `output` is the student's own at the steps of `columns`; `factors` by head, None: 1 each.
+    """
+    taught = {name.removeprefix(LESSON): column for name, column in columns.items() if name.startswith(LESSON)}
+    if not taught:
+        return None
+    divergence = student.kl(taught[""] if set(taught) == {""} else taught, student.statistics(output))
+    return teacher_loss(divergence, dict.fromkeys(divergence, 1.0) if factors is None else factors)

@@ -1,0 +1,110 @@
+"""The teacher of a run, by the setting `teacher` of its algorithm: where it is, and the policy that it is.
+
+    runs/cartpole/TRIAL                        a run folder: its newest checkpoint
+    runs/kuhn/TRIAL/players/main               the same of a player of a league
+    runs/cartpole/TRIAL/checkpoints/00000042.safetensors
+    main@1200                                  in a league: a model of its pool
+
+A student's folder keeps a copy of its teacher: a run that is resumed has the same one, wherever that is by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from agents import build_policy, checkpoints
+from agents.policies import Policy
+from league.matchmaking.view import ModelRef
+from warren.errors import CheckpointError, ConfigurationError, PoolError
+
+KEPT = "teacher.safetensors"  # the copy, in the student's folder
+Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
+Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the settings of their network
+
+
+def name_of(settings: Mapping[str, Any]) -> str | None:
+    """The teacher that these settings of an algorithm name, None for none."""
+    name = settings.get("teacher")
+    return None if name is None else str(name)
+
+
+def reference(name: str) -> ModelRef | None:
+    """The model of a league's pool that `name` means, None where it is a path."""
+    player, at, version = name.rpartition("@")
+    return ModelRef(player, int(version)) if at and version.isdigit() and not Path(name).exists() else None
+
+
+def load(name: str, student: Policy, folder: Path | None) -> tuple[Policy, Mapping[str, Any]]:
+    """(the teacher at the path `name`, or its copy in the student's `folder`; the settings of its network).
+
+    Raises ConfigurationError for one that is not there, is damaged, or takes other observations or actions.
+    """
+    try:
+        tensors, network = _kept(name, folder) or _saved(name)
+        return _built(network, tensors, student, name), network
+    except CheckpointError as error:
+        raise ConfigurationError(f"algorithm.teacher: {error}") from None
+
+
+def is_kept(name: str, folder: Path) -> bool:
+    """Whether the student's folder has a copy of it."""
+    return _kept(name, folder) is not None
+
+
+def from_pool(name: str, pool: Pool, network: Mapping[str, Any], student: Policy) -> Policy:
+    """A model of the league that the student plays in. Raises ConfigurationError where the pool has none."""
+    ref = reference(name)
+    assert ref is not None
+    try:
+        tensors, _ = checkpoints.weights_from_bytes(pool(ref))
+        return _built(network, tensors, student, name)
+    except (CheckpointError, PoolError) as error:
+        raise ConfigurationError(f"algorithm.teacher: {error}") from None
+
+
+def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -> None:
+    """Write the copy into the student's folder, unless it is there."""
+    if not is_kept(name, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        beside = folder / f".{KEPT}.tmp"
+        beside.write_bytes(checkpoints.weights_to_bytes(teacher, {"network": dict(network), "teacher": name}))
+        beside.replace(folder / KEPT)
+
+
+def _file(name: str) -> Path:
+    path = Path(name)
+    if (path / "checkpoints").is_dir():
+        return path / "checkpoints"
+    if (path / "players").is_dir():
+        players = ", ".join(sorted(str(player) for player in (path / "players").iterdir()))
+        raise ConfigurationError(
+            f"algorithm.teacher: {name} is a league's run folder; name one of its players: {players}"
+        )
+    if not path.exists():
+        raise ConfigurationError(
+            f"algorithm.teacher: there is no {name}; name a run folder or a checkpoint, as in runs/cartpole/TRIAL, or "
+            "in a league a model of its pool, as in main@1200"
+        )
+    return path
+
+
+def _kept(name: str, folder: Path | None) -> Saved | None:
+    if folder is None or not (folder / KEPT).exists():
+        return None
+    tensors, meta = checkpoints.weights_from_bytes((folder / KEPT).read_bytes())
+    return (tensors, meta["network"]) if meta.get("teacher") == name else None  # another was chosen since
+
+
+def _saved(name: str) -> Saved:
+    checkpoint = checkpoints.load(_file(name))
+    return checkpoint.policy, checkpoint.meta.get("network") or {}
+
+
+def _built(network: Mapping[str, Any], tensors: Mapping[str, Tensor], student: Policy, name: str) -> Policy:
+    policy = build_policy(network, student.observation_space, student.action_space, 0)
+    checkpoints.load_weights(policy, tensors, f"teacher {name}")
+    return policy
