@@ -24,14 +24,15 @@ from typing import Any
 from benchmarks import learning_peers
 from benchmarks.learning_comparisons import COMPARISONS, Comparison
 from benchmarks.learning_curves import Curve, draw
-from benchmarks.learning_jobs import composed, train
+from benchmarks.learning_jobs import EVERY_CHECKPOINT, composed, evaluated, train
 from benchmarks.learning_peers import Peer
 from benchmarks.report import finish
 from warren.errors import unknown_name
 from workers import servers
-from workers.config.schema import Config
+from workers.config.schema import Config, from_yaml
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
+CONNECT_FOUR = "connect-four"  # which has opponents where others have a peer
 SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
 
 
@@ -89,8 +90,16 @@ class Measurement:
         trial = f"{len(side.title)}-{seed}-{side.title[:8].strip().replace(' ', '-')}"
         given = [one.format(teacher=self.teacher) if "{teacher}" in one else one for one in overrides]
         patience = 60 * self.comparison.minutes
+        given += EVERY_CHECKPOINT if self.comparison.evaluated else ()
         outcome, curve = train(self.folder, trial, [*given, f"seed={seed}"], self.environment, patience)
-        side.add(outcome["steps"] if outcome["state"] == "solved" else None, outcome["seconds"], curve)
+        steps = outcome["steps"] if outcome["state"] == "solved" else None
+        if self.comparison.evaluated:
+            run = self.folder / "learning" / trial
+            goal = from_yaml(run / "config.yaml").env.goal
+            assert goal is not None
+            curve = evaluated(run, goal)
+            steps = curve[-1][0] if curve[-1][1] >= goal else None
+        side.add(steps, outcome["seconds"], curve)
 
     def measure(self, seeds: int, with_peer: bool) -> tuple[Side, Side | None]:
         comparison = self.comparison
@@ -139,17 +148,23 @@ def figures(comparison: Comparison, ours: Side, theirs: Side | None, goal: float
 
 def compare(name: str, options: argparse.Namespace) -> None:
     """Measure one name, draw its curves, print its figures."""
-    comparison = COMPARISONS[name]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         with servers.acquire(options.broker, folder=folder / "servers", say=lambda line: print(line)) as found:
+            if name == CONNECT_FOUR:
+                from benchmarks import learning_connect_four  # which needs OpenSpiel
+
+                learning_connect_four.measure(folder, found.environment(), options)
+                return
             ours, theirs = Measurement(name, folder, found.environment()).measure(options.seeds, options.peer)
+    comparison = COMPARISONS[name]
     goal = composed([one for one in comparison.overrides if "{teacher}" not in one]).env.goal
     assert goal is not None
     if options.seeds >= SEEDS_OF_A_PICTURE and not options.no_picture:
         picture = options.picture or PICTURES / f"learning_{name.replace('-', '_')}.png"
         curves = {side.title: side.curves for side in (ours, theirs) if side is not None}
-        draw(picture, f"{comparison.title}", curves, goal)
+        of = "20 episodes of each version" if comparison.evaluated else "the last 100 training episodes"
+        draw(picture, comparison.title, curves, goal, f"mean return of {of}")
     finish(f"learning {name}", figures(comparison, ours, theirs, goal))
 
 
@@ -168,8 +183,9 @@ def main() -> None:
     if options.list or options.name is None:
         for name, comparison in COMPARISONS.items():
             print(f"{name:<28} {comparison.title}{f' ({comparison.note})' if comparison.note else ''}")
+        print(f"{CONNECT_FOUR:<28} Connect Four, masked PPO by self-play, against a random and a one-ply player")
         return
-    if options.name not in COMPARISONS:
+    if options.name not in (*COMPARISONS, CONNECT_FOUR):
         sys.exit(f"error: {unknown_name('comparison', options.name, COMPARISONS, '(--list shows them)')}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     compare(options.name, options)

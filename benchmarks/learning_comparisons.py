@@ -25,6 +25,7 @@ class Comparison:
     minutes: float = 15.0  # that a seed may take on a busy machine
     teacher: tuple[str, ...] = ()  # a run that is made first; {teacher} in `overrides` is its folder
     without: tuple[str, ...] = ()  # the run of Warren's that stands where a peer does, where there is none
+    evaluated: bool = False  # by evaluations of every checkpoint, not by training episodes: learning_jobs.evaluated
 
     @property
     def of_peer(self) -> tuple[str, ...]:
@@ -75,7 +76,10 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "cartpole-hidden-transformer": Comparison(
         "CartPole-v1 without velocities, PPO with a transformer",
-        (*_experiment("cartpole_hidden"), "network.core={name:transformer,size:64,heads:4,layers:1,memory:16}"),
+        (
+            *_experiment("cartpole_hidden"), "network.core.name=transformer",
+            "+network.core.heads=4", "+network.core.layers=1", "+network.core.memory=16",
+        ),
         _LSTM, _experiment("cartpole_hidden"), note="the peer's memory is an LSTM",
     ),
     "cartpole-hidden-mlp": Comparison(
@@ -83,10 +87,19 @@ COMPARISONS: dict[str, Comparison] = {
         (*_experiment("cartpole_hidden"), "network.core=null", "network.hidden_sizes=[64,64]"), Peer(),
         note="it cannot be solved without a memory: neither of the two should",
     ),
+    "distillation": Comparison(
+        "CartPole-v1, PPO, a student distilled from a teacher",
+        (*CARTPOLE, "algorithm.teacher={teacher}", "algorithm.teacher_anneal_steps=40000"),
+        teacher=CARTPOLE, without=CARTPOLE, evaluated=True,
+        note="beside it the same run without a teacher; the teacher is such a run, and solved it; steps until 20 "
+        "episodes of one version reach the goal",
+    ),
     "lunarlander-ppo": Comparison(
         "LunarLander-v3, PPO", _experiment("lunarlander"), Peer(source=ZOO.format("ppo")), minutes=60
     ),
-    "lunarlander-a2c": Comparison("LunarLander-v3, A2C", _experiment("lunarlander_a2c"), _A2C, minutes=60),
+    "lunarlander-a2c": Comparison(
+        "LunarLander-v3, A2C", _experiment("lunarlander_a2c"), Peer("A2C", source=ZOO.format("a2c")), minutes=60,
+    ),
     "lunarlander-impala": Comparison(
         "LunarLander-v3, IMPALA", _experiment("lunarlander_impala"), Peer(), _experiment("lunarlander"),
         note=_NOT_STREAMING.format("lunarlander-ppo"), minutes=60,

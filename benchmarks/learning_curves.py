@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-Curve = Sequence[tuple[int, float]]  # environment steps, mean return of the last 100 training episodes
+Curve = Sequence[tuple[int, float]]  # environment steps, mean return
 COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple")
 
 
-def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float) -> None:
-    """`curves`: system -> a curve a seed, written to `path` as a PNG."""
+def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float, returns: str) -> None:
+    """`curves`: system -> a curve a seed, written to `path` as a PNG; `returns` says which returns they are."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
     from matplotlib.figure import Figure
 
@@ -22,7 +22,7 @@ def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: fl
             label = f"{name}, {len(runs)} seeds" if index == 0 else None
             axes.plot([p[0] for p in run], [p[1] for p in run], color=color, alpha=0.7, linewidth=1.3, label=label)
     axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
-    axes.set(title=title, xlabel="environment steps", ylabel="mean return of the last 100 training episodes")
+    axes.set(title=title, xlabel="environment steps", ylabel=returns)
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)

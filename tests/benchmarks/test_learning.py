@@ -1,0 +1,58 @@
+"""benchmarks.learning: its comparisons are runs that can be started, and its figures are those of the runs."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from benchmarks.learning import Side, figures
+from benchmarks.learning_comparisons import COMPARISONS
+from benchmarks.learning_jobs import composed
+from benchmarks.learning_peers import LIBRARIES, equal_settings
+from workers.config.schema import Config
+
+composed_once = cache(composed)
+
+
+@pytest.mark.parametrize("name", sorted(COMPARISONS))
+def test_every_comparison_is_a_run_with_a_goal_and_a_limit(name: str) -> None:
+    comparison = COMPARISONS[name]
+    config: Config = composed_once(tuple(one for one in comparison.overrides if "{teacher}" not in one))
+    assert config.env.goal is not None
+    assert config.total_steps < 10_000_000
+    if comparison.peer is not None:
+        theirs = composed_once(comparison.of_peer)
+        assert (theirs.env.id, theirs.env.goal) == (config.env.id, config.env.goal)
+        assert comparison.peer.algorithm in LIBRARIES
+        assert {"learning_rate", "gamma"} <= equal_settings(theirs.algorithm).keys()
+
+
+def test_a_run_that_does_not_reach_the_goal_counts_with_its_limit() -> None:
+    ours, theirs = Side("Warren", 100_000), Side("Peer", 100_000)
+    for steps in (20_000, None, 30_000):
+        ours.add(steps, 1.0, [(10_000, 1.0), (20_000, 3.0)])
+    for steps in (10_000, None, None):
+        theirs.add(steps, 1.0, [])
+    found = figures(COMPARISONS["cartpole-ppo"], ours, theirs, 475.0)
+    assert (found["solved"], found["seeds"], found["steps_vs_peer"]) == (2, 3, 0.3)
+    assert found["median_steps"] == {"Warren": 30_000, "Peer": 100_000}
+    assert found["runs"]["Warren"][1] == {"steps": None, "seconds": 1.0, "best": 3.0}
+
+
+def test_settings_have_the_names_that_the_peer_knows() -> None:
+    a2c = equal_settings({"name": "a2c", "learning_rate": 1e-3, "gamma": 0.9})
+    assert (a2c["learning_rate"], a2c["gamma"], a2c["gae_lambda"], a2c["ent_coef"]) == (1e-3, 0.9, 1.0, 0.0)
+    ppo = equal_settings({"name": "ppo", "epochs": 3, "minibatch_size": 64, "clip_range": 0.1})
+    assert (ppo["n_epochs"], ppo["batch_size"], ppo["clip_range"]) == (3, 64, 0.1)
+
+
+def test_a_one_ply_player_wins_where_it_can() -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    from benchmarks.learning_connect_four import one_ply
+
+    state = pyspiel.load_game("connect_four").new_initial_state()
+    for column in (2, 0, 2, 0, 2, 0):
+        state.apply_action(column)
+    assert {one_ply(state, np.random.default_rng(seed)) for seed in range(5)} == {2}
