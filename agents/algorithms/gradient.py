@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -15,9 +15,13 @@ from agents.algorithms.contract import Needs
 from agents.algorithms.numbers import not_finite
 from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher, imitation, lessons
 from agents.configuration import parse
+from agents.operators.normalization import RunningMoments, discounted_sums
 from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.policies import Policy
+from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
+
+REWARD_CLIP = 10.0  # deviations that a scaled reward is cut to, as ppo2's VecNormalize has it
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class GradientConfig(TeacherConfig):
     entropy_coefficient: float = 0.0
     entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
     value_coefficient: float = 0.5
+    scale_rewards: bool = False  # by the deviation of their discounted sums, and cut to REWARD_CLIP of it
 
     name: ClassVar[str] = ""  # of the algorithm, in errors
 
@@ -80,6 +85,7 @@ class GradientAlgorithm(Generic[C]):
         self.parameters = list(policy.parameters())
         # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
         self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
+        self.discounted = RunningMoments()  # sums of rewards, where those are scaled
 
     @property
     def entropy_coefficient(self) -> float:
@@ -101,6 +107,32 @@ class GradientAlgorithm(Generic[C]):
     def begin_at(self, steps: int) -> None:
         """Schedules are where they are after `steps` environment steps."""
         self.steps = steps
+
+    def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
+        """The trajectories that an update begins with, their rewards divided by the deviation of `discounted_sums`.
+
+        Of all rewards so far and these, over all channels. Sums begin anew with each trajectory: an unroll that is much
+        shorter than 1 / (1 - gamma) leaves them, and so the deviation, smaller than they are over whole episodes.
+        """
+        if not self.config.scale_rewards:
+            return trajectories
+        for t in trajectories:
+            reward = torch.from_numpy(t.reward)
+            ended = torch.from_numpy(t.terminated | t.truncated)
+            if reward.dim() > ended.dim():
+                ended = ended.unsqueeze(-1).expand_as(reward)
+            self.discounted.update(discounted_sums(reward, ended, torch.zeros_like(reward[0]), self.config.gamma)[0])
+        scale = self.discounted.scale
+        return [replace(t, reward=scale(torch.from_numpy(t.reward), REWARD_CLIP).numpy()) for t in trajectories]
+
+    def learned_from(self, batch: Batch, target: Callable[[], Tensor]) -> None:
+        """Ends an update: `batch` counts, and the policy normalises by it from now on.
+
+        `target` [..., channels] of the value is asked for only where values are normalised.
+        """
+        self.steps += batch.steps
+        with torch.no_grad():
+            self.policy.take_in(batch.observation, None if self.policy.value_scale is None else target())
 
     def descend(
         self,
@@ -170,12 +202,17 @@ class GradientAlgorithm(Generic[C]):
         for name, parameter in self.policy.named_parameters():
             for key, tensor in self.optimizer.state[parameter].items():  # empty before the first update
                 tensors[f"adam.{key}.{name}"] = tensor
+        if self.config.scale_rewards:
+            tensors |= {f"discounted.{name}": tensor for name, tensor in self.discounted.state_dict().items()}
         return tensors, {"steps": self.steps}
 
     def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
         """Continues from what `state` returned; the policy's weights are loaded apart from it."""
         self.steps = int(scalars["steps"])
         self.generator.set_state(tensors["generator"])
+        if "discounted.count" in tensors:  # a run that scales rewards only from now on has none yet
+            names = self.discounted.state_dict()
+            self.discounted.load_state_dict({name: tensors[f"discounted.{name}"] for name in names})
         for name, parameter in self.policy.named_parameters():
             self.optimizer.state[parameter] = {
                 key: tensors[f"adam.{key}.{name}"].to(parameter.device, copy=True)

@@ -3,6 +3,17 @@
 from agents.networks import impala_resnet, mlp, nature_cnn, recurrent, transformer  # noqa: F401  (enter themselves)
 from agents.networks.core import CORES
 from agents.networks.network import Heads, Memory, Network, Outputs
+from agents.networks.normalized import NormalizationConfig, Normalized
 from agents.networks.registry import NETWORKS, build_network
 
-__all__ = ["CORES", "NETWORKS", "Heads", "Memory", "Network", "Outputs", "build_network"]
+__all__ = [
+    "CORES",
+    "NETWORKS",
+    "Heads",
+    "Memory",
+    "Network",
+    "NormalizationConfig",
+    "Normalized",
+    "Outputs",
+    "build_network",
+]

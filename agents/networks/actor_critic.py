@@ -81,6 +81,9 @@ class ActorCritic(Network):
         features, _ = self._trunk(self._value_trunk).step(observation, self._part(self._value_trunk, memory))
         return self._heads.squeeze(self.value_head(features))
 
+    def value_layer(self) -> nn.Linear:
+        return self.value_head
+
     def _run(self, run: Callable[[Trunk, Memory], tuple[Tensor, Memory]], memory: Memory) -> tuple[Outputs, Memory]:
         features: dict[str, Tensor] = {}
         after: Memory = {}

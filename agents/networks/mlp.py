@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from agents.configuration import parse
 from agents.networks.actor_critic import ActorCritic, Encoder, Trunk
@@ -65,6 +65,9 @@ class MLPActorCritic(Network):
 
     def value(self, observation: Leaves, memory: Memory) -> Tensor:
         return self._heads.squeeze(self.value_trunk(self._flatten(observation)))
+
+    def value_layer(self) -> nn.Linear:
+        return cast(nn.Linear, self.value_trunk.layers[-1])
 
     def _flatten(self, observation: Leaves) -> Tensor:
         # A module's call costs as much as a layer of so small a network: none where numbers come as they are.

@@ -81,6 +81,10 @@ class Network(nn.Module):
         outputs, _ = self.step(observation, memory)
         return outputs.value
 
+    def value_layer(self) -> nn.Linear | None:
+        """The layer that gives the value, for `normalize_values`; None: there is none that is linear."""
+        return None
+
     def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
         """T steps at once: leaves [T, N, ...], `memory` before the first -> outputs [T, N, ...], memory after the last.
 

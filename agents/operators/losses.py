@@ -38,13 +38,22 @@ def target_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, target_log_prob: 
 
 
 def value_loss(
-    value: Tensor, target: Tensor, old_value: Tensor | None = None, clip_range: float | None = None
+    value: Tensor,
+    target: Tensor,
+    old_value: Tensor | None = None,
+    clip_range: float | None = None,
+    scale: Tensor | None = None,
 ) -> Tensor:
     """E[(V - target)^2]; with a clip range, the larger of that and of V held as near to `old_value` (as in ppo2).
 
+    Errors and the clip range are in units of `scale`, a number or one a channel, where values are normalised by it.
     Half of it is the loss of CleanRL and baselines' ppo2: their value coefficient c is c / 2 here.
     """
     _same_shape(value=value, target=target)
+    if scale is not None:
+        scale = scale.squeeze()
+        value, target = value / scale, target / scale
+        old_value = None if old_value is None else old_value / scale
     squared_error = (value - target).square()
     if old_value is None or clip_range is None:
         return squared_error.mean()

@@ -62,11 +62,14 @@ class Unroll:
         return x.unsqueeze(-1) if self.reward.dim() > x.dim() else x
 
 
-def weighted_channels(x: Tensor, coefficients: Tensor | None) -> Tensor:
+def weighted_channels(x: Tensor, coefficients: Tensor | None, scale: Tensor | None = None) -> Tensor:
     """sum_c coefficient_c x_c, [T, N], of advantages [T, N, C]; `x` [T, N] itself where there are no coefficients [C].
 
     The policy gradient is linear in its advantages, so this weights each reward channel's loss (Vinyals et al. 2019).
+    With a `scale` [C] (or one number), x_c / scale_c: where values are normalised by it (Hessel et al. 2019).
     """
+    if scale is not None:
+        x = x / scale.squeeze()
     return x if coefficients is None else x @ coefficients
 
 

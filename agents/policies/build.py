@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import gymnasium
@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 
 from agents.configuration import parse
-from agents.networks import Heads, build_network
+from agents.networks import Heads, NormalizationConfig, Normalized, build_network
 from agents.policies.categorical import Categorical, MultiCategorical
 from agents.policies.distribution import Distribution
 from agents.policies.gaussian import Gaussian, SquashedGaussian
@@ -44,17 +44,21 @@ def build_policy(
     """A policy for these spaces: categorical over Discrete actions, several of those over MultiDiscrete and MultiBinary
     ones, diagonal gaussian over Box ones, and one of these for each leaf of a Dict or Tuple.
 
-    `network_config`: `name` and settings of the network, and `box_actions`. `seed` decides the initial weights and the
-    actions drawn. Raises ConfigurationError for a network's unknown name or settings and for spaces that no policy
-    takes.
+    `network_config`: `name` and settings of the network, `box_actions`, and those of NormalizationConfig. `seed`
+    decides the initial weights and the actions drawn. Raises ConfigurationError for a network's unknown name or
+    settings and for spaces that no policy takes.
     """
     settings = dict(network_config)
     box = parse(BoxActionsConfig, "box_actions", settings.pop("box_actions", {}))
+    given = {each.name: settings.pop(each.name) for each in fields(NormalizationConfig) if each.name in settings}
+    normalization = parse(NormalizationConfig, "network", given)
     tree = SpaceTree(action_space, "action")
     leaves = {name: _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, reward_channels)
     network = build_network(settings, observation_space, heads, torch.Generator().manual_seed(seed))
+    if normalization.normalize_observations or normalization.normalize_values:
+        network = Normalized(network, SpaceTree(observation_space, "observation"), reward_channels, normalization)
     return Policy(distribution, network, observation_space, action_space, seed)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from agents.networks import Memory, Network, Outputs
+from agents.networks import Memory, Network, Normalized, Outputs
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
@@ -200,6 +200,16 @@ class Policy(nn.Module):
             output = self.distribution.masked(output, action_mask)
         log_prob, entropy = self.distribution.log_prob_entropy(output, action)
         return Evaluated(log_prob, entropy, value, output)
+
+    @property
+    def value_scale(self) -> Tensor | None:
+        """What errors of the value are measured in, float32 [channels]; None: the reward's own units."""
+        return self.network.value_scale if isinstance(self.network, Normalized) else None
+
+    def take_in(self, observation: Leaves, target: Tensor | None = None) -> None:
+        """After an update: observations in tensors, and targets of the value, that normalisation is by from now on."""
+        if isinstance(self.network, Normalized):
+            self.network.take_in(observation, target)
 
     def statistics(self, output: Any) -> Any:
         """What determines the distribution of an `Evaluated.output` wholly; of a Dict or Tuple, leaf name -> that."""

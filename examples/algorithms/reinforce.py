@@ -25,15 +25,15 @@ class Reinforce(GradientAlgorithm[Config]):
 
     def update(self, trajectories):
         self.set_learning_rate()
-        batch = Batch(self.policy, trajectories, unrolled=True)
+        batch = Batch(self.policy, self.scaled(trajectories), unrolled=True)
         unroll, said = batch.unroll(self.policy)
         returned = lambda_return(unroll, self.config.gamma, 1.0).detach()
         policy_loss = policy_gradient(said.log_prob, standardize(returned - unroll.value.detach()))
-        value = value_loss(unroll.value, returned)
+        value = value_loss(unroll.value, returned, scale=self.policy.value_scale)
         entropy = said.entropy.mean()
         loss = policy_loss + self.config.value_coefficient * value - self.entropy_coefficient * entropy
         self.descend(loss, {"policy_loss": policy_loss, "value_loss": value, "entropy": entropy})
-        self.steps += batch.steps
+        self.learned_from(batch, lambda: returned)
         return Update({"policy_loss": policy_loss.item(), "value_loss": value.item(), "entropy": entropy.item()})
 
 

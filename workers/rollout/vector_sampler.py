@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from envs import VectorEnv
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
 from workers.rollout.sampler import load_into
+from workers.rollout.timing import Timing
 
 
 class VectorSampler:
@@ -25,13 +27,21 @@ class VectorSampler:
     line, or the field that is not as its spaces say.
     """
 
-    def __init__(self, vector_env: VectorEnv, policy: Policy, seed: int, name: str = "of the sampler") -> None:
+    def __init__(
+        self,
+        vector_env: VectorEnv,
+        policy: Policy,
+        seed: int,
+        name: str = "of the sampler",
+        timing: Timing | None = None,
+    ) -> None:
+        """`timing` is told what environments and policy took, as parts of "collect"."""
         self.vector_env = vector_env
         self.policy = policy
         self.version = -1
         self.env_steps = 0  # over all environments, since the start
         self._generator = torch.Generator().manual_seed(seed)
-        self._name = name
+        self._name, self._timing = name, timing or Timing()
         self._spec = on_policy(vector_env.single_observation_space, vector_env.single_action_space)
         with blaming(self._name, "reset()"):
             self._observation, _ = vector_env.reset()
@@ -52,13 +62,18 @@ class VectorSampler:
         rewards = np.empty(shape, np.float32)
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         final_values = np.zeros_like(extras["value"])
+        acting = stepping = 0.0
         for step in range(budget):
             put(observations, step, observation)
+            began = perf_counter()
             action, said, memory = policy.step(observation, memory, generator=self._generator)
             put(actions, step, action)
             put(extras, step, said)
+            acted = perf_counter()
+            acting += acted - began
             with blaming(self._name, "step()"):
                 observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
+            stepping += perf_counter() - acted
             terminations[step] = terminated
             truncations[step] = truncated
             if truncated.any():
@@ -77,6 +92,8 @@ class VectorSampler:
         self._check("reward", rewards, 2)
         self._observation, self._memory = observation, memory
         self.env_steps += budget * env.num_envs
+        self._timing.add("collect/environments", stepping)
+        self._timing.add("collect/policy", acting)
         return Trajectory(
             observation=observations,
             action=actions,

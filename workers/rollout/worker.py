@@ -25,7 +25,9 @@ from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
+from workers.rollout.handover import SendingThread
 from workers.rollout.separate_samplers import SeparateSamplers
+from workers.rollout.timing import Timing
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
@@ -53,6 +55,7 @@ class ActorRole:
         self._times_made = itertools.count()
         self._round = ""  # the one that was answered last
         self._repeated: tuple[int, dict[str, Any]] | None = None  # version, and what was played with its weights
+        self.timing = Timing()  # of the thread that samples
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
@@ -61,6 +64,7 @@ class ActorRole:
         self.failure: BaseException | None = None
         self.first_step_at: float | None = None
         self.number = 0  # of the next segment
+        self._sender: BoundedSender | None = None
         self.streaming = config.sampling is Sampling.streaming
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
@@ -74,7 +78,7 @@ class ActorRole:
             self.config.network, environments.single_observation_space, environments.single_action_space, seed
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
-        return VectorSampler(environments, policy, seed, env.id)
+        return VectorSampler(environments, policy, seed, env.id, self.timing)
 
     def _make_separate_samplers(self) -> SeparateSamplers:
         env = self.config.env
@@ -158,19 +162,35 @@ class ActorRole:
 
     def _stream(self) -> None:
         try:
-            queue, bound = self.session.topology.learner_queue(), SegmentsWaiting(self.session)
-            sender = BoundedSender(self.session.app, queue, bound, self.stopping)
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")
-            while not self.stopping.is_set():
-                payload = {"round": None, "number": self.number, **self._collect_again()}
-                if sender.send("learner.learn", (payload,)):
-                    self.session.ledger.confirm(self.source, self.number)
-                    self.number += 1
+            sending = SendingThread(self._send, self.stopping)
+            began = time.perf_counter()
+            try:
+                while not self.stopping.is_set():
+                    with self.timing.measure("collect"):
+                        payload = self._collect_again()
+                    with self.timing.measure("wait for the sender"):
+                        sending.give(payload)
+            finally:
+                self.stopping.set()  # of a failure here the sender knows nothing
+                sending.end()
+                self.timing.add("", time.perf_counter() - began)
+                logger.info("time of the sampler: %s", self.timing.tree())
+                logger.info("time of the sender beside it: %s", sending.timing.tree())
         except BaseException as error:
             logger.exception("sampling failed")
             self.failure = error
             stop_worker()
+
+    def _send(self, payload: dict[str, Any]) -> None:
+        """On the sending thread: the segment's number is given once the broker has it, so none is left out."""
+        if self._sender is None:
+            queue, bound = self.session.topology.learner_queue(), SegmentsWaiting(self.session)
+            self._sender = BoundedSender(self.session.app, queue, bound, self.stopping)
+        if self._sender.send("learner.learn", ({"round": None, "number": self.number, **payload},)):
+            self.session.ledger.confirm(self.source, self.number)
+            self.number += 1
 
     def _collect_again(self) -> dict[str, Any]:
         """A payload; an environment that fails is made anew once. Raises what it raised when that fails as well."""

@@ -13,6 +13,7 @@ from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.numbers import inputs_of
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
+from agents.operators.returns import lambda_return
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 
@@ -31,6 +32,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
         """One step on all trajectories, which are to be of the weights that learn; metrics by name."""
         config = self.config
         learning_rate = self.set_learning_rate()
+        trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         unroll, said = batch.unroll(self.policy)
         loss, terms = a2c_loss(
@@ -42,10 +44,11 @@ class A2C(GradientAlgorithm[A2CConfig]):
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
             normalize_advantage=config.normalize_advantage,
+            value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
         grad_norm = self.descend(loss, terms, inputs_of(unroll, said))
-        self.steps += batch.steps
+        self.learned_from(batch, lambda: lambda_return(unroll, config.gamma, config.gae_lambda))
         metrics = {name: term.item() for name, term in terms.items()}
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 

@@ -21,20 +21,22 @@ def a2c_loss(
     entropy_coefficient: float,
     normalize_advantage: bool = False,
     channel_coefficients: Tensor | None = None,
+    value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(the loss, its terms by name without gradients) of unrolls [T, N] that the weights which learn have acted in.
 
     -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
     constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. Of reward
-    channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them.
+    channels A is the sum by `channel_coefficients` [C], and the value's error the mean over them. Both are in units of
+    `value_scale`, if it is given.
     """
     with torch.no_grad():
         target = lambda_return(unroll, gamma, gae_lambda)
-        advantage = weighted_channels(target - unroll.value, channel_coefficients)
+        advantage = weighted_channels(target - unroll.value, channel_coefficients, value_scale)
         if normalize_advantage:
             advantage = standardize(advantage)
     policy_term = policy_gradient(log_prob, advantage)
-    value_term = value_loss(unroll.value, target)
+    value_term = value_loss(unroll.value, target, scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     terms = {"policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term}

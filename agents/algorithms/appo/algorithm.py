@@ -30,11 +30,13 @@ class APPO(GradientAlgorithm[APPOConfig]):
         """`epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
         config = self.config
         learning_rate = self.set_learning_rate()
+        trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         columns, rho = self._corrected(batch, trajectories)
         if not self.policy.has_memory:
             batch, columns = batch.by_step(), {name: column.flatten(0, 1) for name, column in columns.items()}
         history: list[dict[str, Tensor]] = []
+        scale = self.policy.value_scale
         for _ in range(config.epochs):
             order = torch.randperm(len(batch), generator=self.generator)
             for minibatch in batch.minibatches(config.minibatch_size, order, columns):
@@ -52,11 +54,12 @@ class APPO(GradientAlgorithm[APPOConfig]):
                     value_coefficient=config.value_coefficient,
                     entropy_coefficient=self.entropy_coefficient,
                     target_clip=config.target_clip,
+                    value_scale=scale,
                 )
                 loss = self.with_teacher(loss, terms, output, of)
                 inputs = of | {"new log_prob": log_prob, "new value": value}
                 history.append(terms | {"grad_norm": self.descend(loss, terms, inputs, len(history) + 1)})
-        self.steps += batch.steps
+        self.learned_from(batch, lambda: columns["target"])
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
         return Update(metrics | {"rho": rho, "learning_rate": learning_rate})

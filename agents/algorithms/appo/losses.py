@@ -21,6 +21,7 @@ def appo_loss(
     value_coefficient: float,
     entropy_coefficient: float,
     target_clip: float = 2.0,
+    value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(the loss, its terms by name without gradients) of a minibatch; all tensors [B].
 
@@ -31,7 +32,7 @@ def appo_loss(
     """
     ratio = target_ratio(log_prob, behaviour_log_prob, target_log_prob, target_clip)
     policy_term = clipped_surrogate(ratio, advantage, clip_range)
-    value_term = value_loss(value, target)
+    value_term = value_loss(value, target, scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     with torch.no_grad():

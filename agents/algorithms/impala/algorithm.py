@@ -13,6 +13,7 @@ from agents.algorithms.impala.losses import impala_loss
 from agents.algorithms.numbers import inputs_of
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
+from agents.operators.vtrace import vtrace
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 
@@ -26,6 +27,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         """One step on all trajectories; metrics by name, `rho` the mean importance weight among them."""
         config = self.config
         learning_rate = self.set_learning_rate()
+        trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
         unroll, said = batch.unroll(self.policy)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
@@ -41,10 +43,12 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
             upgo_coefficient=config.upgo_coefficient,
+            value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
         grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
-        self.steps += batch.steps
+        bars = (config.rho_bar, config.c_bar, config.lambda_)
+        self.learned_from(batch, lambda: vtrace(unroll, said.log_prob, behaviour, config.gamma, *bars).target)
         metrics = {name: term.item() for name, term in terms.items()}
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})
 

@@ -25,6 +25,7 @@ def impala_loss(
     lambda_: float = 1.0,
     upgo_coefficient: float = 0.0,
     channel_coefficients: Tensor | None = None,
+    value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """(the loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
 
@@ -32,11 +33,12 @@ def impala_loss(
     plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the
     weights that learn and has gradients, as `log_prob` and `entropy` [T, N]; `behaviour_log_prob` is of those that
     acted. Of an unroll with reward channels advantages are the sum by `channel_coefficients` [C], and the value's error
-    is the mean over them. `rho` among the terms is the mean importance weight: near 1 while data is fresh.
+    is the mean over them, both in units of `value_scale`, if it is given. `rho` among the terms is the mean importance
+    weight: near 1 while data is fresh.
     """
     corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
-    policy_term = policy_gradient(log_prob, weighted_channels(corrected.advantage, channel_coefficients))
-    value_term = value_loss(unroll.value, corrected.target)
+    policy_term = policy_gradient(log_prob, weighted_channels(corrected.advantage, channel_coefficients, value_scale))
+    value_term = value_loss(unroll.value, corrected.target, scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
     terms = {
@@ -44,7 +46,8 @@ def impala_loss(
     }  # fmt: skip
     if upgo_coefficient:
         with torch.no_grad():
-            upgoing = weighted_channels(upgo_return(unroll, gamma) - unroll.value, channel_coefficients)
+            upgoing = upgo_return(unroll, gamma) - unroll.value
+            upgoing = weighted_channels(upgoing, channel_coefficients, value_scale)
         terms["upgo_loss"] = policy_gradient(log_prob, corrected.rho * upgoing)
         loss = loss + upgo_coefficient * terms["upgo_loss"]
     return loss, {name: term.detach() for name, term in terms.items()}

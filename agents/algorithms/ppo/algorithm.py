@@ -36,6 +36,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
         Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
         """
+        trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories)
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
@@ -43,7 +44,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         for _ in range(self.config.epochs):
             if not self._epoch(batch, columns, history):
                 break
-        self.steps += batch.steps
+        self.learned_from(batch, lambda: columns["target"])
         means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
         metrics = dict(zip(history[0], means.tolist(), strict=True))
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()
@@ -66,7 +67,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
     def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]]) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
-        config = self.config
+        config, scale = self.config, self.policy.value_scale
         for minibatch in batch.minibatches(config.minibatch_size, self._permutation(len(batch)), columns):
             of_actors = minibatch.columns
             advantage = of_actors["advantage"]
@@ -77,7 +78,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
                 advantage = standardize(advantage)
 
             policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
-            value_term = value_loss(value, of_actors["target"], of_actors["value"], config.clip_range_value)
+            value_term = value_loss(value, of_actors["target"], of_actors["value"], config.clip_range_value, scale)
             entropy_term = entropy.mean()
             loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
 

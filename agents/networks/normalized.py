@@ -1,0 +1,115 @@
+"""Any network with its observations, and its values, normalised by running moments that are part of it.
+
+The moments are buffers: published, checkpointed and loaded with the weights. Acting and learning only read them; the
+learner takes in what it has learned from, after each update (`take_in`), so that an update sees observations as those
+who acted did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from agents.networks.network import Memory, Network, Outputs
+from agents.operators.normalization import RunningMoments, popart
+from agents.spaces import Leaves, SpaceTree, is_image
+from warren.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class NormalizationConfig:
+    """Settings of any network."""
+
+    normalize_observations: bool = False  # Box leaves by their mean and deviation; images and whole numbers are not
+    normalize_values: bool = False  # the value head gives values in units of the returns' deviation: PopArt
+    observation_clip: float = 10.0  # deviations from the mean that a normalised observation is cut to
+
+    def __post_init__(self) -> None:
+        if not self.observation_clip > 0:
+            raise ConfigurationError(f"observation_clip={self.observation_clip} of a network must be above 0")
+
+
+class Normalized(Network):
+    """`network` between moments: it is given normalised leaves, and its values are turned into the reward's units."""
+
+    def __init__(self, network: Network, tree: SpaceTree, values: int, config: NormalizationConfig) -> None:
+        """`values`: how many a network gives. Raises ConfigurationError for a network without a `value_layer`."""
+        super().__init__()
+        self.network, self.memory = network, network.memory
+        self._clip = config.observation_clip
+        self._names: list[str] = []
+        if config.normalize_observations:
+            self._names = [
+                name for name, leaf in tree.leaves.items() if isinstance(leaf, spaces.Box) and not is_image(leaf)
+            ]
+        self.observations = nn.ModuleList(RunningMoments(tree.leaves[name].shape or ()) for name in self._names)
+        self.values = RunningMoments((values,)) if config.normalize_values else None
+        if self.values is not None and network.value_layer() is None:
+            raise ConfigurationError(
+                "normalize_values changes the layer that gives the value as its units change, and this network does "
+                "not say which that is; give it a method value_layer() that returns the nn.Linear, or leave it out"
+            )
+
+    @property
+    def value_scale(self) -> Tensor | None:
+        """The unit of values: float32 [values], None where it is the reward's own."""
+        return None if self.values is None else self.values.moments.deviation.float()
+
+    def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
+        outputs, memory = self.network.step(self._normalized(observation), memory)
+        return self._denormalized(outputs), memory
+
+    def act(self, observation: Leaves, memory: Memory) -> tuple[Leaves, Memory]:
+        return self.network.act(self._normalized(observation), memory)
+
+    def value(self, observation: Leaves, memory: Memory) -> Tensor:
+        return self._in_units(self.network.value(self._normalized(observation), memory))
+
+    def unroll(self, observation: Leaves, memory: Memory, begins: Tensor) -> tuple[Outputs, Memory]:
+        outputs, memory = self.network.unroll(self._normalized(observation), memory, begins)
+        return self._denormalized(outputs), memory
+
+    @torch.no_grad()
+    def take_in(self, observation: Leaves, target: Tensor | None) -> None:
+        """The moments are of these observations [..., *shape] too, and of these targets of the value.
+
+        The value stays what it was in the reward's units: its layer changes as its units do.
+        """
+        for name, moments in self._moments():
+            moments.update(observation if isinstance(observation, Tensor) else observation[name])
+        if self.values is not None and target is not None:
+            layer = self.network.value_layer()
+            assert layer is not None
+            before = RunningMoments(self.values.mean.shape).to(self.values.mean.device)
+            before.set(self.values.moments)
+            self.values.update(target)
+            weight, bias = popart(layer.weight, layer.bias, before.moments, self.values.moments)
+            layer.weight.copy_(weight)
+            layer.bias.copy_(bias)
+
+    def _moments(self) -> list[tuple[str, RunningMoments]]:
+        return [(name, cast(RunningMoments, part)) for name, part in zip(self._names, self.observations, strict=True)]
+
+    def _normalized(self, observation: Leaves) -> Leaves:
+        if isinstance(observation, Tensor):
+            for _, moments in self._moments():
+                observation = moments.normalize(observation, self._clip)
+            return observation
+        return observation | {
+            name: moments.normalize(observation[name], self._clip) for name, moments in self._moments()
+        }
+
+    def _denormalized(self, outputs: Outputs) -> Outputs:
+        return outputs if self.values is None else Outputs(outputs.policy, self._in_units(outputs.value))
+
+    def _in_units(self, value: Tensor) -> Tensor:
+        """Values [...] of one channel, or [..., C]."""
+        if self.values is None:
+            return value
+        if len(self.values.mean) > 1:
+            return self.values.denormalize(value)
+        return self.values.denormalize(value.unsqueeze(-1)).squeeze(-1)

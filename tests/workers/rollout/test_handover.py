@@ -1,0 +1,131 @@
+"""Sending beside playing: nothing waits for the broker that need not, and what was confirmed was sent."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from warren.errors import BrokerError
+from workers.config.schema import Config, EnvConfig
+from workers.rollout import worker
+from workers.rollout.handover import SendingThread
+from workers.rollout.timing import Timing
+
+WITHIN = 60.0  # s, on a machine that does other things
+
+
+def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_does() -> None:
+    stopping, may_send, sent = threading.Event(), threading.Semaphore(0), []
+
+    def send(segment: dict[str, Any]) -> None:
+        assert may_send.acquire(timeout=WITHIN)
+        sent.append(segment["number"])
+
+    sending = SendingThread(send, stopping)
+    assert sending.give({"number": 0}) and sending.give({"number": 1})
+    assert sent == [], "two were handed over, and none has been sent"
+    third = threading.Thread(target=lambda: sending.give({"number": 2}) and sending.give({"number": 3}))
+    third.start()
+    may_send.release(2)
+    third.join(WITHIN)
+    assert not third.is_alive()
+    may_send.release(2)
+    while len(sent) < 4:
+        assert sending._thread.is_alive()
+    stopping.set()
+    sending.end()
+    assert sent == [0, 1, 2, 3]
+
+
+def test_a_stop_waits_for_the_segment_that_is_being_sent_and_drops_those_that_wait() -> None:
+    stopping, begun, go_on, sent = threading.Event(), threading.Event(), threading.Event(), []
+
+    def send(segment: dict[str, Any]) -> None:
+        begun.set()
+        assert go_on.wait(WITHIN)
+        sent.append(segment["number"])
+
+    sending = SendingThread(send, stopping)
+    assert sending.give({"number": 0}) and begun.wait(WITHIN) and sending.give({"number": 1})
+    stopping.set()
+    assert not sending.give({"number": 2})
+    go_on.set()
+    sending.end()
+    assert sent == [0]
+
+
+def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
+    def send(segment: dict[str, Any]) -> None:
+        raise BrokerError("the broker has been away for 120 s")
+
+    sending = SendingThread(send, threading.Event())
+    with pytest.raises(BrokerError, match="away for 120 s"):
+        for number in range(100):
+            sending.give({"number": number})
+    with pytest.raises(BrokerError, match="away for 120 s"):
+        sending.end()
+
+
+def test_times_are_shares_of_the_whole_and_of_their_parts() -> None:
+    timing = Timing()
+    for path, seconds in (("", 10.0), ("collect/environments", 5.0), ("collect/policy", 2.0), ("collect", 8.0)):
+        timing.add(path, seconds)
+    timing.add("collect", 1.0)
+    assert timing.tree().splitlines() == [
+        "10.0 s", "  collect 90.0 %", "    environments 50.0 %", "    policy 20.0 %", "    other 20.0 %",
+        "  other 10.0 %",
+    ]  # fmt: skip
+    assert Timing().tree() == "0.0 s"
+
+
+class Actor:
+    """A streaming actor on a session of nothing; `refusing` is what its sender raises at the fourth segment."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, refusing: Exception | None = None) -> None:
+        self.sent: list[int] = []
+        self.confirmed: list[int] = []
+        self.stopped = threading.Event()
+        outer = self
+
+        class Sender:
+            def __init__(self, *_: Any) -> None: ...
+
+            def send(self, name: str, args: tuple[dict[str, Any]]) -> bool:
+                if len(outer.sent) == 3:
+                    if refusing is not None:
+                        raise refusing
+                    outer.role.stopping.set()
+                    return False
+                outer.sent.append(args[0]["number"])
+                return True
+
+        monkeypatch.setattr(worker, "BoundedSender", Sender)
+        monkeypatch.setattr(worker, "SegmentsWaiting", lambda session: None)
+        monkeypatch.setattr(worker, "stop_worker", self.stopped.set)
+        session: Any = SimpleNamespace(
+            app=SimpleNamespace(task=lambda *_, **__: None), pool=None, redis=None,
+            topology=SimpleNamespace(key_prefix="", learner_queue=lambda: None),
+            ledger=SimpleNamespace(confirm=lambda source, number: self.confirmed.append(number)),
+        )  # fmt: skip
+        config = Config(trial="t", run="r", env=EnvConfig(id="CartPole-v1", num_envs=2), unroll_length=8)
+        self.role = worker.ActorRole(config, session)
+        monkeypatch.setattr(self.role.weights, "wait_for", lambda *_: True)
+        self.role._stream()
+
+
+def test_an_actor_confirms_what_was_sent_in_order_and_says_where_its_time_went(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, one_thread: None
+) -> None:
+    with caplog.at_level("INFO"):
+        actor = Actor(monkeypatch)
+    assert actor.sent == actor.confirmed == [0, 1, 2] and actor.role.number == 3
+    assert actor.role.failure is None and not actor.stopped.is_set()
+    for part in ("collect", "environments", "policy", "wait for the sender", "send"):
+        assert part in caplog.text
+
+
+def test_an_actor_ends_with_what_its_sender_failed_with(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    actor = Actor(monkeypatch, refusing=BrokerError("the broker has been away for 120 s"))
+    assert actor.confirmed == [0, 1, 2]
+    assert str(actor.role.failure) == "the broker has been away for 120 s" and actor.stopped.is_set()

@@ -1,0 +1,70 @@
+"""Between playing and sending: a bounded hand-over to a thread that sends, so that no step waits for the broker."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from workers.rollout.timing import Timing
+
+WAITING = 1  # segments that wait while another is sent; more would only be older when they are learned from
+LOOK_EVERY = 0.1  # s between looks at whether to stop, of who waits
+
+
+class SendingThread:
+    """Sends what it is given, one after another, by `send`, which numbers, sends and confirms a segment as a whole.
+
+        sending = SendingThread(send, stopping)
+        while sending.give(collect()):      # waits while WAITING segments do
+            ...
+        sending.end()                       # raises what `send` raised
+
+    Once `stopping` is set, what is being sent is sent or given up by `send` itself, confirmation included; what waits
+    is dropped: nobody was told of it.
+    """
+
+    def __init__(self, send: Callable[[dict[str, Any]], None], stopping: threading.Event) -> None:
+        self.timing = Timing()  # of the thread
+        self._send, self._stopping = send, stopping
+        self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
+        self._ended = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
+        self._thread.start()
+
+    def give(self, segment: dict[str, Any]) -> bool:
+        """Hands a segment over; False when there is to be no more. Raises what `send` raised."""
+        while not self._ended.is_set() and not self._stopping.is_set():
+            try:
+                self._waiting.put(segment, timeout=LOOK_EVERY)
+                return True
+            except queue.Full:
+                continue
+        if self._failure is not None:
+            raise self._failure
+        return False
+
+    def end(self) -> None:
+        """Waits for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        began = time.perf_counter()
+        try:
+            while not self._stopping.is_set():
+                try:
+                    segment = self._waiting.get(timeout=LOOK_EVERY)
+                except queue.Empty:
+                    continue
+                with self.timing.measure("send"):
+                    self._send(segment)
+        except BaseException as error:
+            self._failure = error
+        finally:
+            self.timing.add("", time.perf_counter() - began)
+            self._ended.set()
