@@ -38,7 +38,7 @@ class Trajectory:
     last: dict[str, Tree]  # [N, ...] of the moment after step T - 1: "observation", "value"
     cut: dict[str, np.ndarray]  # [T, N, ...] of an episode's last observation where truncated, else 0: "value"
     version: np.ndarray  # int64 [N]: of the weights that acted; the oldest where several did
-    episodes: np.ndarray  # float32 [K, 2]: return and length of the episodes that finished within
+    episodes: np.ndarray  # float32 [K, 2 + C]: return, length and channels' returns of episodes that finished within
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # [N, ...]: the policy's before step 0, if it has one
     action_mask: Tree | None = None  # bool [T, N, A]: which actions were legal; None where all always are
 
@@ -103,6 +103,7 @@ class TrajectorySpec:
     memory: dict[str, ArraySpec] = field(default_factory=dict)
     action_mask: Spec | None = None
     reward: ArraySpec = REWARD
+    returns: int = 0  # columns of `episodes` after the first two
 
     def problems(self, data: Mapping[str, Any]) -> list[str]:
         """Where the fields of a trajectory are not as this says."""
@@ -124,19 +125,25 @@ def on_policy(
     action_space: gymnasium.Space[Any],
     legal_actions: bool = False,
     memory: Mapping[str, tuple[int, ...]] | None = None,
+    channels: int = 0,
+    returns: int = 0,
 ) -> TrajectorySpec:
     """What samplers collect for algorithms that learn from log-probabilities and values of the policy that acted.
 
-    `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it. Raises
-    ConfigurationError for spaces without a Spec.
+    `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels` of
+    the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`. Raises ConfigurationError
+    for spaces without a Spec.
     """
     number = ArraySpec((), "float32")
+    value = ArraySpec((channels,), "float32") if channels else number
     return TrajectorySpec(
         observation=spec_of(observation_space),
         action=drawn(action_space),
-        extras={"log_prob": number, "value": number},
-        last={"observation": spec_of(observation_space), "value": number},
-        cut={"value": number},
+        extras={"log_prob": number, "value": value},
+        last={"observation": spec_of(observation_space), "value": value},
+        cut={"value": value},
+        reward=value,
+        returns=returns,
         memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
         action_mask=ArraySpec((int(action_space.n),), "bool")
         if legal_actions and isinstance(action_space, spaces.Discrete)
@@ -190,8 +197,11 @@ def _wrong(data: Mapping[str, Any], spec: TrajectorySpec | None) -> Iterator[str
     yield from problems(ArraySpec((), "bool"), data["truncated"], (steps, slots), "trajectory field truncated")
     yield from problems(ArraySpec((), "int64"), data["version"], (slots,), "trajectory field version")
     episodes = data["episodes"]
-    if not isinstance(episodes, np.ndarray) or episodes.dtype != np.float32 or episodes.shape[1:] != (2,):
-        yield "trajectory field episodes must be float32 [K, 2]"
+    if not isinstance(episodes, np.ndarray) or episodes.dtype != np.float32 or episodes.ndim != 2:
+        yield "trajectory field episodes must be float32 [K, 2 or more]"
+    elif episodes.shape[1] < 2 or (spec is not None and episodes.shape[1] != 2 + spec.returns):
+        wanted = "2 or more" if spec is None else 2 + spec.returns
+        yield f"trajectory field episodes must be float32 [K, {wanted}], is {list(episodes.shape)}"
     if spec is not None:
         yield from spec.problems(data)
         return

@@ -38,6 +38,7 @@ class EnvSettings:
     resize: int | None = None
     frame_stack: int | None = None
     reward_channels: Mapping[str, float] = field(default_factory=dict)
+    channel_values: bool = False
     reward_scale: float = 1.0
     reward_clip: float | None = None
 
@@ -57,6 +58,8 @@ class EnvSettings:
             yield f"env.reward_clip: {self.reward_clip} leaves nothing; it must be more than 0, or null"
         if self.reward_channels and (self.resolved().frame_skip or 1) > 1:
             yield "env.frame_skip: adds up rewards of one number; leave it out, or env.reward_channels"
+        if self.channel_values and len(self.reward_channels) < 2:
+            yield "env.channel_values: it takes several channels; declare them: +env.reward_channels={A: 1, B: 0.5}"
         if self.workers > 0:
             yield from self._of_workers(num_envs)
 
@@ -89,6 +92,11 @@ class EnvSettings:
     def rewards(self) -> Rewards:
         """What becomes of the rewards."""
         return Rewards(self.reward_channels, self.reward_scale, self.resolved().reward_clip)
+
+    @property
+    def value_channels(self) -> Mapping[str, float]:
+        """Channels that have a value each, by name; none where the reward is one number to who learns."""
+        return self.reward_channels if self.channel_values else {}
 
     @property
     def wraps(self) -> bool:

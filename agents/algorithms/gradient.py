@@ -17,6 +17,7 @@ from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher,
 from agents.configuration import parse
 from agents.operators.normalization import RunningMoments, discounted_sums
 from agents.operators.schedules import InverseSquareRoot, Linear
+from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
@@ -124,6 +125,10 @@ class GradientAlgorithm(Generic[C]):
             self.discounted.update(discounted_sums(reward, ended, torch.zeros_like(reward[0]), self.config.gamma)[0])
         scale = self.discounted.scale
         return [replace(t, reward=scale(torch.from_numpy(t.reward), REWARD_CLIP).numpy()) for t in trajectories]
+
+    def combined(self, advantage: Tensor) -> Tensor:
+        """[..., C] as [...]: by the channels' coefficients; in units of the values' deviations where there are any."""
+        return weighted_channels(advantage, self.policy.channel_coefficients, self.policy.value_scale)
 
     def learned_from(self, batch: Batch, target: Callable[[], Tensor]) -> None:
         """Ends an update: `batch` counts, and the policy normalises by it from now on.

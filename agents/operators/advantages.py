@@ -25,9 +25,13 @@ def generalized_advantage(
 ) -> np.ndarray:
     """GAE(gamma, lambda), eqs. 11-12 of Schulman et al. 2016, float32 [T, N]; all inputs [T, N], bootstrap_value [N].
 
+    Rewards, values and advantages may have C channels, [T, N, C].
+
     An episode that terminated is worth nothing afterwards. One that was truncated would have gone on: the value of its
     last observation, `final_value`, takes the next value's place (Pardo et al. 2018); no sum runs on past either end.
     """
+    if reward.ndim > terminated.ndim:
+        terminated, truncated = terminated[..., None], truncated[..., None]
     goes_on = ~(terminated | truncated)
     next_value = np.concatenate([value[1:], bootstrap_value[None]])
     next_value = np.where(goes_on, next_value, np.where(truncated & ~terminated, final_value, np.float32(0)))

@@ -39,13 +39,14 @@ def build_policy(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
     seed: int,
-    reward_channels: int = 1,
+    reward_channels: int | Mapping[str, float] = 1,
 ) -> Policy:
     """A policy for these spaces: categorical over Discrete actions, several of those over MultiDiscrete and MultiBinary
     ones, diagonal gaussian over Box ones, and one of these for each leaf of a Dict or Tuple.
 
     `network_config`: `name` and settings of the network, `box_actions`, and those of NormalizationConfig. `seed`
-    decides the initial weights and the actions drawn. Raises ConfigurationError for a network's unknown name or
+    decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
+    coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
     settings and for spaces that no policy takes.
     """
     settings = dict(network_config)
@@ -55,11 +56,13 @@ def build_policy(
     tree = SpaceTree(action_space, "action")
     leaves = {name: _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
-    heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, reward_channels)
+    values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
+    heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values)
     network = build_network(settings, observation_space, heads, torch.Generator().manual_seed(seed))
     if normalization.normalize_observations or normalization.normalize_values:
-        network = Normalized(network, SpaceTree(observation_space, "observation"), reward_channels, normalization)
-    return Policy(distribution, network, observation_space, action_space, seed)
+        network = Normalized(network, SpaceTree(observation_space, "observation"), values, normalization)
+    channels = {} if isinstance(reward_channels, int) else reward_channels
+    return Policy(distribution, network, observation_space, action_space, seed, channels)
 
 
 def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:

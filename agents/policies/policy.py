@@ -21,6 +21,7 @@ from agents.networks import Memory, Network, Normalized, Outputs
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
+from agents.trajectories import TrajectorySpec, on_policy
 from warren.errors import ConfigurationError
 
 
@@ -51,8 +52,11 @@ class Policy(nn.Module):
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         seed: int,
+        channels: Mapping[str, float] | None = None,
     ) -> None:
+        """`channels`: of a reward whose channels have a value each, name -> coefficient of its advantage."""
         super().__init__()
+        self.channels = dict(channels or {})
         self.distribution = distribution
         self.network = network
         self.observation_space = observation_space
@@ -71,6 +75,24 @@ class Policy(nn.Module):
         moved: Policy = super()._apply(*args, **kwargs)  # type: ignore[no-untyped-call]
         self._device = next(self.parameters()).device  # looked up here, since it is needed at every step
         return moved
+
+    @property
+    def channel_coefficients(self) -> Tensor | None:
+        """float32 [C], by which advantages of reward channels are combined; None for one reward."""
+        if not self.channels:
+            return None
+        return torch.tensor(list(self.channels.values()), dtype=torch.float32, device=self._device)
+
+    def spec(self, legal_actions: bool = False, returns: int = 0) -> TrajectorySpec:
+        """What trajectories of it hold; the arguments are those of `on_policy`."""
+        return on_policy(
+            self.observation_space,
+            self.action_space,
+            legal_actions,
+            self.network.memory,
+            len(self.channels),
+            returns,
+        )
 
     @property
     def has_memory(self) -> bool:

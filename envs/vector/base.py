@@ -60,7 +60,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._seed = seed
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
-        self._finished: list[tuple[np.ndarray, np.ndarray]] = []  # returns and lengths
+        self._channel_returns = np.zeros((num_envs, len(self.rewards.channels)), np.float64)
+        self._finished: list[np.ndarray] = []  # [K, 2 + C]
 
     @abstractmethod
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
@@ -91,6 +92,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
         self._returns[:] = 0
         self._lengths[:] = 0
+        self._channel_returns[:] = 0
         return self._reset(seeds, options)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -99,24 +101,29 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         total = self.rewards.total(stepped.reward)
         if self.rewards.channels:
             stepped.info["reward_channels"] = stepped.reward
+            self._channel_returns += stepped.reward
         self._returns += total
         self._lengths += 1
         done = stepped.terminated | stepped.truncated
         if done.any() and "final_info" in stepped.info:
             done &= ~np.asarray(stepped.info["final_info"].get(LIFE_LOST, False))
         if done.any():
-            self._finished.append((self._returns[done], self._lengths[done]))
+            ended = (self._returns[done, None], self._lengths[done, None], self._channel_returns[done])
+            self._finished.append(np.concatenate(ended, axis=1))
+            self._channel_returns[done] = 0
             self._returns[done] = 0
             self._lengths[done] = 0
         return stepped._replace(reward=self.rewards.learned_from(total))
 
     def pop_episodes(self) -> np.ndarray:
-        """float32 [K, 2]: return and length of every game finished since the last call, in order of finishing.
+        """float32 [K, 2 + C]: return and length of every game finished since the last call, in order of finishing.
 
         The return is of the environment's own rewards: neither scaled nor clipped, over all lives, channels weighted.
+        The C columns after them are each channel's own return, unweighted.
         """
         finished, self._finished = self._finished, []
-        return np.concatenate([np.zeros((0, 2)), *(np.stack(ended, axis=1) for ended in finished)]).astype(np.float32)
+        none = np.zeros((0, 2 + self._channel_returns.shape[1]))
+        return np.concatenate([none, *finished]).astype(np.float32)
 
 
 def no_final_observations(num_envs: int) -> np.ndarray:

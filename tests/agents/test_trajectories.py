@@ -80,7 +80,7 @@ def test_a_trajectory_survives_its_dictionary(made):
         ({"observation": np.zeros((3, 1, 4), np.float32)}, r"observation must be \[3, 2, '\.\.\.'\], is \[3, 1, 4\]"),
         ({"observation": {"a": (np.zeros((3, 2), object),)}}, "observation.a.0 must be numeric, is object"),
         ({"action": np.zeros((3, 2), np.int32)}, "action must be int64 or float32, is int32"),
-        ({"episodes": np.zeros((1, 3), np.float32)}, r"episodes must be float32 \[K, 2\]"),
+        ({"episodes": np.zeros((1, 1), np.float32)}, r"episodes must be float32 \[K, 2"),
         ({"observation": np.full((3, 2, 4), np.nan, np.float32)}, r"observation holds nan at \[0, 0, 0\]"),
         ({"reward": np.diag([0, np.inf, 0])[:, :2].astype(np.float32)}, r"reward holds inf at \[1, 1\]"),
         ({"memory": {"h": np.full((2, 1), -np.inf, np.float32)}}, r"memory.h holds -inf at \[0, 0\]"),

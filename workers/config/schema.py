@@ -63,6 +63,8 @@ class EnvConfig:
     reward_channels: dict[str, float] = field(
         default_factory=dict
     )  # of a reward of several numbers: name -> coefficient
+    # Each channel has a value head and advantages of its own, which its coefficient weights; else rewards are added up.
+    channel_values: bool = False
     reward_scale: float = 1.0  # a factor
     reward_clip: float | None = None  # to -reward_clip .. reward_clip
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the

@@ -17,7 +17,6 @@ from gymnasium import spaces
 import envs
 from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, devices
 from agents.algorithms.contract import provided
-from agents.trajectories import on_policy
 from envs import exploitability
 from envs.check import check
 from envs.sources import of_a_league
@@ -180,7 +179,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         observation_space, action_space = ANY_SPACES  # the settings of network and algorithm are looked at all the same
     policy = algorithm = None
     try:
-        policy = build_policy(config.network, observation_space, action_space, config.seed)
+        policy = build_policy(config.network, observation_space, action_space, config.seed, settings.value_channels)
     except ConfigurationError as error:
         yield from error.problems
     try:
@@ -278,8 +277,9 @@ def _league(config: Config, role: str) -> Iterator[str]:
 
 def _needs(config: Config, name: str, policy: Policy, algorithm: Algorithm, legal_actions: bool = False) -> list[str]:
     """What the algorithm needs of its data, and would not get."""
-    spec = on_policy(policy.observation_space, policy.action_space, legal_actions, policy.network.memory)
-    return algorithm.needs.problems(name, provided(spec), config.sampling.value, config.max_staleness)
+    return algorithm.needs.problems(
+        name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness
+    )
 
 
 def _goal(league: LeagueConfig) -> Iterator[str]:

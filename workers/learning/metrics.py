@@ -36,6 +36,7 @@ class Progress:
     data_age: float = 0.0  # mean, from the end of collecting to the start of the update
     staleness: float = 0.0  # mean weight versions between the data and the update
     losses: dict[str, float] = field(default_factory=dict)
+    _of_channels: dict[str, deque[float]] = field(default_factory=dict)
     _clock: float | None = None
     _resumed_at: float = 0.0
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
@@ -45,13 +46,16 @@ class Progress:
         if self._clock is None:
             self._clock = max(first_step_at, self._resumed_at)
 
-    def add(self, episodes: np.ndarray, steps: int) -> None:
-        """Count `steps` environment steps and the episodes that ended in them: [K, 2] of return and length."""
+    def add(self, episodes: np.ndarray, steps: int, channels: Sequence[str] = ()) -> None:
+        """Count `steps` environment steps and the episodes that ended in them: [K, 2 + C] of return, length, and the
+        returns of the reward's `channels`."""
         now = time.time()
         self.steps += steps
         self.episodes += len(episodes)
         self.returns.extend(float(r) for r in episodes[:, 0])
         self.lengths.extend(float(n) for n in episodes[:, 1])
+        for column, name in enumerate(channels, 2):
+            self._of_channels.setdefault(name, deque(maxlen=WINDOW)).extend(map(float, episodes[:, column]))
         if self._clock is not None:
             self.training_seconds += now - self._clock
             self._clock = now
@@ -70,6 +74,10 @@ class Progress:
         if len(window) < 2 or window[-1][0] == window[0][0]:
             return 0.0
         return (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
+
+    def channel_returns(self) -> dict[str, float]:
+        """The mean return of each channel over the last (up to) 100 episodes, as "return_NAME"."""
+        return {f"return_{name}": float(np.mean(returns)) for name, returns in self._of_channels.items() if returns}
 
     def figures(self) -> dict[str, Any]:
         """What the live view, TensorBoard and the metrics file show."""

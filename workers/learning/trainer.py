@@ -17,7 +17,7 @@ from celery.utils.log import get_logger
 import envs
 from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, devices
 from agents.policies import Policy
-from agents.trajectories import Trajectory, concatenate, on_policy
+from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
 from workers.config import teachers
@@ -58,7 +58,7 @@ class Trainer:
         self._teacher: Policy | None = None
         self.policy, self.algorithm = self.build()
         policy = self.policy
-        self.spec = on_policy(policy.observation_space, policy.action_space, self.legal_actions, policy.network.memory)
+        self.spec = policy.spec(self.legal_actions, len(self.config.env.reward_channels))
         self.progress = Progress()
         self.troubles = 0  # updates in a row after which something could not be done
         self.broken = False  # whether an update ended halfway: these weights are neither published nor kept
@@ -76,8 +76,8 @@ class Trainer:
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy with fresh weights, and what trains it."""
-        observation_space, action_space = envs.spaces(self.config.env.settings())
-        policy = build_policy(self.config.network, observation_space, action_space, self.config.seed)
+        env = self.config.env.settings()
+        policy = build_policy(self.config.network, *envs.spaces(env), self.config.seed, env.value_channels)
         policy.to(devices.resolve(self.config.device))
         settings = self.config.algorithm
         algorithm = build_algorithm(settings["name"], settings, policy, self.config.seed)
@@ -329,8 +329,9 @@ class Trainer:
             self.broken = True
             raise
         self.source.feedback(batch, update)
-        progress.losses = update.metrics
-        progress.add(np.concatenate([t.episodes for t in trajectories]), sum(t.num_steps for t in trajectories))
+        episodes = np.concatenate([t.episodes for t in trajectories])
+        progress.add(episodes, sum(t.num_steps for t in trajectories), list(self.config.env.reward_channels))
+        progress.losses = update.metrics | progress.channel_returns()
         progress.updates += 1
         progress.version = max(progress.version, self.publisher.version) + 1
 

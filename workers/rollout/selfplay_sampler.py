@@ -20,7 +20,7 @@ from torch import Tensor
 
 from agents.networks import Memory
 from agents.policies import Policy, SlotMemory
-from agents.trajectories import Trajectory, on_policy
+from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
 from workers.rollout.match_result import MatchResult
 from workers.rollout.sampler import load_into
@@ -72,8 +72,7 @@ class MatchSampler:
         self._numbers = 1
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._met = np.zeros(games.num_envs, np.int64)  # [N]: the opponent of the game under way
-        spec = on_policy(games.single_observation_space, games.single_action_space, True, policy.network.memory)
-        self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, spec, max_age)
+        self._buffer = TrajectoryBuffer(2 * games.num_envs, unroll_length, policy.spec(True), max_age)
         # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
         self._memory = SlotMemory(policy.initial_memory(2 * games.num_envs))
         self._results: dict[int, list[np.ndarray]] = {}

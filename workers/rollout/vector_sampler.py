@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agents.policies import Policy
-from agents.trajectories import Trajectory, on_policy
+from agents.trajectories import Trajectory
 from agents.trees import Tree, empty, leaves, map_tree, put
 from envs import VectorEnv
 from envs.vector.base import blaming, stacked
@@ -42,7 +42,7 @@ class VectorSampler:
         self.env_steps = 0  # over all environments, since the start
         self._generator = torch.Generator().manual_seed(seed)
         self._name, self._timing = name, timing or Timing()
-        self._spec = on_policy(vector_env.single_observation_space, vector_env.single_action_space)
+        self._spec = policy.spec()
         with blaming(self._name, "reset()"):
             self._observation, _ = vector_env.reset()
         self._memory = policy.initial_memory(vector_env.num_envs)
@@ -59,7 +59,7 @@ class VectorSampler:
         shape = (budget, env.num_envs)
         spec = self._spec
         observations, actions, extras = (empty(part, shape) for part in (spec.observation, spec.action, spec.extras))
-        rewards = np.empty(shape, np.float32)
+        rewards = np.empty(shape + spec.reward.shape, np.float32)
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         final_values = np.zeros_like(extras["value"])
         acting = stepping = 0.0
@@ -72,7 +72,8 @@ class VectorSampler:
             acted = perf_counter()
             acting += acted - began
             with blaming(self._name, "step()"):
-                observation, rewards[step], terminated, truncated, info = env.step(policy.env_action(action))
+                observation, reward, terminated, truncated, info = env.step(policy.env_action(action))
+            rewards[step] = env.rewards.learned_from(info["reward_channels"]) if policy.channels else reward
             stepping += perf_counter() - acted
             terminations[step] = terminated
             truncations[step] = truncated

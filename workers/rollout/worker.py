@@ -75,7 +75,11 @@ class ActorRole:
         env, seed = self.config.env, next(self._seeds) % (1 << 31)
         environments = envs.make_vector(env.settings(), env.num_envs, seed)
         policy = build_policy(
-            self.config.network, environments.single_observation_space, environments.single_action_space, seed
+            self.config.network,
+            environments.single_observation_space,
+            environments.single_action_space,
+            seed,
+            env.settings().value_channels,
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         return VectorSampler(environments, policy, seed, env.id, self.timing)
@@ -90,7 +94,7 @@ class ActorRole:
         def make(seed: int, policy: Policy) -> VectorSampler:
             return VectorSampler(envs.make_vector(settings, 1, seed), policy, seed, env.id)
 
-        policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed)
+        policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed, settings.value_channels)
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
 

@@ -82,11 +82,11 @@ def load(folder: str | Path, player: str = "main") -> Trained:
     config = from_yaml(folder / "config.yaml")
     if config.league is not None:
         return _of_league(folder, config, player)
-    spaces = envs.spaces(config.env.settings())
-    policy = build_policy(config.network, *spaces, config.seed)
+    settings = config.env.settings()
+    policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
     source = _newest(folder / "checkpoints")
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
-    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source, settings=config.env.settings())
+    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source, settings=settings)
 
 
 def _of_league(folder: Path, config: Config, player: str) -> Trained:

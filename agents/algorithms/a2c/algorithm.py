@@ -44,6 +44,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
             normalize_advantage=config.normalize_advantage,
+            channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))

@@ -78,7 +78,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
             "target_log_prob": said.log_prob,
             "value": said.value,
             "target": corrected.target,
-            "advantage": corrected.advantage,
+            "advantage": self.combined(corrected.advantage),
             **self.lessons(batch),
         }
         return columns, corrected.rho.mean().item()

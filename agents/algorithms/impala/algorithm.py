@@ -43,6 +43,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
             upgo_coefficient=config.upgo_coefficient,
+            channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))

@@ -61,8 +61,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
             for t in trajectories
         ]  # fmt: skip
         columns = {name: batch.column([t.extras[name] for t in trajectories]) for name in ("log_prob", "value")}
-        columns["advantage"] = batch.column(advantage)
-        columns["target"] = columns["advantage"] + columns["value"]  # TD(lambda) return
+        advantages = batch.column(advantage)
+        columns["target"] = advantages + columns["value"]  # TD(lambda) return
+        columns["advantage"] = self.combined(advantages)
         return columns | self.lessons(batch)
 
     def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]]) -> bool:

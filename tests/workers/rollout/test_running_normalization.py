@@ -38,7 +38,8 @@ class Scales(gymnasium.Env):
 
     def step(self, action):
         self.steps += 1
-        return self.observe(), 1000.0 * (action == self.wanted), self.steps == LENGTH, False, {}
+        reward = 1000.0 * (action == self.wanted)
+        return self.observe(), reward, self.steps == LENGTH, False, {}
 
 
 def make(network, num_envs=16, seed=1):
@@ -109,7 +110,7 @@ def reached(network, settings, enough, updates):
 
 
 def test_observations_of_wild_scales_are_learned_from_with_normalisation_and_not_without():
-    updates = reached({"hidden_sizes": [16], "normalize_observations": True}, {"scale_rewards": True}, 0.9, 150)
+    updates = reached({"hidden_sizes": [16], "normalize_observations": True}, {"scale_rewards": True}, 0.85, 150)
     assert updates is not None
     assert reached({"hidden_sizes": [16]}, {"scale_rewards": True}, 0.75, updates) is None
 
