@@ -37,11 +37,6 @@ class NewestWeights:
         if model is not None:
             self._keep(model.version, model.data)
 
-    def newest(self, newer_than: int = -1) -> tuple[int, dict[str, Any]] | None:
-        """(version, tensors), or None when there is nothing newer than `newer_than`."""
-        with self._changed:
-            return (self.version, self._tensors) if self.version > newer_than else None
-
     def stamped(self, newer_than: int = -1) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """(stamp, tensors), or None when there is nothing newer than `newer_than`."""
         with self._changed:
