@@ -14,8 +14,8 @@ from agents.checkpoints import encode_weights
 from league.matchmaking.view import ModelRef
 from league.models.pool import checksum_of
 from warren.errors import BrokerError
-from workers.learning.timing import Timing
 from workers.runtime.session import Session
+from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 

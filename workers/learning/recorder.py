@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from celery.utils.log import get_logger
 
-from workers.learning.timing import Timing
+from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 

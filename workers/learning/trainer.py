@@ -29,9 +29,9 @@ from workers.learning.metrics import MetricsLog, Progress
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
-from workers.learning.timing import Timing
 from workers.runtime.run_status import verdict
 from workers.runtime.session import PLAYER, Session
+from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 

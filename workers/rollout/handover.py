@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-from workers.rollout.timing import Timing
+from workers.runtime.timing import Timing
 
 WAITING = 1  # segments that wait while another is sent; more would only be older when they are learned from
 LOOK_EVERY = 0.1  # s between looks at whether to stop, of who waits
@@ -26,9 +25,10 @@ class SendingThread:
     is dropped: nobody was told of it.
     """
 
-    def __init__(self, send: Callable[[dict[str, Any]], None], stopping: threading.Event) -> None:
-        self.timing = Timing()  # of the thread
-        self._send, self._stopping = send, stopping
+    def __init__(
+        self, send: Callable[[dict[str, Any]], None], stopping: threading.Event, timing: Timing | None = None
+    ) -> None:
+        self._send, self._stopping, self._timing = send, stopping, timing or Timing()
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -54,17 +54,15 @@ class SendingThread:
             raise self._failure
 
     def _run(self) -> None:
-        began = time.perf_counter()
         try:
             while not self._stopping.is_set():
                 try:
                     segment = self._waiting.get(timeout=LOOK_EVERY)
                 except queue.Empty:
                     continue
-                with self.timing.measure("send"):
+                with self._timing.stage("sender: send"):
                     self._send(segment)
         except BaseException as error:
             self._failure = error
         finally:
-            self.timing.add("", time.perf_counter() - began)
             self._ended.set()

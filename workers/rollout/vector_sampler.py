@@ -17,7 +17,7 @@ from envs import VectorEnv
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
 from workers.rollout.sampler import load_into
-from workers.rollout.timing import Timing
+from workers.runtime.timing import Timing
 
 
 class VectorSampler:

@@ -27,13 +27,13 @@ from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.handover import SendingThread
 from workers.rollout.separate_samplers import SeparateSamplers
-from workers.rollout.timing import Timing
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name, stop_worker
+from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class ActorRole:
         self._times_made = itertools.count()
         self._round = ""  # the one that was answered last
         self._repeated: tuple[int, dict[str, Any]] | None = None  # version, and what was played with its weights
-        self.timing = Timing()  # of the thread that samples
+        self.timing = Timing()
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
@@ -168,20 +168,17 @@ class ActorRole:
         try:
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")
-            sending = SendingThread(self._send, self.stopping)
-            began = time.perf_counter()
+            sending = SendingThread(self._send, self.stopping, self.timing)
             try:
                 while not self.stopping.is_set():
-                    with self.timing.measure("collect"):
+                    with self.timing.stage("collect"):
                         payload = self._collect_again()
-                    with self.timing.measure("wait for the sender"):
+                    with self.timing.stage("wait for the sender"):
                         sending.give(payload)
             finally:
                 self.stopping.set()  # of a failure here the sender knows nothing
                 sending.end()
-                self.timing.add("", time.perf_counter() - began)
-                logger.info("time of the sampler: %s", self.timing.tree())
-                logger.info("time of the sender beside it: %s", sending.timing.tree())
+                logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
         except BaseException as error:
             logger.exception("sampling failed")
             self.failure = error

@@ -20,7 +20,7 @@ from workers.learning.data_source import Arrived, OnPolicyQueue
 from workers.learning.metrics import read_metrics
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
-from workers.learning.timing import Timing
+from workers.runtime.timing import Timing
 
 
 class Pool:
@@ -141,18 +141,6 @@ def test_a_full_disk_is_told_of_until_it_is_written_again() -> None:
     recorder.do("write a checkpoint", lambda: None)
     recorder.stop()
     assert recorder.failing == ""
-
-
-def test_each_stages_share_of_the_time_is_told() -> None:
-    timing = Timing()
-    timing.add("update", 3.0)
-    timing.add("update", 1.0)
-    timing.add("publisher: encode", 0.5)
-    with timing.stage("check"):
-        pass
-    shares = timing.shares()
-    assert (shares["update"]["seconds"], shares["update"]["times"], shares["update"]["us"]) == (4.0, 2, 2_000_000)
-    assert [line.split("  ")[0] for line in timing.lines()] == ["update", "check", "publisher: encode"]
 
 
 def trajectory(*versions: int) -> Trajectory:

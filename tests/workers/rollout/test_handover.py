@@ -10,7 +10,6 @@ from warren.errors import BrokerError
 from workers.config.schema import Config, EnvConfig
 from workers.rollout import worker
 from workers.rollout.handover import SendingThread
-from workers.rollout.timing import Timing
 
 WITHIN = 60.0  # s, on a machine that does other things
 
@@ -65,18 +64,6 @@ def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
             sending.give({"number": number})
     with pytest.raises(BrokerError, match="away for 120 s"):
         sending.end()
-
-
-def test_times_are_shares_of_the_whole_and_of_their_parts() -> None:
-    timing = Timing()
-    for path, seconds in (("", 10.0), ("collect/environments", 5.0), ("collect/policy", 2.0), ("collect", 8.0)):
-        timing.add(path, seconds)
-    timing.add("collect", 1.0)
-    assert timing.tree().splitlines() == [
-        "10.0 s", "  collect 90.0 %", "    environments 50.0 %", "    policy 20.0 %", "    other 20.0 %",
-        "  other 10.0 %",
-    ]  # fmt: skip
-    assert Timing().tree() == "0.0 s"
 
 
 class Actor:

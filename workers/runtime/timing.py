@@ -1,4 +1,4 @@
-"""Where a learner's time goes: seconds by stage and thread, waits included; in the log and outcome.json at the end."""
+"""Where a process's time goes: seconds by stage and thread, waits included; for its log, and outcome.json."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 
 class Timing:
-    """Stages are named "update", or "publisher: encode" where a thread of its own does it. Thread-safe."""
+    """Stages are named "collect", "collect/policy" for a part of it, "sender: send" where a thread of its own does it.
+
+    Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
