@@ -109,6 +109,8 @@ def by_library(settings: EnvSettings) -> bool:
 
 def own_vector(settings: EnvSettings) -> Factory | None:
     """The user's class, where it is a vector of environments that is to be stepped as one."""
+    if is_two_player(settings.id):
+        return None
     adapter, name = _find(settings.id)
     if adapter.__name__ != USER_SOURCE or settings.vectorization == "sync" or settings.wraps:
         return None

@@ -138,7 +138,7 @@ def test_channels_of_a_reward_are_given_each_and_weighted(named: bool, workers: 
         _, reward, _, _, info = games.step(np.zeros(2, np.int64))
         assert reward.tolist() == [0.5, 0.5]
         assert info["reward_channels"].tolist() == [[1, -2], [1, -2]]
-    assert games.pop_episodes().tolist() == [[1.5, 3]] * 2
+    assert games.pop_episodes().tolist() == [[1.5, 3, 3, -6]] * 2, "return, length, and the return of each channel"
     games.close()
 
 
