@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
@@ -48,6 +49,7 @@ class BoundedSender:
         self.confirmed = 0
         self.looked = 0  # times that room was looked for
         self.waited = 0.0  # s spent waiting for room
+        self.found_room = True  # whether the last `send` or `wait_for_room` found it at the first look
         self._connection = connection or app.connection_for_write()  # to read the queue's length
         self._refused_from = queue.max_length if brokers.of(app).refuses else None  # the broker's own bound
         self._away = (OperationalError, *self._connection.connection_errors)
@@ -61,16 +63,27 @@ class BoundedSender:
         """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s."""
         with claim_check.once() as sent:  # a long body is stored once, however often the queue refuses it
             wait, started = FIRST_WAIT, time.monotonic()
+            self.found_room = True
             while not self.stopping.is_set():
                 if self._try(name, args, options):
                     self.waited += time.monotonic() - started
                     sent()
                     return True
+                self.found_room = False
                 if self._away_since:
                     wait = AWAY_WAIT
                 self.stopping.wait(wait * random.uniform(0.5, 1.0))
                 wait = min(2 * wait, AWAY_WAIT if self._away_since else LAST_WAIT)
         return False
+
+    def wait_for_room(self) -> None:
+        """Wait until the queue has room for one more; returns at once while the broker is away, which `send` heeds."""
+        wait, self.found_room = FIRST_WAIT, True
+        with contextlib.suppress(*self._away, NotFound):
+            while not self.stopping.is_set() and waiting(self._connection, self.queue) >= self.bound():
+                self.found_room = False
+                self.stopping.wait(wait * random.uniform(0.5, 1.0))
+                wait = min(2 * wait, LAST_WAIT)
 
     def offer(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name` if there is room for it now; True when the broker has it, False also while it is away.

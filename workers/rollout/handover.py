@@ -16,19 +16,27 @@ LOOK_EVERY = 0.1  # s between looks at whether to stop, of who waits
 class SendingThread:
     """Sends what it is given, one after another, by `send`, which numbers, sends and confirms a segment as a whole.
 
-        sending = SendingThread(send, stopping)
+        sending = SendingThread(send, stopping, room)
         while sending.give(collect()):      # waits while WAITING segments do
-            ...
+            sending.wait_for_room()         # where the receiver has none, so that what is collected next is fresh
         sending.end()                       # raises what `send` raised
 
+    `send` and `room`, which waits until the receiver has room, say whether they found it at once. As long as they do,
+    the next segment is collected while one is sent; else only when there is room for it.
     Once `stopping` is set, what is being sent is sent or given up by `send` itself, confirmation included; what waits
     is dropped: nobody was told of it.
     """
 
     def __init__(
-        self, send: Callable[[dict[str, Any]], None], stopping: threading.Event, timing: Timing | None = None
+        self,
+        send: Callable[[dict[str, Any]], bool],
+        stopping: threading.Event,
+        room: Callable[[], bool],
+        timing: Timing | None = None,
     ) -> None:
-        self._send, self._stopping, self._timing = send, stopping, timing or Timing()
+        self._send, self._stopping, self._room, self._timing = send, stopping, room, timing or Timing()
+        self._throttled = False  # whether the receiver had no room at the last look
+        self._free = threading.Event()  # everything is sent, and there is room for more
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -37,6 +45,7 @@ class SendingThread:
 
     def give(self, segment: dict[str, Any]) -> bool:
         """Hands a segment over; False when there is to be no more. Raises what `send` raised."""
+        self._free.clear()
         while not self._ended.is_set() and not self._stopping.is_set():
             try:
                 self._waiting.put(segment, timeout=LOOK_EVERY)
@@ -46,6 +55,12 @@ class SendingThread:
         if self._failure is not None:
             raise self._failure
         return False
+
+    def wait_for_room(self) -> None:
+        """Returns at once unless the receiver had no room lately; then once there is some and all is sent."""
+        while self._throttled and not self._ended.is_set() and not self._stopping.is_set():
+            if self._free.wait(LOOK_EVERY):
+                return
 
     def end(self) -> None:
         """Waits for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
@@ -61,7 +76,12 @@ class SendingThread:
                 except queue.Empty:
                     continue
                 with self._timing.stage("sender: send"):
-                    self._send(segment)
+                    self._throttled |= not self._send(segment)
+                if self._throttled:
+                    with self._timing.stage("sender: wait for room"):
+                        self._throttled = not self._room()
+                if self._waiting.empty():
+                    self._free.set()
         except BaseException as error:
             self._failure = error
         finally:

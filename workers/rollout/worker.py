@@ -168,13 +168,14 @@ class ActorRole:
         try:
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")
-            sending = SendingThread(self._send, self.stopping, self.timing)
+            sending = SendingThread(self._send, self.stopping, self._wait_for_room, self.timing)
             try:
                 while not self.stopping.is_set():
                     with self.timing.stage("collect"):
                         payload = self._collect_again()
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
+                        sending.wait_for_room()
             finally:
                 self.stopping.set()  # of a failure here the sender knows nothing
                 sending.end()
@@ -184,14 +185,24 @@ class ActorRole:
             self.failure = error
             stop_worker()
 
-    def _send(self, payload: dict[str, Any]) -> None:
-        """On the sending thread: the segment's number is given once the broker has it, so none is left out."""
+    def _send(self, payload: dict[str, Any]) -> bool:
+        """On the sending thread: the segment's number is given once the broker has it, so none is left out.
+
+        Whether the learner's queue had room at once.
+        """
         if self._sender is None:
             queue, bound = self.session.topology.learner_queue(), SegmentsWaiting(self.session)
             self._sender = BoundedSender(self.session.app, queue, bound, self.stopping)
         if self._sender.send("learner.learn", ({"round": None, "number": self.number, **payload},)):
             self.session.ledger.confirm(self.source, self.number)
             self.number += 1
+        return self._sender.found_room
+
+    def _wait_for_room(self) -> bool:
+        """On the sending thread, after a send: wait until the queue has room; whether it had some at once."""
+        assert self._sender is not None
+        self._sender.wait_for_room()
+        return self._sender.found_room
 
     def _collect_again(self) -> dict[str, Any]:
         """A payload; an environment that fails is made anew once. Raises what it raised when that fails as well."""

@@ -14,14 +14,19 @@ from workers.rollout.handover import SendingThread
 WITHIN = 60.0  # s, on a machine that does other things
 
 
+def room() -> bool:
+    return True
+
+
 def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_does() -> None:
     stopping, may_send, sent = threading.Event(), threading.Semaphore(0), []
 
-    def send(segment: dict[str, Any]) -> None:
+    def send(segment: dict[str, Any]) -> bool:
         assert may_send.acquire(timeout=WITHIN)
         sent.append(segment["number"])
+        return True
 
-    sending = SendingThread(send, stopping)
+    sending = SendingThread(send, stopping, room)
     assert sending.give({"number": 0}) and sending.give({"number": 1})
     assert sent == [], "two were handed over, and none has been sent"
     third = threading.Thread(target=lambda: sending.give({"number": 2}) and sending.give({"number": 3}))
@@ -40,12 +45,13 @@ def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_do
 def test_a_stop_waits_for_the_segment_that_is_being_sent_and_drops_those_that_wait() -> None:
     stopping, begun, go_on, sent = threading.Event(), threading.Event(), threading.Event(), []
 
-    def send(segment: dict[str, Any]) -> None:
+    def send(segment: dict[str, Any]) -> bool:
         begun.set()
         assert go_on.wait(WITHIN)
         sent.append(segment["number"])
+        return True
 
-    sending = SendingThread(send, stopping)
+    sending = SendingThread(send, stopping, room)
     assert sending.give({"number": 0}) and begun.wait(WITHIN) and sending.give({"number": 1})
     stopping.set()
     assert not sending.give({"number": 2})
@@ -54,11 +60,41 @@ def test_a_stop_waits_for_the_segment_that_is_being_sent_and_drops_those_that_wa
     assert sent == [0]
 
 
+def test_while_the_receiver_is_full_nothing_is_collected_that_would_only_grow_old() -> None:
+    stopping, full, made_room, looking = threading.Event(), [True], threading.Semaphore(0), threading.Event()
+
+    def found() -> bool:
+        if full[0]:
+            looking.set()
+            assert made_room.acquire(timeout=WITHIN)
+            return False
+        return True
+
+    sending = SendingThread(lambda segment: not full[0], stopping, found)
+    for _ in range(3):
+        looking.clear()
+        assert sending.give({}) and looking.wait(WITHIN)
+        waiting = threading.Thread(target=sending.wait_for_room)
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive(), "the receiver has no room"
+        made_room.release()
+        waiting.join(WITHIN)
+        assert not waiting.is_alive()
+    full[0] = False
+    assert sending.give({})
+    sending.wait_for_room()
+    assert sending._free.wait(WITHIN) and not sending._throttled
+    sending.wait_for_room()  # there is room, so nobody waits
+    stopping.set()
+    sending.end()
+
+
 def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
-    def send(segment: dict[str, Any]) -> None:
+    def send(segment: dict[str, Any]) -> bool:
         raise BrokerError("the broker has been away for 120 s")
 
-    sending = SendingThread(send, threading.Event())
+    sending = SendingThread(send, threading.Event(), room)
     with pytest.raises(BrokerError, match="away for 120 s"):
         for number in range(100):
             sending.give({"number": number})
@@ -76,6 +112,8 @@ class Actor:
         outer = self
 
         class Sender:
+            found_room = True
+
             def __init__(self, *_: Any) -> None: ...
 
             def send(self, name: str, args: tuple[dict[str, Any]]) -> bool:
