@@ -12,6 +12,7 @@ import pytest
 from celery import Celery
 from waiting import until
 
+from tasks.topology import Topology
 from warren.errors import ConfigurationError, NotFinite, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.learning import sync_rounds as rounds_module
@@ -261,7 +262,7 @@ def role(chords: Chords, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     def build(sampling: Sampling = Sampling.gathered) -> LearnerRole:
         config = Config(sampling=sampling, actors=3, env=EnvConfig(goal=None))
-        session: Any = SimpleNamespace(app=Celery("learner"), actors=config.actors)
+        session: Any = SimpleNamespace(app=Celery("learner"), actors=config.actors, topology=Topology("t"), redis=None)
         made.append(LearnerRole(config, session, Trainer()))  # type: ignore[arg-type]
         return made[-1]
 
