@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Peer:
     environment: str
     command: tuple[str, ...]
     threads: int = 1  # of OpenMP
+    stop_after: float | None = None  # s after which it is stopped, for one that trains until then
 
     def missing(self, folder: Path | None) -> str | None:
         """Why it cannot run; None where it can."""
@@ -46,14 +48,22 @@ class Peer:
 
     def run(self, folder: Path) -> Ran:
         """Train once. Ends this program with the peer's own words where it fails."""
-        done = subprocess.run(
+        process = subprocess.Popen(
             [str(self._python(folder)), *self.command],
             env={**os.environ, "OMP_NUM_THREADS": str(self.threads), "PYTHONPATH": ""},
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         )  # fmt: skip
-        if done.returncode != 0:
-            sys.exit(f"{self.name} failed with status {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return self._read(done.stdout + done.stderr)
+        try:
+            printed, _ = process.communicate(timeout=self.stop_after or PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            printed, _ = process.communicate()
+            if self.stop_after is None:
+                sys.exit(f"{self.name} took longer than {PATIENCE:g} s:\n{printed[-4000:]}")
+        else:
+            if process.returncode != 0:
+                sys.exit(f"{self.name} failed with status {process.returncode}:\n{printed[-4000:]}")
+        return self._read(printed)
 
     def _read(self, printed: str) -> Ran:
         if self.environment == "sf":
@@ -81,8 +91,9 @@ def stable_baselines3(game: str, total: int) -> Peer:
 
 
 def sample_factory(seconds: int) -> Peer:
-    """Its APPO with two workers."""
-    return Peer("Sample Factory APPO", "sf", (str(HERE / "sample_factory_peer.py"), str(seconds)))
+    """Its APPO with two workers; its rate is that of the last minutes, which it logs itself."""
+    command = (str(HERE / "sample_factory_peer.py"), str(seconds))
+    return Peer("Sample Factory APPO", "sf", command, stop_after=seconds + 20.0)
 
 
 def rllib(algorithm: str, seconds: int) -> Peer:

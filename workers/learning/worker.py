@@ -211,11 +211,13 @@ class LearnerRole:
 
 
 def held_at_once(config: Config) -> int:
-    """Messages that a learner may hold: streaming, the segments of the next update are here and decoded when it begins.
+    """Messages that a learner may hold: streaming, those of an update and half of the next one's.
 
-    They arrive in the worker's event loop, which decodes them, while the update before them runs.
+    They arrive in the worker's event loop, which decodes them, while the update before them runs. The other half waits
+    in the queue (SegmentsWaiting): together they are the next update, and nothing grows old behind it.
     """
-    return 2 if config.sampling is Sampling.gathered else 2 * config.segments_per_update
+    segments = config.segments_per_update
+    return 2 if config.sampling is Sampling.gathered else segments + (segments + 1) // 2
 
 
 def run(config: Config) -> int:
