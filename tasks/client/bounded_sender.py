@@ -23,7 +23,7 @@ from warren.errors import BrokerError
 logger = get_logger(__name__)
 
 FIRST_WAIT = 0.002  # s between tries while the queue is full, doubled up to LAST_WAIT
-LAST_WAIT = 0.1
+LAST_WAIT = 0.03
 AWAY_WAIT = 1.0  # s between tries while the broker is away
 
 

@@ -211,13 +211,12 @@ class LearnerRole:
 
 
 def held_at_once(config: Config) -> int:
-    """Messages that a learner may hold: streaming, those of an update and half of the next one's.
+    """Messages that a learner may hold: streaming, those of one update; the next one's wait in the queue.
 
-    They arrive in the worker's event loop, which decodes them, while the update before them runs. The other half waits
-    in the queue (SegmentsWaiting): together they are the next update, and nothing grows old behind it.
+    They take a few ms to arrive and be decoded when an update ends. Held before that, they would leave room in the
+    queue, and all data would be older.
     """
-    segments = config.segments_per_update
-    return 2 if config.sampling is Sampling.gathered else segments + (segments + 1) // 2
+    return 2 if config.sampling is Sampling.gathered else config.segments_per_update
 
 
 def run(config: Config) -> int:

@@ -35,9 +35,9 @@ class ActorCount:
 
 
 class SegmentsWaiting:
-    """How many segments may wait in a learner's queue: half of an update's, for as many actors as there are now.
+    """How many segments may wait in a learner's queue: those of its next update, for as many actors as there are now.
 
-    The learner holds those of the next update already; what waits behind them is older still when its turn comes.
+    What waits behind them would be older still when its turn comes.
     """
 
     def __init__(self, session: Session) -> None:
@@ -46,7 +46,7 @@ class SegmentsWaiting:
 
     def __call__(self) -> int:
         """Segments."""
-        return max(1, (self._actors() if self._configured is None else self._configured) // 2)
+        return self._actors() if self._configured is None else self._configured
 
 
 def actors_key(session: Session) -> str:

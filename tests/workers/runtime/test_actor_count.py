@@ -35,23 +35,23 @@ def test_what_may_wait_follows_the_number_of_actors(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(actor_count, "READ_EVERY", 0.0)
     session = session_of()
     waiting = SegmentsWaiting(session)
-    assert waiting() == 1
+    assert waiting() == 2
     session.redis[actors_key(session)] = b"9"
-    assert waiting() == 4
+    assert waiting() == 9
     session.redis.away = True
-    assert waiting() == 4, "what was read last holds while Redis is away"
+    assert waiting() == 9, "what was read last holds while Redis is away"
 
 
 def test_the_number_is_read_once_a_second_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(actor_count, "READ_EVERY", 3600.0)
     session = session_of()
     waiting = SegmentsWaiting(session)
-    assert {waiting() for _ in range(100)} == {1}
+    assert {waiting() for _ in range(100)} == {2}
     assert session.redis.reads == 1
 
 
 def test_a_batch_that_was_configured_stays() -> None:
     session = session_of(batch_segments=7)
     session.redis[actors_key(session)] = b"5"
-    assert SegmentsWaiting(session)() == 3
+    assert SegmentsWaiting(session)() == 7
     assert session.redis.reads == 0
