@@ -68,7 +68,9 @@ def train(folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[s
     if process.returncode != 0:
         sys.exit(f"{trial} failed with status {process.returncode}:\n{printed}")
     run = folder / "throughput" / trial
-    outcome, segments = (json.loads((run / f"{name}.json").read_text()) for name in ("outcome", "segments"))
+    outcome = json.loads((run / "outcome.json").read_text())
+    account = run / "segments.json"  # of a streaming run
+    segments = json.loads(account.read_text()) if account.exists() else {}
     return Job(outcome, segments, read_metrics(run), whole, resident)
 
 
