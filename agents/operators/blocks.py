@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LARGE = 1 << 16  # elements from which a backward pass through Python is worth its call
-
 
 class _TanhBySigmoid(torch.autograd.Function):
     @staticmethod
@@ -28,14 +26,14 @@ class _TanhBySigmoid(torch.autograd.Function):
 def tanh(x: Tensor) -> Tensor:
     """tanh to within 2e-7. On a CPU 2 sigmoid(2 x) - 1 takes a third of the time of torch's own, which is exact to
     the last bit: in PPO's update of CartPole's network that one is a third of everything.
+
+    Who acts and who learns take the same form: a policy says the same of an observation either way.
     """
     if x.dtype is not torch.float32 or not x.is_cpu:
         return torch.tanh(x)
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        return torch.sigmoid(x + x).mul_(2).sub_(1)
-    if x.numel() < LARGE:
-        return torch.tanh(x)
-    return cast(Tensor, _TanhBySigmoid.apply(x))  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and x.requires_grad:
+        return cast(Tensor, _TanhBySigmoid.apply(x))  # type: ignore[no-untyped-call]
+    return torch.sigmoid(x + x).mul_(2).sub_(1)
 
 
 ACTIVATIONS = {"tanh": tanh, "relu": torch.relu, "silu": functional.silu, "elu": functional.elu}

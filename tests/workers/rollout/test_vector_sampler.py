@@ -78,7 +78,7 @@ def test_a_truncated_episode_keeps_the_value_of_its_last_observation_not_of_the_
     trajectory = sampler.collect(6)
     assert trajectory.truncated[:, 0].tolist() == [False, False, True] * 2
     expected = policy.value(np.array([[0, 3], [1, 3]], np.float32))
-    np.testing.assert_allclose(trajectory.cut["value"][[2, 5], 0], expected, rtol=1e-5)
+    np.testing.assert_allclose(trajectory.cut["value"][[2, 5], 0], expected, rtol=1e-6, atol=2e-7)
     assert not trajectory.cut["value"][[0, 1, 3, 4]].any()
 
 
@@ -101,7 +101,7 @@ def test_values_and_log_probabilities_are_those_of_the_recorded_pairs():
 def test_the_bootstrap_value_is_of_the_observation_that_the_next_trajectory_starts_with():
     sampler, policy = make()
     bootstrap = sampler.collect(5).last["value"]
-    np.testing.assert_allclose(bootstrap, policy.value(sampler.collect(5).observation[0]), rtol=1e-5)
+    np.testing.assert_allclose(bootstrap, policy.value(sampler.collect(5).observation[0]), rtol=1e-6, atol=2e-7)
 
 
 def test_a_trajectory_does_not_change_when_the_next_is_collected():
