@@ -23,6 +23,7 @@ from torch import Tensor
 from agents.algorithms import Algorithm
 from agents.policies import Policy
 from warren.errors import CheckpointError
+from warren.files import write_whole
 
 SUFFIX = ".safetensors"
 _HEADER = "warren"  # the key, in the safetensors header, of the JSON document
@@ -75,12 +76,7 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
     header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
     data = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
     path = folder / (name + SUFFIX)
-    temporary = folder / f".{name}.tmp"  # a crash leaves it behind; the next save under this name overwrites it
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(path, data)
     _sync_folder(folder)
     if keep is not None:
         for old in _newest_first(folder)[max(keep, 1) :]:

@@ -12,8 +12,9 @@ import numpy as np
 from gymnasium import spaces
 
 from agents.spaces import SpaceTree
-from agents.trees import ArraySpec, Spec, Tree, leaves, map_tree, not_finite, problems, spec_of
+from agents.trees import ArraySpec, Spec, not_finite, problems, spec_of
 from warren.errors import WireError
+from warren.trees import Tree, leaves, map_tree
 
 STEP, SLOT = 1, 0  # along which axis slots lie: fields of steps are [T, N, ...], those of slots [N, ...]
 

@@ -1,12 +1,12 @@
-"""Trees of arrays: what observations, actions and memories are made of, and what shapes and dtypes they must have.
+"""Specs: what shapes and dtypes the trees of arrays have that observations, actions and memories are made of.
 
-A tree is an array, or a dict or a tuple of trees, as gymnasium's Dict and Tuple spaces nest them. A Spec is such a tree
-with an ArraySpec at each leaf: the shape and dtype of one element, without the leading axes of steps and slots.
+A Spec is a tree (see warren/trees.py) with an ArraySpec at each leaf: the shape and dtype of one element, without the
+leading axes of steps and slots.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 from gymnasium import spaces
 
 from warren.errors import ConfigurationError
+from warren.trees import Tree, leaves, map_tree
 
-Tree = Any  # np.ndarray | dict[str, Tree] | tuple[Tree, ...]
 Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
 
 
@@ -30,42 +30,6 @@ class ArraySpec:
 
     def __str__(self) -> str:
         return f"{self.dtype} {list(self.shape)}"
-
-
-def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """`function` of each leaf of `tree` and of the leaves of `others` at the same place; a tree like `tree`."""
-    if isinstance(tree, dict):
-        return {name: map_tree(function, part, *(other[name] for other in others)) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(map_tree(function, *parts) for parts in zip(tree, *others, strict=True))
-    return function(tree, *others)
-
-
-def put(tree: Tree, at: Any, values: Tree) -> None:
-    """Writes `values` into each array of `tree` at `at`: a step, some slots, or both. What `tree` lacks is left out."""
-    if isinstance(tree, dict):  # written out: a sampler calls it at every step
-        for name, part in tree.items():
-            put(part, at, values[name])
-    elif isinstance(tree, tuple):
-        for part, value in zip(tree, values, strict=True):
-            put(part, at, value)
-    else:
-        tree[at] = values
-
-
-def take(tree: Tree, at: Any) -> Tree:
-    """Each array at `at`, as numpy or torch index it: views of a slice, copies of chosen rows."""
-    return map_tree(lambda array: array[at], tree)
-
-
-def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, leaf) of each leaf: "camera.left", "1.speed"; "" for a tree that is one leaf."""
-    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, tuple) else None
-    if parts is None:
-        yield path, tree
-        return
-    for name, part in parts:
-        yield from leaves(part, f"{path}.{name}" if path else str(name))
 
 
 def spec_of(space: gymnasium.Space[Any]) -> Spec:

@@ -19,7 +19,7 @@ from agents.operators.unrolls import Unroll
 from agents.policies import Policy
 from agents.policies.policy import Evaluated
 from agents.trajectories import Trajectory
-from agents.trees import Tree, map_tree
+from warren.trees import Tree, map_tree
 
 
 @dataclass

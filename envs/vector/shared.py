@@ -12,6 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium.vector.utils import create_empty_array
 
+from warren.trees import Tree, map_tree
+
 RESET, STEP = b"r", b"s"  # what a worker process is told to do, a line each
 _ALIGNED = 64  # bytes: no two arrays share a line of the processor's cache
 
@@ -77,22 +79,6 @@ def _anonymous_file() -> int:
         return os.dup(file.fileno())
 
 
-def put(tree: Any, at: int | slice, values: Any) -> None:
-    """Writes `values`, a tree of the same structure, into the rows `at` of each array."""
-    if isinstance(tree, dict):
-        for name, part in tree.items():
-            put(part, at, values[name])
-    elif isinstance(tree, tuple):
-        for part, value in zip(tree, values, strict=True):
-            put(part, at, value)
-    else:
-        tree[at] = values
-
-
-def take(tree: Any, at: int | slice) -> Any:
+def copy_of(tree: Tree, at: int | slice) -> Tree:
     """A copy of the rows `at` of each array."""
-    if isinstance(tree, dict):
-        return {name: take(part, at) for name, part in tree.items()}
-    if isinstance(tree, tuple):
-        return tuple(take(part, at) for part in tree)
-    return tree[at].copy()
+    return map_tree(lambda array: array[at].copy(), tree)

@@ -18,8 +18,9 @@ import numpy as np
 from envs.registry import make_slots
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, VectorEnv, blaming
-from envs.vector.shared import RESET, SharedArrays, put, take
+from envs.vector.shared import RESET, SharedArrays, copy_of
 from warren.errors import ConfigurationError, WarrenError
+from warren.trees import put
 
 
 def main() -> None:
@@ -52,7 +53,7 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
         put(shared.observation, rows, observation)
         return
     with blaming(env_id, "step()"):
-        stepped = vector._step(take(shared.action, rows))
+        stepped = vector._step(copy_of(shared.action, rows))
     put(shared.observation, rows, stepped.observation)
     shared.reward[rows] = stepped.reward
     shared.terminated[rows], shared.truncated[rows] = stepped.terminated, stepped.truncated

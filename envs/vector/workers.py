@@ -24,8 +24,9 @@ import numpy as np
 
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
-from envs.vector.shared import RESET, STEP, SharedArrays, put, take
+from envs.vector.shared import RESET, STEP, SharedArrays, copy_of
 from warren.errors import ConfigurationError
+from warren.trees import put
 
 GRACE = 2.0  # s that a worker has to end by itself
 _HERE = slice(None)
@@ -88,7 +89,7 @@ class WorkersVectorEnv(VectorEnv):
             raise ConfigurationError(f"reset options {options} cannot be given to environments in worker processes")
         self._shared.seed[:] = [-1 if seed is None else seed for seed in seeds]
         self._all(RESET)
-        return take(self._shared.observation, _HERE), {}
+        return copy_of(self._shared.observation, _HERE), {}
 
     def _step(self, actions: Any) -> Stepped:
         shared = self._shared
@@ -99,9 +100,9 @@ class WorkersVectorEnv(VectorEnv):
         if done.any():
             final = no_final_observations(self.num_envs)
             for i in np.flatnonzero(done):
-                final[i] = take(shared.final_observation, int(i))
+                final[i] = copy_of(shared.final_observation, int(i))
             info = {"final_obs": final, "_final_obs": done, "final_info": {LIFE_LOST: done & shared.life_lost}}
-        return Stepped(take(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
+        return Stepped(copy_of(shared.observation, _HERE), shared.reward.copy(), terminated, truncated, info)
 
     def _all(self, command: bytes) -> None:
         try:

@@ -19,11 +19,11 @@ from safetensors import SafetensorError, deserialize
 
 from league.cli.commands import add_source, client, guarded, run_prefix, value_of
 from league.matchmaking.view import ModelRef
-from league.models.model_files import write_whole
 from league.models.pool import ModelInfo, Pool
 from league.models.snapshots import Snapshots
 from league.redis.store import Store
 from warren.errors import PoolError
+from warren.files import write_whole
 
 
 def read_weights(path: Path) -> bytes:

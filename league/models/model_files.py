@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from league.matchmaking.view import ModelRef
 from league.models.pool import ModelInfo, Pool, checksum_of, damaged
 from warren.errors import CheckpointError
+from warren.files import write_whole
 
 
 class ModelFiles:
@@ -55,13 +55,3 @@ class ModelFiles:
         write_whole(self.path(info.ref), data)
         self._known[self.path(info.ref).name] = info.checksum
         return True
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there in full or not at all, even after a power cut."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

@@ -17,13 +17,13 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from pathlib import Path
 
-from league.models.model_files import write_whole
 from league.redis.store import Store
 from league.state.fields import event_order, to_json
 from league.state.history import History
 from league.state.league_state import Event, LeagueState
 from league.state.replay import HISTORY, STREAM, read_file, segments
 from warren.errors import LeagueError
+from warren.files import write_whole
 
 logger = logging.getLogger(__name__)
 

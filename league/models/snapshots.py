@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from league.matchmaking.view import ModelRef
-from league.models.model_files import ModelFiles, write_whole
+from league.models.model_files import ModelFiles
 from league.models.pool import DISK, REDIS, ModelInfo, Pool
 from league.models.saved_stream import KEPT, SEGMENT, SavedStream
 from league.redis.restore import holds_one, restore
@@ -29,6 +29,7 @@ from league.state.fields import to_json
 from league.state.league_state import LeagueState
 from league.state.replay import STREAM
 from warren.errors import LeagueError
+from warren.files import write_whole
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ Where the sender shares memory with who will read the message (`shared`), the by
 from __future__ import annotations
 
 import os
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import msgpack
@@ -64,11 +64,11 @@ class ClaimStore:
         """
         if len(body) <= self.threshold:
             return body
-        made: Made | None = getattr(_once, "made", None)
+        made = _once.get()
         for known, its_stub in made or ():
             if known == body:
                 return its_stub
-        ttl_seconds = getattr(_ttl, "seconds", self.ttl_seconds)
+        ttl_seconds = _ttl.get() or self.ttl_seconds
         if len(body) > LONGEST:
             raise ClaimError(
                 f"a body of {len(body)} bytes is longer than a Redis string may be ({LONGEST}); send it in parts"
@@ -87,7 +87,7 @@ class ClaimStore:
 
     def _share(self, body: bytes) -> str | None:
         """The key of these bytes in memory that the reader shares; None where there is none, or no room."""
-        folder: SharedFolder | None = getattr(_place, "of", lambda: None)()
+        folder = _place.get()()
         name = None if folder is None else folder.write(body)
         return None if folder is None or name is None else f"{self.prefix}{_SHARED}{folder.token}.{name}"
 
@@ -145,10 +145,10 @@ class ClaimStore:
             raise ClaimError(f"Redis refused to {deed}: {error}; check its memory limit and permissions") from error
 
 
-_ttl = threading.local()  # .seconds, within `time_to_live`
-_once = threading.local()  # .made, within `once`
-_place = threading.local()  # .of, within `shared`
 Made = list[tuple[bytes, bytes]]  # bodies that were checked in, with their stubs
+_ttl: ContextVar[float | None] = ContextVar("time_to_live", default=None)
+_once: ContextVar[Made | None] = ContextVar("once", default=None)
+_place: ContextVar[Callable[[], SharedFolder | None]] = ContextVar("shared", default=lambda: None)
 _stores: dict[str, ClaimStore] = {}  # of this process, by prefix: each app of a run has one
 
 
@@ -172,29 +172,21 @@ def _store_of(key: str) -> ClaimStore | None:
 @contextmanager
 def time_to_live(seconds: float) -> Iterator[None]:
     """What this thread checks in meanwhile stays for `seconds`, whatever the store's own time to live."""
-    before = getattr(_ttl, "seconds", None)
-    _ttl.seconds = seconds
+    before = _ttl.set(seconds)
     try:
         yield
     finally:
-        if before is None:
-            del _ttl.seconds
-        else:
-            _ttl.seconds = before
+        _ttl.reset(before)
 
 
 @contextmanager
 def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
     """What this thread checks in meanwhile waits in the folder that `folder` returns, where it does and has room."""
-    before = getattr(_place, "of", None)
-    _place.of = folder
+    before = _place.set(folder)
     try:
         yield
     finally:
-        if before is None:
-            del _place.of
-        else:
-            _place.of = before
+        _place.reset(before)
 
 
 @contextmanager
@@ -204,8 +196,8 @@ def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
     Call what it yields when it has been sent: otherwise the claims are released at the end. `made`: what was checked in
     for the same message before, kept by who will try again, or `forget` it.
     """
-    before = getattr(_once, "made", None)
-    _once.made = claims = [] if made is None else made
+    claims = [] if made is None else made
+    before = _once.set(claims)
     sent = False
 
     def told() -> None:
@@ -215,7 +207,7 @@ def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
     try:
         yield told
     finally:
-        _once.made = before
+        _once.reset(before)
         if sent:
             claims.clear()
         elif made is None:

@@ -124,10 +124,12 @@ def test_a_process_killed_while_it_saves_leaves_the_old_checkpoint(tmp_path: Pat
     )
     process = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
     assert process.returncode == -signal.SIGKILL
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".only.tmp", "only.safetensors"]
+    half, whole = sorted(p.name for p in tmp_path.iterdir())
+    assert half.startswith(".only.") and half.endswith(".tmp"), "what a run's folder is tidied of"
+    assert whole == "only.safetensors"
     assert checkpoints.load(tmp_path).meta == {"steps": 1}
     checkpoints.save(tmp_path, "only", *make(), {"steps": 3})
-    assert [p.name for p in tmp_path.iterdir()] == ["only.safetensors"]
+    assert checkpoints.load(tmp_path).meta == {"steps": 3}
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path):

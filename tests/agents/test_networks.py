@@ -14,8 +14,8 @@ from agents import build_policy
 from agents.networks import NETWORKS, Heads, build_network
 from agents.networks.flat import Flat
 from agents.spaces import SpaceTree
-from agents.trees import map_tree
 from warren.errors import ConfigurationError, UnknownName
+from warren.trees import map_tree
 
 PIXELS = Box(0, 255, (3, 40, 36), np.uint8)
 SPACES = {

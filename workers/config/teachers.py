@@ -20,6 +20,7 @@ from agents import build_policy, checkpoints
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from warren.errors import CheckpointError, ConfigurationError, PoolError
+from warren.files import write_whole
 
 KEPT = "teacher.safetensors"  # the copy, in the student's folder
 Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
@@ -70,9 +71,8 @@ def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -
     """Write the copy into the student's folder, unless it is there."""
     if not is_kept(name, folder):
         folder.mkdir(parents=True, exist_ok=True)
-        beside = folder / f".{KEPT}.tmp"
-        beside.write_bytes(checkpoints.weights_to_bytes(teacher, {"network": dict(network), "teacher": name}))
-        beside.replace(folder / KEPT)
+        weights = checkpoints.weights_to_bytes(teacher, {"network": dict(network), "teacher": name})
+        write_whole(folder / KEPT, weights)
 
 
 def _file(name: str) -> Path:

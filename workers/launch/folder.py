@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from warren.files import read_json, write_whole
 from workers.servers.folder_lock import FolderLock
 from workers.servers.record import FOLDER
 
@@ -46,16 +47,7 @@ class RunFolder:
 
     def read(self, name: str) -> dict[str, Any]:
         """A file of JSON; empty when there is none that can be read."""
-        return self.read_json(self.path / name)
-
-    @staticmethod
-    def read_json(path: Path) -> dict[str, Any]:
-        """A table from a file of JSON; empty when there is none that can be read."""
-        try:
-            found = json.loads(path.read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        return read_json(self.path / name)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -84,18 +76,3 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write beside `path`, then rename. What cannot be written whole is not there at all. Raises OSError."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-        raise

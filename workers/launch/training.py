@@ -15,6 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from warren.errors import ConfigurationError
+from warren.files import read_json
 from workers.config import hosts
 from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.league_algorithm import with_algorithm
@@ -151,7 +152,7 @@ def resumed(config: Config) -> Config:
 def scaled_counts(folder: Path, overrides: list[str]) -> dict[str, Any]:
     """The counts that the run was scaled to before it ended, but for those that are given anew."""
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    counts = RunFolder.read_json(folder / COUNTS)
+    counts = read_json(folder / COUNTS)
     return {
         name: count
         for name, count in counts.items()

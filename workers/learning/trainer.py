@@ -20,6 +20,7 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
 from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
+from warren.files import read_json, write_whole
 from workers.config import teachers
 from workers.config.schema import Sampling
 from workers.learning import curve
@@ -417,7 +418,9 @@ class Trainer:
         if not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
         self._attempt("close the metrics", self.log.close)
-        self._attempt("write the outcome", lambda: write_whole(self.folder / "outcome.json", outcome))
+        self._attempt(
+            "write the outcome", lambda: write_whole(self.folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")
+        )
         self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
 
@@ -427,25 +430,6 @@ class Trainer:
         self.recorder.stop()
         if self.progress.updates:
             logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object that a file holds; {} where there is none, or it is not whole."""
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def write_whole(path: Path, content: Any) -> None:
-    """JSON beside the file, then renamed: a full disk leaves what was there."""
-    beside = path.with_name(f".{path.name}.tmp")
-    try:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _payloads(calls: Sequence[Any]) -> Iterator[tuple[int, Any]]:

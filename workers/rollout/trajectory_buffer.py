@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from agents.trajectories import Trajectory, TrajectorySpec
-from agents.trees import ArraySpec, Tree, map_tree, put, take, zeros
+from agents.trees import ArraySpec, zeros
+from warren.trees import Tree, map_tree, put, take
 
 NONE = -1  # no trajectory
 STEPS, SLOTS = "steps", "slots"  # of complete trajectories: trees of arrays [T, K, ...], and of arrays [K, ...]

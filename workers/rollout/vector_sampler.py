@@ -12,10 +12,11 @@ from torch import Tensor
 
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from agents.trees import Tree, empty, leaves, map_tree, put
+from agents.trees import empty
 from envs import VectorEnv
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
+from warren.trees import Tree, leaves, map_tree, put
 from workers.rollout.sampler import load_into
 from workers.runtime.timing import Timing
 

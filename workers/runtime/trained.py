@@ -21,9 +21,9 @@ import envs
 from agents import build_policy, checkpoints
 from agents.networks import Memory
 from agents.policies import Policy
-from agents.trees import map_tree
 from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
+from warren.trees import map_tree
 from workers.config.schema import Config, from_yaml
 from workers.runtime.league_paths import league_of
 

@@ -16,7 +16,6 @@ from learner_run import Run
 from agents import Trajectory, Update, build_policy
 from agents.checkpoints import digest, weights_from_bytes, weights_to_bytes
 from warren.errors import BrokerError, ConfigurationError, NotFinite, PoolError
-from workers.learning import trainer as trainer_module
 from workers.learning.metrics import read_metrics
 
 
@@ -209,20 +208,6 @@ def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_o
     assert second.algorithm.steps == second.progress.steps == 32, "schedules are where the player is"
     assert not second.algorithm.optimizer.state
     assert all(torch.equal(tensor, weights[name]) for name, tensor in second.policy.state_dict().items())
-
-
-def test_a_full_disk_at_the_end_leaves_the_outcome_there_was(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = run.folder / "outcome.json"
-    trainer_module.write_whole(path, {"state": "stopped"})
-
-    def full(self: Path, text: str) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError):
-        trainer_module.write_whole(path, {"state": "solved"})
-    assert path.read_text() == '{\n "state": "stopped"\n}\n'
-    assert [child.name for child in run.folder.iterdir()] == ["outcome.json"]
 
 
 def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

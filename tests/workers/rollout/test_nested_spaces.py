@@ -9,11 +9,11 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Tuple
 import envs
 from agents import Trajectory, build_algorithm, build_policy
 from agents.trajectories import on_policy
-from agents.trees import leaves
 from envs import EnvSettings
 from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
 from warren.errors import ConfigurationError
+from warren.trees import leaves
 from workers.rollout.vector_sampler import VectorSampler
 
 pytestmark = pytest.mark.usefixtures("one_thread")

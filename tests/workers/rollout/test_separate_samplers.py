@@ -8,7 +8,7 @@ import pytest
 import envs
 from agents import Policy, Trajectory, build_policy
 from agents.trajectories import concatenate
-from agents.trees import leaves
+from warren.trees import leaves
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 

@@ -5,8 +5,8 @@ import torch
 
 import envs
 from agents import Trajectory, build_policy
-from agents.trees import leaves
 from warren.errors import ConfigurationError
+from warren.trees import leaves
 from workers.rollout.vector_sampler import VectorSampler
 
 

@@ -1,0 +1,32 @@
+"""Files that are there in full or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from warren import files
+from warren.files import read_json, write_whole
+
+
+def test_a_full_disk_leaves_the_file_there_was_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "outcome.json"
+    write_whole(path, '{"state": "stopped"}')
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, '{"state": "solved"}')
+    assert read_json(path) == {"state": "stopped"}
+    assert [child.name for child in tmp_path.iterdir()] == ["outcome.json"]
+
+
+@pytest.mark.parametrize("content", ["", '{"state": "sto', "[1]"])
+def test_what_is_no_whole_object_reads_as_none(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "outcome.json"
+    path.write_text(content)
+    assert read_json(path) == {}
+    assert read_json(tmp_path / "missing.json") == {}
