@@ -106,7 +106,7 @@ class Image(nn.Module):
             x = x.movedim(-1, -3)
         if x.dim() == 5:
             x = x.flatten(1, 2)
-        x = x.contiguous(memory_format=torch.channels_last)  # the layout that convolutions are fastest with, on the CPU too
+        x = x.contiguous(memory_format=torch.channels_last)  # which convolutions are fastest with
         x = x.float() * self.scale if self.scale != 1.0 else x.float()
         return functional.relu(self.linear(self.convolutions(x).flatten(1)))
 
