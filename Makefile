@@ -70,7 +70,7 @@ $(VENV)/.ready-games: $(VENV)/.ready-run
 	@touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready-run
-	@$(call quietly,what tests need,--editable '.[dev$(comma)games$(comma)atari]')
+	@$(call quietly,what tests need,--editable '.[dev$(comma)games$(comma)atari$(comma)gateway]')
 	@touch $@
 
 SETUP_LOG := $(VENV)/setup.log

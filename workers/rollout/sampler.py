@@ -12,6 +12,10 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 
 
+class SamplerClosed(Exception):
+    """Raised by `collect` of a sampler that was closed while it waited."""
+
+
 class Sampler(Protocol):
     """Plays with one policy. The loop that uses it:
 

@@ -1,0 +1,160 @@
+"""What a gateway makes of the decisions of games that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete
+
+from agents import Policy, build_policy
+from agents.trajectories import Trajectory
+from agents.trees import spec_of
+from envs.rewards import Rewards
+from workers.gateway.game import Game
+from workers.gateway.sampler import GatewaySampler
+from workers.rollout.sampler import SamplerClosed
+
+OBSERVATIONS, ACTIONS = Box(-np.inf, np.inf, (2,), np.float32), Discrete(3)
+
+
+class Played:
+    """Games of a sampler whose trajectories are `length` decisions of `slots` slots."""
+
+    def __init__(self, network: dict[str, object], length: int, slots: int = 1) -> None:
+        self.policy = build_policy({"hidden_sizes": [4], **network}, OBSERVATIONS, ACTIONS, 0)
+        self.sampler = GatewaySampler(self.policy, length, slots, Rewards(), 0)
+        self.sampler.load(self.policy.state_dict(), 3)
+
+    def game(self) -> Game:
+        return Game("a", self.sampler, spec_of(OBSERVATIONS), Rewards(), asyncio.get_running_loop())
+
+
+@pytest.fixture
+def made() -> Iterator[list[Played]]:
+    made: list[Played] = []
+    yield made
+    for one in made:
+        one.sampler.close()
+
+
+def collected(played: Played, budget: int) -> Trajectory:
+    trajectory = played.sampler.collect(budget)
+    return Trajectory.from_dict(trajectory.to_dict(), played.policy.spec())
+
+
+def value(policy: Policy, observation: list[float]) -> float:
+    return float(policy.value(np.array([observation], np.float32))[0])
+
+
+def test_a_games_decisions_rewards_and_end_are_in_its_trajectory_and_the_next_game_goes_on_with_it(made) -> None:
+    made.append(played := Played({}, 4))
+
+    async def play() -> None:
+        game = played.game()
+        for number in range(3):
+            await game.act([number, 0.0], "")
+            game.reward(1.0, "")
+            game.reward(number, "")
+        game.finish()
+        other = played.game()
+        for number in range(2):
+            await other.act([10.0 + number, 0.0], "")
+
+    asyncio.run(play())
+    trajectory = collected(played, 4)
+    assert trajectory.observation[:, 0, 0].tolist() == [0, 1, 2, 10]
+    assert trajectory.reward[:, 0].tolist() == [1, 2, 3, 0]
+    assert trajectory.terminated[:, 0].tolist() == [False, False, True, False] and not trajectory.truncated.any()
+    assert trajectory.last["observation"].tolist() == [[11, 0]]
+    assert trajectory.last["value"][0] == pytest.approx(value(played.policy, [11, 0]))
+    assert trajectory.episodes.tolist() == [[6, 3]] and trajectory.version.tolist() == [3]
+
+
+def test_what_is_cut_off_ends_in_the_value_of_where_it_was_cut_off(made) -> None:
+    made.append(played := Played({}, 3))
+
+    async def play() -> None:
+        gone, late = played.game(), played.game()
+        for number in range(3):
+            await gone.act([number, 1.0], "")
+            gone.reward(1, "")
+        gone.abandon()  # what came of its third decision, nobody knows
+        await late.act([5.0, 5.0], "")
+        late.reward(2, "")
+        late.over("", [7.0, 7.0])
+
+    asyncio.run(play())
+    trajectory = collected(played, 3)
+    assert trajectory.observation[:, 0, 0].tolist() == [0, 1, 5]
+    assert trajectory.truncated[:, 0].tolist() == [False, True, True] and not trajectory.terminated.any()
+    cut = [value(played.policy, where) for where in ([2.0, 1.0], [7.0, 7.0])]
+    assert trajectory.cut["value"][:, 0].tolist() == pytest.approx([0, *cut])
+    assert trajectory.episodes.tolist() == [[2, 1]]  # of a game that went away, nobody knows the return
+
+
+def test_agents_of_many_games_at_once_have_each_a_memory_of_their_own(made) -> None:
+    made.append(played := Played({"core": {"name": "lstm", "size": 4}}, 5, slots=20))
+
+    async def play(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        for games in range(3):
+            game = played.game()
+            for _ in range(seed + games + 1):
+                for agent in ("left", "right"):
+                    await game.act(random.normal(size=2), agent)
+            game.finish()
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*map(play, range(8)))
+
+    asyncio.run(all_of_them())
+    trajectory = collected(played, 5)
+    done = trajectory.terminated | trajectory.truncated
+    begins = torch.from_numpy(np.concatenate([np.zeros((1, 20), bool), done[:-1]]))
+    memory = {name: torch.from_numpy(part) for name, part in trajectory.memory.items()}
+    observation = played.policy.leaves(trajectory.observation)
+    evaluated, _ = played.policy.unroll(observation, memory, begins, torch.from_numpy(trajectory.action))
+    assert evaluated.log_prob.detach().numpy() == pytest.approx(trajectory.extras["log_prob"], abs=1e-5)
+    assert begins.any() and any(part.any() for part in memory.values())
+
+
+def test_an_agent_is_asked_for_one_action_at_a_time_and_wrong_numbers_stop_at_the_game(made) -> None:
+    made.append(played := Played({}, 4))
+
+    async def play() -> None:
+        game = played.game()
+        both = await asyncio.gather(game.act([0, 0], ""), game.act([0, 0], ""), return_exceptions=True)
+        assert [type(one) for one in both if not isinstance(one, np.generic)] == [ValueError]
+        for observation in ([0.0], [np.nan, 0], ["a", "b"], None, {"a": 1}, [1e300, 0]):
+            with pytest.raises(ValueError, match="observation"):
+                await game.act(observation, "")
+        with pytest.raises(ValueError, match="not finite"):
+            game.reward(float("inf"), "")
+        with pytest.raises(ValueError, match="reward"):
+            game.reward([1, 2], "")
+        game.finish()
+        with pytest.raises(ValueError, match="closed"):
+            await game.act([0, 0], "")
+
+    asyncio.run(play())
+
+
+def test_who_collects_is_woken_when_the_sampler_is_closed() -> None:
+    played, failed = Played({}, 4), []
+
+    def collect() -> None:
+        try:
+            played.sampler.collect(4)
+        except SamplerClosed as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    played.sampler.close()
+    thread.join(30)
+    assert failed

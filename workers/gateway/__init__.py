@@ -1,0 +1,9 @@
+"""Games that drive their own sessions, over HTTP or TCP: the gateway, and the Actor class that a user derives from.
+
+Others take `Actor`; `python -m workers.gateway` starts it. Starlette and uvicorn (the extra "gateway") are imported by
+http.py alone, so that a learner needs neither.
+"""
+
+from workers.gateway.actor import Actor, Unreadable
+
+__all__ = ["Actor", "Unreadable"]

@@ -1,0 +1,116 @@
+"""Actor: what a user writes for a game that drives its own sessions. One object a session.
+
+    class CartPole(Actor):
+        observation_space = Box(-np.inf, np.inf, (4,), np.float32)
+        action_space = Discrete(2)
+
+        async def tick(self, body):
+            message = json.loads(body)
+            self.reward(message["reward"])                      # of what was done since the last action
+            action = await self.act(message["observation"])
+            return json.dumps(int(action))
+
+        async def end(self, body):
+            self.reward(json.loads(body)["reward"])
+
+Methods may also be plain functions. Each then runs in a thread of its own, and takes its action by
+`self.act(observation).result()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import gymnasium
+
+if TYPE_CHECKING:
+    from workers.gateway.game import Game
+
+
+class Unreadable(Exception):
+    """For an actor to raise, of a body that it cannot read: the game gets status 422 and the message, and plays on."""
+
+
+class Decision:
+    """An action to come: `await` it, or, in a method that is a plain function, ask for its `result()`."""
+
+    def __init__(self, game: Game, observation: Any, agent: str) -> None:
+        self._game, self._observation, self._agent = game, observation, agent
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._game.act(self._observation, self._agent).__await__()
+
+    def result(self) -> Any:
+        """The action; waits for it. Not for methods that are coroutines, which would wait for themselves."""
+        return asyncio.run_coroutine_threadsafe(
+            self._game.act(self._observation, self._agent), self._game.loop
+        ).result()
+
+
+class Actor:
+    """The far end of one game's session: reads what the game sends, decides by the policy, answers.
+
+    A game calls start, then tick any number of times, then end (or stop, which is the same). What a method returns,
+    bytes or text or None, is the reply's body. One that raises is answered by status 422, and its session is closed,
+    unless it raised Unreadable.
+
+    `agents` of one game are players of it by one policy, each with a memory, rewards and an episode of its own.
+    """
+
+    observation_space: ClassVar[gymnasium.Space[Any]]
+    action_space: ClassVar[gymnasium.Space[Any]]
+
+    _game: Game
+
+    @property
+    def session(self) -> str:
+        """The name that the game gave to its session."""
+        return self._game.session
+
+    @property
+    def key(self) -> str | None:
+        """The header `key` of the request that is being answered."""
+        return self._game.key
+
+    @property
+    def time(self) -> str | None:
+        """The header `time` of the request that is being answered."""
+        return self._game.time
+
+    def start(self, body: bytes) -> Any:
+        """The game begins."""
+        return b""
+
+    def tick(self, body: bytes) -> Any:
+        """The game goes on."""
+        raise NotImplementedError
+
+    def end(self, body: bytes) -> Any:
+        """The game is over."""
+        return b""
+
+    def act(self, observation: Any, *, agent: str = "") -> Decision:
+        """The action for `observation`, as the action space has it.
+
+        Raises ValueError, when it is asked for, where the observation is not of the observation space's shapes, is not
+        finite, or the agent is still deciding.
+        """
+        return Decision(self._game, observation, agent)
+
+    def reward(self, amount: Any, *, agent: str = "") -> None:
+        """What `agent` got since its last action; several add up. A number, or as env.reward_channels declares.
+
+        What comes before an agent's first action belongs to none, and is dropped. Raises ValueError.
+        """
+        self._game.reward(amount, agent)
+
+    def over(self, *, agent: str = "", last: Any = None) -> None:
+        """The episode of `agent` is over, before the game is; its next action begins another.
+
+        With `last`, an observation, it ran out of time there and would go on in principle; the value of what was
+        cut off is taken into account. Without, this was its true end, as it is of all agents when `end` returns.
+        Raises ValueError.
+        """
+        self._game.over(agent, last)

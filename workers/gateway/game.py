@@ -1,0 +1,153 @@
+"""Game: what an Actor's `act`, `reward` and `over` do, for one session. It lives in the server's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from agents.trees import ArraySpec, Spec, problems
+from envs.rewards import Rewards, WrongReward
+from warren.trees import Tree, leaves
+
+
+class Agent:
+    """One player of a game, as what plays for it knows it; `state` is that one's own."""
+
+    __slots__ = ("deciding", "earned", "state")
+
+    def __init__(self) -> None:
+        self.earned: Any = 0.0  # since its last action was asked for
+        self.deciding = False
+        self.state: Any = None
+
+
+class Player(Protocol):
+    """What decides for the agents of all games; all but `decide`'s answer returns at once."""
+
+    ready: bool  # whether it has weights
+
+    def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
+        """The agent's next action; `earned` is what came of the one before."""
+        ...
+
+    def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
+        """The agent's episode is over: truly, or cut off at the observation `last`."""
+        ...
+
+    def abandon(self, agent: Agent) -> None:
+        """The game went away: its episode is cut off at the observation that the agent decided on last."""
+        ...
+
+
+class Game:
+    """The agents of one session."""
+
+    def __init__(
+        self, session: str, player: Player, spec: Spec, rewards: Rewards, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`spec`: of one observation."""
+        self.session, self.loop = session, loop
+        self.key: str | None = None
+        self.time: str | None = None
+        self._player, self._spec, self._rewards = player, spec, rewards
+        self._agents: dict[str, Agent] = {}
+        self._lock = threading.Lock()  # an actor's plain functions call from a thread
+        self._closed = False
+
+    async def act(self, observation: Any, name: str) -> Any:
+        """See Actor.act."""
+        seen = read(self._spec, observation, "observation")
+        with self._lock:
+            if self._closed:
+                raise ValueError(f"session {self.session} is closed")
+            agent = self._agents.get(name)
+            if agent is None:
+                agent = self._agents[name] = Agent()
+            if agent.deciding:
+                raise ValueError(f"agent {name!r} is still deciding; await its action before asking for the next")
+            earned, agent.earned, agent.deciding = agent.earned, 0.0, True
+            action = self._player.decide(agent, seen, earned)
+        try:
+            return await action
+        finally:
+            agent.deciding = False
+
+    def reward(self, amount: Any, name: str) -> None:
+        """See Actor.reward."""
+        try:
+            given = np.asarray(self._rewards.read(amount), np.float64) if self._rewards.channels else float(amount)
+        except (WrongReward, TypeError) as error:
+            raise ValueError(f"reward: {error}") from None
+        if not np.isfinite(given).all():
+            raise ValueError(f"reward: {amount!r} is not finite")
+        with self._lock:
+            agent = self._agents.get(name)
+            if agent is not None:
+                agent.earned = agent.earned + given
+
+    def over(self, name: str, last: Any) -> None:
+        """See Actor.over."""
+        seen = None if last is None else read(self._spec, last, "last")
+        with self._lock:
+            agent = self._agents.get(name)
+            if agent is None:
+                return
+            if agent.deciding:
+                raise ValueError(f"agent {name!r} is still deciding; its episode cannot be over")
+            del self._agents[name]
+            self._player.end(agent, agent.earned, seen)
+
+    def finish(self) -> None:
+        """The game is over: so are all episodes."""
+        with self._lock:
+            self._closed = True
+            agents, self._agents = self._agents, {}
+        for agent in agents.values():
+            if agent.deciding:  # by an action that nobody waited for
+                self._player.abandon(agent)
+            else:
+                self._player.end(agent, agent.earned, None)
+
+    def abandon(self) -> None:
+        """The game went away: all episodes are cut off."""
+        with self._lock:
+            self._closed = True
+            agents, self._agents = self._agents, {}
+        for agent in agents.values():
+            self._player.abandon(agent)
+
+
+def read(spec: Spec, value: Any, name: str) -> Tree:
+    """`value` as arrays of `spec`, whatever nests and holds it. Raises ValueError."""
+    seen = _arrays(spec, value)
+    wrong = problems(spec, seen, (), name)
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    for path, leaf in leaves(seen):
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum()) and not np.isfinite(leaf).all():
+            raise ValueError(f"{name}{f'.{path}' if path else ''} holds numbers that are not finite")
+    return seen
+
+
+def _arrays(spec: Spec, value: Any) -> Tree:
+    if isinstance(spec, ArraySpec):
+        try:
+            array = np.array(value)  # a copy: who gave it may fill it anew
+            # Numbers of any kind from a message are taken as the space has them, unless they would change.
+            if array.dtype.name != spec.dtype and array.dtype.kind in "biuf":
+                with np.errstate(over="ignore", invalid="ignore"):  # what does not fit is refused below
+                    converted = array.astype(spec.dtype)
+                if converted.dtype.kind == "f" or (converted == array).all():
+                    return converted
+            return array
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"no array can be made of it: {error}") from None
+    if isinstance(spec, dict) and isinstance(value, Mapping):
+        return {name: _arrays(spec[name], part) if name in spec else part for name, part in value.items()}
+    if isinstance(spec, tuple) and isinstance(value, list | tuple) and len(value) == len(spec):
+        return tuple(_arrays(part, given) for part, given in zip(spec, value, strict=True))
+    return value

@@ -1,0 +1,170 @@
+"""The gateway over HTTP: a Starlette application, and uvicorn, which serves it within bounds of time and size."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from workers.gateway.limits import Limits
+from workers.gateway.protocol import Refusal, read
+from workers.gateway.sessions import Sessions
+
+LONGEST_HEAD = 1 << 16  # bytes of a request's headers
+AGAIN = 1  # s after which a game may try again, of one that is refused for now
+
+Receive = Callable[[], Any]
+Send = Callable[[dict[str, Any]], Any]
+
+
+class Endpoint:
+    """POST, at any path: what a game asks. GET: how the gateway is doing, as JSON."""
+
+    def __init__(self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict) -> None:
+        """`facts`: what GET tells beside the sessions."""
+        self._sessions, self._facts = sessions, facts
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        echoed: tuple[tuple[bytes, bytes], ...] = ()
+        try:
+            if scope["method"] == "GET":
+                sessions = self._sessions
+                known = {"sessions": len(sessions), "reaped": sessions.reaped, "failed": sessions.failed}
+                await _reply(send, 200, json.dumps({**self._facts(), **known}).encode() + b"\n")
+                return
+            if scope["method"] != "POST":
+                raise Refusal(405, f"method {scope['method']}: a game asks by POST")
+            fields = read(scope["headers"])
+            self._sessions.allow(fields.token)
+            echoed = fields.echoed
+            body = await self._body(scope["headers"], receive)
+            if body is None:
+                return  # the client has gone
+            await _reply(send, 200, await self._sessions.answer(fields.with_body(body)), echoed)
+        except Refusal as refusal:
+            headers = [*echoed, (b"content-type", b"application/json")]
+            if refusal.status in (408, 413):  # the rest of the body may still come
+                headers.append((b"connection", b"close"))
+            elif refusal.status == 503:
+                headers.append((b"retry-after", str(AGAIN).encode()))
+            elif refusal.status == 405:
+                headers.append((b"allow", b"GET, POST"))
+            elif refusal.address is not None:
+                headers.append((b"location", refusal.address.encode() + scope["raw_path"]))
+            await _reply(send, refusal.status, refusal.body(), tuple(headers))
+
+    async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | None:
+        limits = self._sessions.limits
+        told = next((value for name, value in headers if name == b"content-length"), b"0")
+        parts, length = [], 0
+        if int(told) > limits.body:
+            raise _too_large(limits)
+        try:
+            async with asyncio.timeout(limits.receive):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    parts.append(message.get("body", b""))
+                    length += len(parts[-1])
+                    if length > limits.body:
+                        raise _too_large(limits)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refusal(408, f"body: {length} bytes came within {limits.receive:g} s, and no end of it") from None
+
+
+def _too_large(limits: Limits) -> Refusal:
+    return Refusal(413, f"body: is over the {limits.body} bytes that it may have (gateway.max_body)")
+
+
+async def _reply(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def application(sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict) -> Starlette:
+    """The gateway as an ASGI application."""
+    return Starlette(routes=[Route("/{path:path}", Endpoint(sessions, facts))])
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's, which knows no bounds for a request's headers: neither of time nor of size."""
+
+    limits = Limits()
+    _deadline: asyncio.TimerHandle | None = None
+    _in_head, _head = True, 0
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._within(self.limits.idle)
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        self._within(self.limits.receive)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head = False, 0
+        self._no_deadline()
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head += len(data)
+            if self._head > LONGEST_HEAD:
+                self._refuse(Refusal(431, f"headers: are over the {LONGEST_HEAD} bytes that they may have"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._no_deadline()
+        super().connection_lost(exc)
+
+    def _within(self, seconds: float) -> None:
+        self._no_deadline()
+        self._deadline = self.loop.call_later(seconds, self._too_slow)
+
+    def _no_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._refuse(Refusal(408, f"headers: did not come within {self.limits.receive:g} s"))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        self._no_deadline()
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            body = refusal.body()
+            head = f"HTTP/1.1 {refusal.status} \r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(head.encode() + body)
+        self.transport.close()
+
+
+def server(app: Starlette, limits: Limits) -> uvicorn.Server:
+    """uvicorn, which serves it once `serve(sockets)` is awaited, until `should_exit`."""
+    protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits})
+    config = uvicorn.Config(
+        app,
+        http=protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=int(limits.idle) + 1,
+        timeout_graceful_shutdown=5,
+    )
+    return uvicorn.Server(config)

@@ -1,0 +1,133 @@
+"""Server: the ports of a gateway, served by one event loop on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+from agents.trees import spec_of
+from envs.rewards import Rewards
+from warren.errors import ConfigurationError
+from workers.gateway.actor import Actor
+from workers.gateway.game import Game, Player
+from workers.gateway.http import application, server
+from workers.gateway.sessions import Open, Sessions
+from workers.gateway.tcp import TcpServer
+
+BACKLOG = 2048  # connections that wait to be accepted: games may all come at once
+
+try:
+    import uvloop
+
+    new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+except ImportError:  # it is not for every system
+    new_event_loop = asyncio.new_event_loop
+
+
+def opener(actor: type[Actor], kwargs: Mapping[str, Any], player: Player, rewards: Rewards) -> Open:
+    """What makes the actor of a new session."""
+    spec = spec_of(actor.observation_space)
+
+    def open_game(session: str) -> tuple[Actor, Game]:
+        made = actor(**kwargs)
+        made._game = Game(session, player, spec, rewards, asyncio.get_running_loop())
+        return made, made._game
+
+    return open_game
+
+
+class Server:
+    """Serves `sessions` over HTTP, and over TCP where a port is given, from `start` to `stop`.
+
+    `ports` are taken when it is made, 0 standing for any that is free. `shared`: other gateways of this user may take
+    the same ones; the kernel then deals connections out. Beside a shared HTTP port it has one that is its own.
+    """
+
+    def __init__(
+        self,
+        sessions: Sessions,
+        address: str,
+        port: int,
+        tcp_port: int | None = None,
+        *,
+        shared: bool = False,
+        facts: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        """Raises ConfigurationError for a port or an address that cannot be taken."""
+        self._sessions, self._facts = sessions, facts
+        self._http = [_listen("gateway.port", address, port, shared)]
+        if shared:
+            self._http.append(_listen("gateway.address", address, 0, False))
+        self._tcp = None if tcp_port is None else _listen("gateway.tcp_port", address, tcp_port, shared)
+        self.port: int = self._http[0].getsockname()[1]
+        self.own_port: int = self._http[-1].getsockname()[1]
+        self.tcp_port: int | None = None if self._tcp is None else self._tcp.getsockname()[1]
+        self.failure: BaseException | None = None
+        self._loop = new_event_loop()
+        self._stopping = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
+
+    def start(self) -> Self:
+        """Serve; connections made before have waited."""
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Serve no more: sessions are closed, as of games that went away."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            self._thread.join(timeout=10.0)
+        else:
+            for one in (*self._http, self._tcp):
+                if one is not None:
+                    one.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._serve())
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self._loop.close()
+
+    async def _serve(self) -> None:
+        http = server(application(self._sessions, self._facts), self._sessions.limits)
+        tasks = [asyncio.ensure_future(http.serve(self._http)), asyncio.ensure_future(self._sessions.run())]
+        tcp = TcpServer(self._sessions)
+        listening = None
+        if self._tcp is not None:
+            listening = await asyncio.start_server(tcp.accept, sock=self._tcp, backlog=BACKLOG)
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if listening is not None:
+                listening.close()
+            self._sessions.close()
+            await tcp.close()
+            http.should_exit = True
+            stopped.cancel()
+            tasks[1].cancel()
+            for ended in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(ended, Exception):
+                    raise ended
+
+
+def _listen(setting: str, address: str, port: int, shared: bool) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listening.bind((address, port))
+        listening.listen(BACKLOG)
+        listening.setblocking(False)
+    except OSError as error:
+        listening.close()
+        raise ConfigurationError(f"{setting}: {address} port {port} cannot be used ({error.strerror})") from None
+    return listening

@@ -1,0 +1,249 @@
+"""The sessions of one gateway: which are open, what may be asked of them in which order, and which have gone idle.
+
+Nothing here knows of HTTP. All of it runs in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+
+from workers.gateway.actor import Actor, Unreadable
+from workers.gateway.game import Game
+from workers.gateway.limits import Limits
+from workers.gateway.protocol import Kind, Refusal, Request
+
+logger = logging.getLogger(__name__)
+
+THREADS = 64  # in which actors' plain functions run; so many of them may wait for an action at once
+LOOKS = 8  # at idle sessions, within the time after which they are reaped
+WAIT_FOR_WEIGHTS = "the learner's first weights have not come yet; try again in a second"
+
+Open = Callable[[str], tuple[Actor, Game]]
+
+
+class Elsewhere(Protocol):
+    """Which sessions other gateways hold."""
+
+    async def claim(self, session: str) -> str | None:
+        """Take the session for this gateway; the address of the one that has it already."""
+        ...
+
+    async def find(self, session: str) -> str | None:
+        """The address of the gateway that has it; None where none has."""
+        ...
+
+    def release(self, session: str) -> None:
+        """It is over."""
+        ...
+
+    async def keep(self, sessions: list[str]) -> None:
+        """These go on; called several times within Limits.idle."""
+        ...
+
+
+class _Methods:
+    """What is called on actors of a class."""
+
+    def __init__(self, actor: type[Actor]) -> None:
+        self.end = "stop" if hasattr(actor, "stop") and actor.end is Actor.end else "end"
+        self.coroutines = {n for n in ("start", "tick", self.end) if inspect.iscoroutinefunction(getattr(actor, n))}
+
+
+class _Session:
+    __slots__ = ("actor", "busy", "game", "methods", "used")
+
+    def __init__(self, actor: Actor, game: Game, methods: _Methods, now: float) -> None:
+        self.actor, self.game, self.methods, self.used, self.busy = actor, game, methods, now, True
+
+
+class Sessions:
+    """The open sessions; `answer` meets a request or raises Refusal.
+
+    | status | when |
+    |---|---|
+    | 401 | a token is wanted, and another or none came |
+    | 404 | a tick or an end of a session that is not open: never started, ended, or reaped |
+    | 307 | it is open at another gateway |
+    | 409 | a start of one that is open, or anything while it is still answering |
+    | 422 | the actor raised; the session is closed, but for Unreadable |
+    | 503 | as many are open as may be, or no weights have come yet |
+    | 504 | the actor took longer than Limits.answer; the session is closed |
+    """
+
+    def __init__(
+        self,
+        open_game: Open,
+        limits: Limits,
+        token: str | None = None,
+        *,
+        ready: Callable[[], bool] = lambda: True,
+        elsewhere: Elsewhere | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`open_game` makes the actor of a new session; `ready` says whether it can decide."""
+        self.limits = limits
+        self.reaped = self.failed = 0
+        self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
+        self._token = None if token is None else token.encode()
+        self._sessions: dict[str, _Session] = {}
+        self._methods: dict[type[Actor], _Methods] = {}
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="actor")
+        self._reaper: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def allow(self, token: bytes | None) -> None:
+        """Raises Refusal 401 unless `token` is the one that is wanted; can be asked before a body has come."""
+        if self._token is not None and not hmac.compare_digest(token or b"", self._token):
+            raise Refusal(401, "token: not given" if token is None else "token: wrong")
+
+    async def answer(self, request: Request) -> bytes:
+        """The reply's body."""
+        self.allow(request.token)
+        name, kind = request.session, request.kind
+        session = self._sessions.get(name)
+        if session is not None:
+            if session.busy:
+                raise Refusal(409, f"session {name}: still answering the request before; send one after another")
+            if kind is Kind.start:
+                raise Refusal(409, f"session {name}: is open already; end it first, or name the new one otherwise")
+            kind = Kind.tick if kind is Kind.auto else kind
+            session.busy = True
+        elif kind in (Kind.tick, Kind.end):
+            raise await self._not_open(name)
+        else:
+            session = self._begin(name)
+        try:
+            if kind in (Kind.start, Kind.auto):
+                await self._claim(name, session)
+                reply = await self._ask(session, "start", request)
+            if kind in (Kind.tick, Kind.auto):
+                reply = await self._ask(session, "tick", request)
+            if kind is Kind.end:
+                reply = await self._ask(session, session.methods.end, request)
+                if self._forget(name, session):
+                    session.game.finish()
+            return reply
+        finally:
+            session.busy, session.used = False, self._clock()
+
+    async def _not_open(self, name: str) -> Refusal:
+        if self._elsewhere is not None and (address := await self._elsewhere.find(name)) is not None:
+            return Refusal(307, f"session {name}: is held by the gateway at {address}", address)
+        return Refusal(404, f"session {name}: is not open; start it first, and ask again within {self.limits.idle:g} s")
+
+    def _begin(self, name: str) -> _Session:
+        if not self._ready():
+            raise Refusal(503, WAIT_FOR_WEIGHTS)
+        if len(self._sessions) >= self.limits.sessions:
+            raise Refusal(503, f"{len(self._sessions)} sessions are open, and no more may be; try again later")
+        try:
+            actor, game = self._open_game(name)
+        except Exception as error:
+            raise self._of_actor(name, "making the actor", error) from None
+        session = self._sessions[name] = _Session(actor, game, self._methods_of(type(actor)), self._clock())
+        return session
+
+    def _methods_of(self, actor: type[Actor]) -> _Methods:
+        if (methods := self._methods.get(actor)) is None:
+            methods = self._methods[actor] = _Methods(actor)
+        return methods
+
+    async def _claim(self, name: str, session: _Session) -> None:
+        if self._elsewhere is not None and (address := await self._elsewhere.claim(name)) is not None:
+            self._sessions.pop(name, None)
+            session.game.abandon()
+            raise Refusal(409, f"session {name}: is open already, at the gateway at {address}")
+
+    async def _ask(self, session: _Session, method: str, request: Request) -> bytes:
+        """Run one of the actor's methods; where it raises, the session is closed."""
+        actor, game, name = session.actor, session.game, request.session
+        game.key, game.time = request.key, request.time
+        try:
+            async with asyncio.timeout(self.limits.answer) as span:
+                if method in session.methods.coroutines:
+                    said = await getattr(actor, method)(request.body)
+                else:
+                    loop = asyncio.get_running_loop()
+                    said = await loop.run_in_executor(self._threads, getattr(actor, method), request.body)
+                    if inspect.isawaitable(said):
+                        said = await said
+            return _bytes(said)
+        except asyncio.CancelledError:  # the server stops
+            self._drop(name, session)
+            raise
+        except Unreadable as error:
+            if method == "start":
+                self._drop(name, session)
+            raise Refusal(422, f"session {name}: {error}") from None
+        except Exception as error:
+            self._drop(name, session)
+            if span.expired():
+                limit = f"{self.limits.answer:g} s"
+                raise Refusal(504, f"session {name}: the actor took over {limit}; the session is closed") from None
+            raise self._of_actor(name, method, error) from None
+
+    def _of_actor(self, name: str, what: str, error: Exception) -> Refusal:
+        self.failed += 1
+        logger.warning("session %s: %s failed; it is closed", name, what, exc_info=error)
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        return Refusal(422, f"session {name}: {what} raised {said}; the session is closed")
+
+    def _drop(self, name: str, session: _Session) -> None:
+        if self._forget(name, session):
+            session.game.abandon()
+
+    def _forget(self, name: str, session: _Session) -> bool:
+        if self._sessions.get(name) is not session:
+            return False
+        del self._sessions[name]
+        if self._elsewhere is not None:
+            self._elsewhere.release(name)
+        return True
+
+    def reap(self) -> int:
+        """Close the sessions that nobody asked for Limits.idle s; how many there were."""
+        before = self._clock() - self.limits.idle
+        idle = [(name, one) for name, one in self._sessions.items() if not one.busy and one.used <= before]
+        for name, session in idle:
+            self._drop(name, session)
+        self.reaped += len(idle)
+        if idle:
+            logger.info("%d sessions reaped that were idle for %g s", len(idle), self.limits.idle)
+        return len(idle)
+
+    async def run(self) -> None:
+        """Reap idle sessions for as long as it is not cancelled."""
+        while True:
+            await asyncio.sleep(self.limits.idle / LOOKS)
+            self.reap()
+            if self._elsewhere is not None:
+                await self._elsewhere.keep(list(self._sessions))
+
+    def close(self) -> None:
+        """All games went away."""
+        for name, session in list(self._sessions.items()):
+            self._drop(name, session)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _bytes(said: Any) -> bytes:
+    if isinstance(said, bytes | bytearray | memoryview):
+        return bytes(said)
+    if said is None:
+        return b""
+    if isinstance(said, str):
+        return said.encode()
+    if isinstance(said, bool | int | float | np.number):
+        return str(said).encode()
+    raise TypeError(f"it returned {type(said).__name__}; an actor returns bytes, text or None")

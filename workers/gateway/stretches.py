@@ -1,0 +1,154 @@
+"""From decisions of games that come and go to trajectories of equal length: each stretch is T decisions in a row.
+
+An agent's decisions fill a stretch, one after another. What a game's end leaves unfinished goes on with the next game
+that begins, the longest waiting first, so that nothing flows past an end and nothing waits for long. A decision is
+written down once what came of it is known: when the agent decides again, or its episode ends. So a stretch that is full
+is complete: its last value is that of the next decision, and a game that goes away is cut off at the observation that
+it was to act on, whose value is known too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from agents.trajectories import Trajectory, TrajectorySpec
+from agents.trees import empty, zeros
+from warren.trees import Tree, map_tree, put
+
+
+@dataclass(slots=True)
+class Decided:
+    """One decision, of which it is not known yet what came of it."""
+
+    observation: Tree
+    action: Tree
+    extras: dict[str, Any]  # log_prob, value
+    memory: dict[str, np.ndarray]  # the policy's before it, {} where it has none
+    version: int
+
+
+class Stretch:
+    """T decisions; `filled` are written."""
+
+    __slots__ = ("filled", "last", "memory", "steps", "version")
+
+    def __init__(self, spec: TrajectorySpec, length: int) -> None:
+        leading = (length,)
+        self.filled = 0
+        self.version = -1  # the oldest
+        self.memory: dict[str, np.ndarray] = {}
+        self.last: dict[str, Tree] = {}
+        self.steps: dict[str, Tree] = {
+            **{name: empty(getattr(spec, name), leading) for name in ("observation", "action", "extras", "reward")},
+            "cut": zeros(spec.cut, leading),
+            "terminated": np.zeros(leading, np.bool_),
+            "truncated": np.zeros(leading, np.bool_),
+        }
+
+
+class Line:
+    """Where one agent's decisions go."""
+
+    __slots__ = ("midway", "stretch")
+
+    def __init__(self) -> None:
+        self.stretch: Stretch | None = None  # set: its last row is of the agent's present episode
+        self.midway = False  # the episode goes on from a stretch that is full
+
+
+class Stretches:
+    """All stretches of a gateway: those being filled, those that wait for a game, those that are complete."""
+
+    def __init__(self, spec: TrajectorySpec, length: int, max_age: int) -> None:
+        """`max_age`: weight versions after which what waits is dropped."""
+        self.spec, self.length, self._max_age = spec, length, max_age
+        self.dropped = 0  # decisions that were, since the last `pop_dropped`
+        self._waiting: deque[Stretch] = deque()
+        self._complete: deque[Stretch] = deque()
+        self._nothing = zeros(spec.last, ())
+
+    @property
+    def ready(self) -> int:
+        """Complete stretches."""
+        return len(self._complete)
+
+    def follow(self, line: Line, decided: Decided, reward: Any, following: Decided) -> None:
+        """The agent decided, got `reward`, and decides again."""
+        stretch, row = self._put(line, decided, reward)
+        if row + 1 == self.length:
+            value = following.extras["value"]
+            self._finish(line, stretch, {"observation": following.observation, "value": value})
+
+    def end(self, line: Line, decided: Decided, reward: Any, cut: Any = None) -> None:
+        """The agent decided, got `reward`, and its episode is over: cut off where the value was `cut`, if given."""
+        stretch, row = self._put(line, decided, reward)
+        self._close(line, stretch, row, cut)
+
+    def cut_off(self, line: Line, value: Any) -> None:
+        """The agent's game went away where the value was `value`, after its last decision that is written down."""
+        if (stretch := line.stretch) is not None:
+            self._close(line, stretch, stretch.filled - 1, value)
+
+    def renew(self, version: int) -> None:
+        """The weights are at `version` from now on: what waits and is too old is dropped."""
+        oldest = version - self._max_age
+        if any(stretch.version < oldest for stretch in self._waiting):
+            self.dropped += sum(stretch.filled for stretch in self._waiting if stretch.version < oldest)
+            self._waiting = deque(stretch for stretch in self._waiting if stretch.version >= oldest)
+
+    def drop_oldest(self, count: int) -> None:
+        """Nobody took these complete ones in time."""
+        for _ in range(count):
+            self._complete.popleft()
+        self.dropped += count * self.length
+
+    def take(self, count: int, episodes: np.ndarray) -> Trajectory:
+        """The `count` <= ready that were completed first, a slot each, with these `episodes`."""
+        taken = [self._complete.popleft() for _ in range(count)]
+        steps = map_tree(lambda *parts: np.stack(parts, axis=1), *(stretch.steps for stretch in taken))
+        last, memory = (
+            map_tree(lambda *parts: np.stack(parts), *(getattr(stretch, name) for stretch in taken))
+            for name in ("last", "memory")
+        )
+        version = np.array([stretch.version for stretch in taken], np.int64)
+        return Trajectory(**steps, last=last, memory=memory, version=version, episodes=episodes)
+
+    def _put(self, line: Line, decided: Decided, reward: Any) -> tuple[Stretch, int]:
+        stretch = line.stretch
+        if stretch is None:
+            # One that goes on midway has a memory, which is kept where a stretch begins.
+            fresh = line.midway or not self._waiting
+            stretch = line.stretch = Stretch(self.spec, self.length) if fresh else self._waiting.popleft()
+        row = stretch.filled
+        if row == 0:
+            stretch.version, stretch.memory = decided.version, decided.memory
+        stretch.version = min(stretch.version, decided.version)
+        steps = stretch.steps
+        put(steps["observation"], row, decided.observation)
+        put(steps["action"], row, decided.action)
+        put(steps["extras"], row, decided.extras)
+        steps["reward"][row] = reward
+        stretch.filled += 1
+        return stretch, row
+
+    def _close(self, line: Line, stretch: Stretch, row: int, cut: Any) -> None:
+        """The episode ends at `row`, the last that is written."""
+        if cut is None:
+            stretch.steps["terminated"][row] = True
+        else:
+            stretch.steps["truncated"][row] = True
+            stretch.steps["cut"]["value"][row] = cut
+        if row + 1 == self.length:
+            self._finish(line, stretch, self._nothing)  # nothing follows an end
+        else:
+            self._waiting.append(stretch)
+        line.stretch, line.midway = None, False
+
+    def _finish(self, line: Line, stretch: Stretch, last: dict[str, Tree]) -> None:
+        stretch.last = map_tree(lambda spec, part: np.asarray(part, spec.dtype), self.spec.last, last)
+        self._complete.append(stretch)
+        line.stretch, line.midway = None, True

@@ -1,0 +1,114 @@
+"""The gateway over plain TCP, for games without an HTTP client. Requests and replies are frames:
+
+    uint32, big-endian    length of the head
+    uint32, big-endian    length of the body
+    head                  lines "name: value", each ended by a newline: the fields that HTTP has as headers
+    body                  the game's own
+
+A reply's head begins with "status: 200". A connection carries one request after another, of any sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from workers.gateway.protocol import Refusal, Request, read
+from workers.gateway.sessions import Sessions
+
+SIZES = struct.Struct(">II")
+LONGEST_HEAD = 1 << 13  # bytes
+
+
+def frame(fields: dict[str, str], body: bytes) -> bytes:
+    """A request or a reply as bytes."""
+    head = "".join(f"{name}: {value}\n" for name, value in fields.items()).encode("latin-1")
+    return SIZES.pack(len(head), len(body)) + head + body
+
+
+def pairs(head: bytes) -> list[tuple[bytes, bytes]]:
+    """The fields of a head. Raises Refusal 400."""
+    found = []
+    for line in head.splitlines():
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise Refusal(400, f"head: {line[:40].decode('ascii', 'backslashreplace')!r} is no line 'name: value'")
+        found.append((name.strip().lower(), value.strip()))
+    return found
+
+
+class Connection:
+    """One connection of a game."""
+
+    def __init__(self, sessions: Sessions, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._sessions, self._reader, self._writer = sessions, reader, writer
+
+    async def serve(self) -> None:
+        """Answer until the game leaves, is idle for Limits.idle, or cannot be understood any longer."""
+        limits = self._sessions.limits
+        try:
+            goes_on = True
+            while goes_on:
+                async with asyncio.timeout(limits.idle):
+                    sizes = await self._reader.readexactly(1)
+                try:
+                    reply, goes_on = await self._answer(sizes)
+                except Refusal as refusal:  # where the next frame begins is not known
+                    reply, goes_on = _refused(refusal), False
+                self._writer.write(reply)
+                async with asyncio.timeout(limits.receive):
+                    await self._writer.drain()
+        except (asyncio.IncompleteReadError, TimeoutError, OSError):
+            pass
+        finally:
+            self._writer.close()
+
+    async def _answer(self, begun: bytes) -> tuple[bytes, bool]:
+        limits = self._sessions.limits
+        try:
+            async with asyncio.timeout(limits.receive):
+                head_length, body_length = SIZES.unpack(begun + await self._reader.readexactly(SIZES.size - 1))
+                if head_length > LONGEST_HEAD:
+                    raise Refusal(431, f"head: {head_length} bytes are over the {LONGEST_HEAD} that it may have")
+                if body_length > limits.body:
+                    raise Refusal(413, f"body: {body_length} bytes are over the {limits.body} that it may have")
+                head = await self._reader.readexactly(head_length)
+                body = await self._reader.readexactly(body_length)
+        except TimeoutError:
+            raise Refusal(408, f"frame: did not come within {limits.receive:g} s") from None
+        echoed: dict[str, str] = {}
+        try:
+            request: Request = read(pairs(head)).with_body(body)
+            echoed = {name.decode(): value.decode() for name, value in request.echoed}
+            return frame({"status": "200", **echoed}, await self._sessions.answer(request)), True
+        except Refusal as refusal:
+            return _refused(refusal, echoed), True
+
+
+def _refused(refusal: Refusal, echoed: Mapping[str, str] = MappingProxyType({})) -> bytes:
+    located = {} if refusal.address is None else {"location": refusal.address}
+    return frame({"status": str(refusal.status), **located, **echoed}, refusal.body())
+
+
+class TcpServer:
+    """All connections."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._connections: set[asyncio.Task[None]] = set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """For asyncio.start_server."""
+        task = asyncio.ensure_future(Connection(self._sessions, reader, writer).serve())
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def close(self) -> None:
+        """End them."""
+        for task in self._connections:
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*self._connections, return_exceptions=True)
