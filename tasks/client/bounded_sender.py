@@ -76,11 +76,14 @@ class BoundedSender:
                 wait = min(2 * wait, AWAY_WAIT if self._away_since else LAST_WAIT)
         return False
 
-    def wait_for_room(self) -> None:
-        """Wait until the queue has room for one more; returns at once while the broker is away, which `send` heeds."""
+    def wait_for_room(self, enough: Callable[[bool], bool] = bool) -> None:
+        """Wait until the queue has room for one more; returns at once while the broker is away, which `send` heeds.
+
+        `enough`, told at each look whether there is room, may say otherwise when to return.
+        """
         wait, self.found_room = FIRST_WAIT, True
         with contextlib.suppress(*self._away, NotFound):
-            while not self.stopping.is_set() and waiting(self._connection, self.queue) >= self.bound():
+            while not self.stopping.is_set() and not enough(waiting(self._connection, self.queue) < self.bound()):
                 self.found_room = False
                 self.stopping.wait(wait * random.uniform(0.5, 1.0))
                 wait = min(2 * wait, LAST_WAIT)

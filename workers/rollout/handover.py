@@ -22,7 +22,7 @@ class SendingThread:
         sending.end()                       # raises what `send` raised
 
     `send` and `room`, which waits until the receiver has room, say whether they found it at once. As long as they do,
-    the next segment is collected while one is sent; else only when there is room for it.
+    and `ahead` says so, the next segment is collected while one is sent; else only when there is room for it.
     Once `stopping` is set, what is being sent is sent or given up by `send` itself, confirmation included; what waits
     is dropped: nobody was told of it.
     """
@@ -33,8 +33,10 @@ class SendingThread:
         stopping: threading.Event,
         room: Callable[[], bool],
         timing: Timing | None = None,
+        ahead: Callable[[], bool] = lambda: True,
     ) -> None:
         self._send, self._stopping, self._room, self._timing = send, stopping, room, timing or Timing()
+        self._ahead = ahead
         self._throttled = False  # whether the receiver had no room at the last look
         self._free = threading.Event()  # everything is sent, and there is room for more
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
@@ -58,7 +60,7 @@ class SendingThread:
 
     def wait_for_room(self) -> None:
         """Returns at once unless the receiver had no room lately; then once there is some and all is sent."""
-        while self._throttled and not self._ended.is_set() and not self._stopping.is_set():
+        while self._looks_first() and not self._ended.is_set() and not self._stopping.is_set():
             if self._free.wait(LOOK_EVERY):
                 return
 
@@ -67,6 +69,9 @@ class SendingThread:
         self._thread.join()
         if self._failure is not None:
             raise self._failure
+
+    def _looks_first(self) -> bool:
+        return self._throttled or not self._ahead()
 
     def _run(self) -> None:
         try:
@@ -77,7 +82,7 @@ class SendingThread:
                     continue
                 with self._timing.stage("sender: send"):
                     self._throttled |= not self._send(segment)
-                if self._throttled:
+                if self._looks_first():
                     with self._timing.stage("sender: wait for room"):
                         self._throttled = not self._room()
                 if self._waiting.empty():

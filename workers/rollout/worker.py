@@ -26,6 +26,7 @@ from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.handover import SendingThread
+from workers.rollout.pace import Pace
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
@@ -65,6 +66,8 @@ class ActorRole:
         self.first_step_at: float | None = None
         self.number = 0  # of the next segment
         self._sender: BoundedSender | None = None
+        self._bound = SegmentsWaiting(session)
+        self.pace = Pace(self._bound.share)
         self.streaming = config.sampling is Sampling.streaming
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
@@ -168,11 +171,12 @@ class ActorRole:
         try:
             while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
                 logger.warning("still waiting for the learner's first weights")
-            sending = SendingThread(self._send, self.stopping, self._wait_for_room, self.timing)
+            sending = SendingThread(self._send, self.stopping, self._wait_for_room, self.timing, self._in_turn)
             try:
                 while not self.stopping.is_set():
                     with self.timing.stage("collect"):
                         payload = self._collect_again()
+                    self.pace.collected(self.weights.version)
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
                         sending.wait_for_room()
@@ -191,18 +195,26 @@ class ActorRole:
         Whether the learner's queue had room at once.
         """
         if self._sender is None:
-            queue, bound = self.session.topology.learner_queue(), SegmentsWaiting(self.session)
-            self._sender = BoundedSender(self.session.app, queue, bound, self.stopping)
+            queue = self.session.topology.learner_queue()
+            self._sender = BoundedSender(self.session.app, queue, self._bound, self.stopping)
         if self._sender.send("learner.learn", ({"round": None, "number": self.number, **payload},)):
             self.session.ledger.confirm(self.source, self.number)
             self.number += 1
+        if not self._sender.found_room:
+            self.pace.full(self.weights.version)
         return self._sender.found_room
 
     def _wait_for_room(self) -> bool:
-        """On the sending thread, after a send: wait until the queue has room; whether it had some at once."""
+        """On the sending thread, after a send: wait until another may be collected; whether it might at once."""
         assert self._sender is not None
-        self._sender.wait_for_room()
+        self._sender.wait_for_room(self._may_collect)
         return self._sender.found_room
+
+    def _may_collect(self, room: bool) -> bool:
+        return self.pace.may_collect(self.weights.version, room)
+
+    def _in_turn(self) -> bool:
+        return self.pace.in_turn(self.weights.version)
 
     def _collect_again(self) -> dict[str, Any]:
         """A payload; an environment that fails is made anew once. Raises what it raised when that fails as well."""

@@ -48,6 +48,10 @@ class SegmentsWaiting:
         """Segments."""
         return self._actors() if self._configured is None else self._configured
 
+    def share(self) -> float:
+        """Segments of one actor among those."""
+        return self() / self._actors()
+
 
 def actors_key(session: Session) -> str:
     """Where the number stands."""

@@ -1,6 +1,7 @@
 """Sending beside playing: nothing waits for the broker that need not, and what was confirmed was sent."""
 
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -116,6 +117,8 @@ class Actor:
 
             def __init__(self, *_: Any) -> None: ...
 
+            def wait_for_room(self, enough: Callable[[bool], bool]) -> None: ...
+
             def send(self, name: str, args: tuple[dict[str, Any]]) -> bool:
                 if len(outer.sent) == 3:
                     if refusing is not None:
@@ -126,7 +129,7 @@ class Actor:
                 return True
 
         monkeypatch.setattr(worker, "BoundedSender", Sender)
-        monkeypatch.setattr(worker, "SegmentsWaiting", lambda session: None)
+        monkeypatch.setattr(worker, "SegmentsWaiting", lambda session: SimpleNamespace(share=lambda: 1.0))
         monkeypatch.setattr(worker, "stop_worker", self.stopped.set)
         session: Any = SimpleNamespace(
             app=SimpleNamespace(task=lambda *_, **__: None), pool=None, redis=None,

@@ -1,0 +1,82 @@
+"""How far ahead of the learner a streaming actor plays: its share of two updates, so that data stays young."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+AHEAD = 2.0  # updates whose segments may be under way: the one that is being made, and the next
+LATELY = 3  # versions: a queue that has not been full for so many leaves the learner short of data
+PATIENCE = 0.4  # of the time from one version to the next, for which other actors may take to bring their share
+
+
+class Pace:
+    """When an actor may collect, by the weights that it knows of: a newer version stands for an update that was made.
+
+    Of actors that find room for one segment each would take it, and what they collect would wait its turn and grow old.
+    So each has its `share()` of an update's segments for every version, beside those of AHEAD updates to begin with,
+    and one at least.
+
+    That is not kept to where the learner lacks data: its queue has not been full LATELY. Nor where there is room for
+    long, since another actor is slow or gone, or weights were lost or are published seldom: then an actor goes on out
+    of turn, so none waits for weights that do not come. What was out of turn is counted against its share, up to that
+    of AHEAD updates.
+
+    Safe to use from two threads.
+    """
+
+    def __init__(self, share: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
+        """`share`: segments of this actor in an update; `clock` in s."""
+        self._share, self._clock = share, clock
+        self._lock = threading.Lock()
+        self._version: int | None = None
+        self._seen_at = self._between = 0.0  # s: when the newest version was seen, and from one version to the next
+        self._full_at = 0.0  # s: when there was no room last,
+        self._full_in: int | None = None  # and the newest version then
+        self._left = 0.0  # segments; below 0: out of turn
+
+    def collected(self, version: int) -> None:
+        """Another segment is on its way; the newest weights that are here are of `version`."""
+        with self._lock:
+            self._see(version)
+            self._left = max(self._left - 1, -self._most())
+
+    def in_turn(self, version: int) -> bool:
+        """Whether it is this actor's turn to collect, the newest weights that are here being of `version`."""
+        with self._lock:
+            self._see(version)
+            if self._full_in is not None and version > self._full_in + LATELY:
+                return True
+            return self._left > 1 - 1e-6  # shares of a third add up to less than 1
+
+    def may_collect(self, version: int, room: bool) -> bool:
+        """Whether it may where there is `room` for a segment: in its turn, or since others are late."""
+        if not room:
+            self.full(version)
+            return False
+        if self.in_turn(version):
+            return True
+        with self._lock:
+            return self._clock() - max(self._seen_at, self._full_at) >= PATIENCE * self._between
+
+    def full(self, version: int) -> None:
+        """There is no room."""
+        with self._lock:
+            self._see(version)
+            self._full_at, self._full_in = self._clock(), version
+
+    def _see(self, version: int) -> None:
+        now = self._clock()
+        if self._version is None:
+            self._left, self._full_in = max(1.0, AHEAD * self._share()), version
+        elif version > self._version:
+            newer = version - self._version
+            self._left = min(self._left + self._share() * newer, self._most())
+            self._between = (now - self._seen_at) / newer
+        else:
+            return
+        self._version, self._seen_at = version, now
+
+    def _most(self) -> float:
+        return AHEAD * max(1.0, self._share())
