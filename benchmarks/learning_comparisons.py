@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from torch.nn import ReLU
+
 from benchmarks.learning_peers import Peer
 
 ZOO = "rl-baselines3-zoo, hyperparams/{}.yml"
@@ -39,12 +41,17 @@ def _experiment(name: str) -> tuple[str, ...]:
 CARTPOLE = ("env=cartpole", "total_steps=300000")  # what a run is without any settings, its limit aside
 
 
-# The core stands between encoder and heads at Warren's, at sb3-contrib's an LSTM before the layers of `net_arch`.
+# At Warren's a layer of 64 and then the core, at sb3-contrib's the LSTM and then the layers of `net_arch`.
 _LSTM = Peer(
     "RecurrentPPO",
     {
         "policy": "MlpLstmPolicy",
-        "policy_kwargs": {"lstm_hidden_size": 64, "enable_critic_lstm": True, "net_arch": {"pi": [], "vf": []}},
+        "policy_kwargs": {
+            "lstm_hidden_size": 64,
+            "enable_critic_lstm": True,
+            "net_arch": {"pi": [64], "vf": [64]},
+            "activation_fn": ReLU,
+        },
     },
     "equal settings; an LSTM of 64 for the policy and one for the value",
 )
@@ -84,7 +91,8 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "cartpole-hidden-mlp": Comparison(
         "CartPole-v1 without velocities, PPO without a memory",
-        (*_experiment("cartpole_hidden"), "network.core=null", "network.hidden_sizes=[64,64]"), Peer(),
+        (*_experiment("cartpole_hidden"), "network.core=null", "network.hidden_sizes=[64,64]",
+         "network.activation=tanh"), Peer(),
         note="it cannot be solved without a memory: neither of the two should",
     ),
     "distillation": Comparison(

@@ -91,6 +91,15 @@ def _shared(config: PPOConfig | A2CConfig) -> dict[str, Any]:
     }
 
 
+def equal_normalization(config: Config) -> dict[str, Any]:
+    """What the peer's VecNormalize does where Warren has running moments of observations or rewards; {} for neither."""
+    observations = bool(config.network.get("normalize_observations"))
+    rewards = bool(config.algorithm.get("scale_rewards"))
+    if not (observations or rewards):
+        return {}
+    return {"norm_obs": observations, "norm_reward": rewards, "gamma": config.algorithm["gamma"]}
+
+
 def learn(
     peer: Peer, config: Config, seed: int, on_rollout: Callable[[int, float], None] = lambda steps, mean_return: None
 ) -> Outcome:
@@ -100,6 +109,7 @@ def learn(
     """
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
 
     import envs
 
@@ -130,6 +140,8 @@ def learn(
     chosen: dict[str, Any] = {"policy": "MlpPolicy", "n_steps": config.unroll_length, **settings, **peer.settings}
     environment = config.env.settings()
     copies = make_vec_env(lambda: envs.make(environment), config.actors * config.env.num_envs, seed=1000 * seed)
+    if normalization := equal_normalization(config):
+        copies = VecNormalize(copies, **normalization)  # outside of what counts returns, which stay as they are
     kind = getattr(importlib.import_module(LIBRARIES[peer.algorithm]), peer.algorithm)
     model = kind(env=copies, seed=seed, device="cpu", **chosen)
     callback = UntilGoal()

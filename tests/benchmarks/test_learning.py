@@ -10,7 +10,7 @@ import pytest
 from benchmarks.learning import Side, figures
 from benchmarks.learning_comparisons import COMPARISONS
 from benchmarks.learning_jobs import composed
-from benchmarks.learning_peers import LIBRARIES, equal_settings
+from benchmarks.learning_peers import LIBRARIES, equal_normalization, equal_settings
 from workers.config.schema import Config
 
 composed_once = cache(composed)
@@ -46,6 +46,12 @@ def test_settings_have_the_names_that_the_peer_knows() -> None:
     assert (a2c["learning_rate"], a2c["gamma"], a2c["gae_lambda"], a2c["ent_coef"]) == (1e-3, 0.9, 1.0, 0.0)
     ppo = equal_settings({"name": "ppo", "epochs": 3, "minibatch_size": 64, "clip_range": 0.1})
     assert (ppo["n_epochs"], ppo["batch_size"], ppo["clip_range"]) == (3, 64, 0.1)
+
+
+def test_a_peer_normalises_what_warren_does() -> None:
+    hidden = composed_once(COMPARISONS["cartpole-hidden-lstm"].overrides)
+    assert equal_normalization(hidden) == {"norm_obs": True, "norm_reward": True, "gamma": hidden.algorithm["gamma"]}
+    assert equal_normalization(composed_once(COMPARISONS["cartpole-ppo"].overrides)) == {}
 
 
 def test_a_one_ply_player_wins_where_it_can() -> None:
