@@ -1,194 +1,82 @@
-"""A few random steps, or games, before anything starts: what an actor would meet later is one sentence now.
+"""`python -m envs.check NAME`: everything that a run would trip over in an environment, found by random play.
 
-What is not from a package that Warren knows runs in a process of its own (this file as a module): a step that hangs, or
-ends its process, must not take the launcher with it.
+    python -m envs.check CartPole-v1
+    python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 2000
+    python -m envs.check path/to/game.py:MyGame kwargs.size=5
+    python -m envs.check openspiel:leduc_poker
+
+What follows the name are settings as `env.` has them, of one agent's environments; of a game only `kwargs.NAME=VALUE`.
+Exits with 0 where there is no problem, 1 where there is one, 2 where the question is wrong.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
+import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
-import gymnasium
-import numpy as np
+from envs.checking.budget import STUCK
+from envs.checking.first_steps import check
+from envs.checking.report import PROBLEMS
+from envs.settings import EnvSettings
+from warren.errors import ConfigurationError, unknown_name
 
-from envs.construct import blame
-from envs.registry import make
-from envs.rewards import Rewards, WrongReward
-from envs.settings import EnvSettings, settings_of
-from envs.sources import SOURCES, make_two_player
-from envs.two_player import Turn
-from warren.errors import ConfigurationError, WarrenError
-from warren.separate_process import ask
+__all__ = ["check"]
 
-STEPS = 200  # random steps, at most
-SECONDS = 0.5  # that they take, at most
-GAMES = 2  # games played at the same time
-WITHIN = 60.0  # s for a process of its own, imports included
+STEPS = 5000
 
 
-def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, two_player: bool) -> None:
-    """Raises ConfigurationError, in one sentence, for an environment that cannot be stepped."""
-    settings = settings_of(env, kwargs or {})
-    env_id = settings.id
-    if _is_known(env_id):
-        _check(settings, two_player)
-        return
-    problems = ask(
-        "envs.check",
-        [asdict(settings), two_player],
-        WITHIN,
-        too_long=f"environment {env_id!r}: {STEPS} random steps at most took more than {WITHIN:g} s, the import "
-        "included; does a step wait for something?",
-        no_answer=f"environment {env_id!r} ended the process that tried it",
+def main(arguments: list[str] | None = None) -> int:
+    """Asks a process to play, which prints its report, and says so where it does not live to its end."""
+    parser = argparse.ArgumentParser(
+        prog="python -m envs.check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    if problems:
-        raise ConfigurationError(problems)
-
-
-def _is_known(env_id: str) -> bool:
-    """Whether the environment's code is gymnasium's own, or of a source of two-player games."""
-    source, colon, _ = env_id.partition(":")
-    if source in SOURCES:
-        return True
-    spec = gymnasium.registry.get(env_id) if not colon else None
-    return spec is not None and str(spec.entry_point).startswith("gymnasium.")
-
-
-def _check(settings: EnvSettings, two_player: bool) -> None:
-    if two_player:
-        _play(settings.id, settings.kwargs)
-    else:
-        _step(settings)
-
-
-def _step(settings: EnvSettings) -> None:
-    env_id, rewards = settings.id, settings.rewards()
-    env = make(settings)
+    parser.add_argument("name", help="the environment's id, as env.id or league.env take it")
+    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE", help="as in preprocessing=atari kwargs.size=5")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"random steps, {STEPS} by default")
+    given = parser.parse_intermixed_args(arguments)
     try:
-        with blame(f"environment {env_id!r}: reset()"):
-            observation, _ = env.reset(seed=0)
-        _require(_observation_problems(env.observation_space, observation), env_id, "reset()")
-        env.action_space.seed(0)
-        for _ in _budget():
-            action = env.action_space.sample()
-            with blame(f"environment {env_id!r}: step({action})"):
-                observation, reward, terminated, truncated, _ = env.step(action)
-            _require(_observation_problems(env.observation_space, observation), env_id, f"step({action})")
-            _require(_reward_problems(rewards, reward), env_id, f"step({action})")
-            if terminated or truncated:
-                with blame(f"environment {env_id!r}: reset()"):
-                    observation, _ = env.reset()
-    finally:
-        env.close()
-
-
-def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:
-    games = make_two_player(env_id, GAMES, 0, **kwargs)
-    generator = np.random.default_rng(0)
-    shape, num_actions = games.single_observation_space.shape or (), int(games.single_action_space.n)
-    try:
-        with blame(f"environment {env_id!r}: reset()"):
-            turn = games.reset()
-        for _ in _budget():
-            _require(_turn_problems(turn, shape, num_actions), env_id, "a turn")
-            action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
-            with blame(f"environment {env_id!r}: step({action.tolist()})"):
-                turn = games.step(action)
-        _require(_turn_problems(turn, shape, num_actions), env_id, "a turn")
-    finally:
-        games.close()
-
-
-def _budget() -> Iterator[int]:
-    until = time.monotonic() + SECONDS
-    for step in range(STEPS):
-        yield step
-        if time.monotonic() > until:
-            return
-
-
-def _observation_problems(space: gymnasium.Space[Any], observation: Any) -> Iterator[str]:
-    if not isinstance(space, gymnasium.spaces.Box):
-        if not space.contains(observation):
-            yield f"gave the observation {observation!r}, which is not in its observation_space {space}"
-        return
-    try:
-        array = np.asarray(observation)
-        finite = np.isfinite(array).all()
-    except (TypeError, ValueError):
-        yield f"gave the observation {observation!r}, which is no array of numbers"
-        return
-    if array.shape != space.shape:
-        yield f"gave an observation of shape {list(array.shape)}; its observation_space has {list(space.shape)}"
-    elif not finite:
-        yield f"gave an observation that is not finite: {np.array2string(array, threshold=8)}"
-
-
-def _reward_problems(rewards: Rewards, reward: Any) -> Iterator[str]:
-    if rewards.channels or isinstance(reward, Mapping) or np.size(reward) != 1:
-        try:
-            reward = np.asarray(rewards.read(reward), np.float64)
-        except WrongReward as wrong:
-            yield str(wrong)
-            return
-        except (TypeError, ValueError):
-            yield f"gave the reward {reward!r}, which is not of numbers"
-            return
-    if not isinstance(reward, int | float | np.number | np.ndarray) or not np.isfinite(reward).all():
-        yield f"gave the reward {reward!r}"
-
-
-def _turn_problems(turn: Turn, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
-    expected = {
-        "to_move": (GAMES,),
-        "observation": (GAMES, *shape),
-        "action_mask": (GAMES, num_actions),
-        "reward": (GAMES, 2),
-        "done": (GAMES,),
-        "truncated": (GAMES,),
-    }
-    for name, wanted in expected.items():
-        found = np.shape(getattr(turn, name))
-        if found != wanted:
-            yield f"gave a Turn whose {name} has shape {list(found)}; it must be {list(wanted)}"
-            return
-    if not np.isin(turn.to_move, (0, 1)).all():
-        yield f"gave a Turn whose to_move is {np.asarray(turn.to_move).tolist()}; players are 0 and 1"
-    for name in ("observation", "reward"):
-        if not np.isfinite(getattr(turn, name)).all():
-            yield f"gave a Turn whose {name} is not finite: {np.array2string(getattr(turn, name), threshold=8)}"
-    if not turn.action_mask.any(axis=1).all():
-        yield "gave a Turn in which a player to move has no legal action"
-
-
-def _require(problems: Iterator[str], env_id: str, doing: str) -> None:
-    if found := [f"environment {env_id!r}: {doing} {problem}" for problem in problems]:
-        raise ConfigurationError(found)
-
-
-def main() -> None:
-    """The process of `check`: reads the question from standard input, writes the problems to standard output."""
-    answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what user code prints must not get into the answer
-    given, two_player = json.loads(sys.stdin.read())
-    settings = EnvSettings(**given)
-    problems: list[str] = []
-    try:
-        _check(settings, two_player)
+        if given.steps < 1:
+            raise ConfigurationError(f"--steps: {given.steps} is too few; at least 1")
+        question = {"settings": {"id": given.name, **parse(given.settings)}, "steps": given.steps}
     except ConfigurationError as error:
-        problems = error.problems
-    except WarrenError as error:
-        problems = [f"environment {settings.id!r}: {error}"]
-    with answer:
-        json.dump(problems, answer)
-    os._exit(0)  # whatever threads the environment has started
+        print("\n".join(f"error: {problem}" for problem in error.problems), file=sys.stderr)
+        return 2
+    command = [sys.executable, "-m", "envs.checking.player", json.dumps(question)]
+    status = subprocess.run(command, check=False).returncode
+    if status in (0, PROBLEMS):
+        return 1 if status else 0
+    print(
+        f"problem  process      environment {given.name!r} ended the process that played it (status {status}), or one "
+        f"call took more than {STUCK:g} s; what it printed stands above",
+    )
+    return 1
+
+
+def parse(texts: list[str]) -> dict[str, Any]:
+    """EnvSettings' fields from "NAME=VALUE" and "kwargs.NAME=VALUE"; values are JSON, or else text."""
+    known = [field.name for field in fields(EnvSettings) if field.name != "id"]
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name, _, inner = name.removeprefix("env.").partition(".")
+        if not equals or name not in known:
+            raise ConfigurationError(
+                unknown_name("setting", text, [f"{field}=" for field in known], "it is NAME=VALUE, as in frame_stack=4")
+            )
+        try:
+            read = json.loads(value)
+        except ValueError:
+            read = value
+        if inner:
+            settings.setdefault(name, {})[inner] = read
+        else:
+            settings[name] = read
+    return settings
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -24,7 +24,7 @@ import gymnasium
 from envs.construct import blame
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
-from envs.sources import is_two_player, make_two_player, of_a_league
+from envs.sources import OfALeague, is_two_player, make_two_player
 from envs.vector import VectorEnv, library
 from envs.vector.own import Factory, OwnVectorEnv, is_vector
 from envs.vector.sync import SyncVectorEnv
@@ -44,7 +44,7 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
     """
     settings = settings_of(env, kwargs)
     if is_two_player(settings.id):
-        raise of_a_league(settings.id)
+        raise OfALeague(settings.id)
     adapter, name = _find(settings.id)
     preset = getattr(adapter, "preset", None)
     given = {**(preset(name, settings.resolved()) if preset else {}), **settings.kwargs}

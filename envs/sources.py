@@ -32,12 +32,14 @@ def is_two_player(env_id: str) -> bool:
     return env_id.partition(":")[0] in SOURCES
 
 
-def of_a_league(env_id: str) -> ConfigurationError:
-    """The error of who asks for one agent's environment and names a game of two players."""
-    return ConfigurationError(
-        f"environment {env_id!r} is a game of two players, which a league trains: "
-        f"league=mine league.env={env_id} in place of env.id={env_id}"
-    )
+class OfALeague(ConfigurationError):
+    """Raised when one agent's environment is asked for and a game of two players is named."""
+
+    def __init__(self, env_id: str) -> None:
+        super().__init__(
+            f"environment {env_id!r} is a game of two players, which a league trains: "
+            f"league=mine league.env={env_id} in place of env.id={env_id}"
+        )
 
 
 def make_two_player(env_id: str, num_envs: int, seed: int, **parameters: Any) -> TwoPlayerVectorEnv:

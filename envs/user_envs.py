@@ -9,7 +9,7 @@ import gymnasium
 
 from envs.construct import blame
 from envs.legacy import LegacyEnv
-from envs.sources import of_a_league
+from envs.sources import OfALeague
 from envs.two_player import TwoPlayerVectorEnv
 from envs.vector.own import OneOfVector, is_vector
 from warren import user_code
@@ -19,7 +19,7 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     """The environment that `env_id` names. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
     if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
-        raise of_a_league(env_id)
+        raise OfALeague(env_id)
     with blame(f"environment {env_id!r}"):
         if is_vector(factory):
             return OneOfVector(env_id, factory, kwargs)
@@ -27,7 +27,7 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
         if isinstance(env, gymnasium.Env):
             return env
         if isinstance(env, TwoPlayerVectorEnv) or hasattr(env, "possible_agents"):  # the latter: PettingZoo's
-            raise of_a_league(env_id)
+            raise OfALeague(env_id)
         return LegacyEnv(env)
 
 

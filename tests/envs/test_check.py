@@ -96,5 +96,5 @@ def test_a_game_that_goes_wrong_is_one_sentence(tmp_path: Path, fault: str, mess
 
 
 def test_a_step_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envs.check.WITHIN", 5.0)
+    monkeypatch.setattr("envs.checking.first_steps.WITHIN", 5.0)
     assert "took more than 5 s" in problem(tmp_path, ENVIRONMENT, "while True: pass")

@@ -19,7 +19,7 @@ from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints
 from agents.algorithms.contract import provided
 from envs import exploitability
 from envs.check import check
-from envs.sources import of_a_league
+from envs.sources import OfALeague
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
@@ -170,7 +170,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
     try:
         observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id):
-            raise of_a_league(config.env.id)
+            raise OfALeague(config.env.id)
         envs.by_library(settings)
         if role == "train":
             check(settings, two_player=False)

@@ -1,0 +1,29 @@
+"""How long a check may play: so many steps, so many seconds, and a single call that never returns ends the process."""
+
+from __future__ import annotations
+
+import faulthandler
+import time
+from collections.abc import Iterator
+
+STUCK = 60.0  # s that one call may take, imports and the start of a game included
+
+
+def watch() -> None:
+    """From now on the process may be busy for STUCK seconds; then it ends, and every thread's lines are printed."""
+    faulthandler.dump_traceback_later(STUCK, exit=True)
+
+
+def budget(steps: int, seconds: float) -> Iterator[int]:
+    """0, 1, 2, ... as long as there are steps and seconds left."""
+    watch()
+    now = watched = time.monotonic()
+    until = now + seconds
+    for step in range(steps):
+        yield step
+        now = time.monotonic()
+        if now > until:
+            return
+        if now > watched + 1:
+            watch()
+            watched = now

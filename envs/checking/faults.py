@@ -1,0 +1,76 @@
+"""What can be wrong with a single observation, reward or turn: each fault is the end of a sentence about a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.rewards import Rewards, WrongReward
+from envs.two_player import Turn
+from warren.errors import ConfigurationError
+
+
+def of_observation(space: gymnasium.Space[Any], observation: Any) -> Iterator[str]:
+    """That it is no array of the Box's shape, or not finite; that it is not in a space of another kind."""
+    if not isinstance(space, gymnasium.spaces.Box):
+        if not space.contains(observation):
+            yield f"gave the observation {observation!r}, which is not in its observation_space {space}"
+        return
+    try:
+        array = np.asarray(observation)
+        finite = np.isfinite(array).all()
+    except (TypeError, ValueError):
+        yield f"gave the observation {observation!r}, which is no array of numbers"
+        return
+    if array.shape != space.shape:
+        yield f"gave an observation of shape {list(array.shape)}; its observation_space has {list(space.shape)}"
+    elif not finite:
+        yield f"gave an observation that is not finite: {np.array2string(array, threshold=8)}"
+
+
+def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
+    """That it is not finite, no number, or has not the declared channels."""
+    if rewards.channels or isinstance(reward, Mapping) or np.size(reward) != 1:
+        try:
+            reward = np.asarray(rewards.read(reward), np.float64)
+        except WrongReward as wrong:
+            yield str(wrong)
+            return
+        except (TypeError, ValueError):
+            yield f"gave the reward {reward!r}, which is not of numbers"
+            return
+    if not isinstance(reward, int | float | np.number | np.ndarray) or not np.isfinite(reward).all():
+        yield f"gave the reward {reward!r}"
+
+
+def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
+    """That an array has another shape than `games`, `shape` and `num_actions` make, or holds what cannot be."""
+    expected = {
+        "to_move": (games,),
+        "observation": (games, *shape),
+        "action_mask": (games, num_actions),
+        "reward": (games, 2),
+        "done": (games,),
+        "truncated": (games,),
+    }
+    for name, wanted in expected.items():
+        found = np.shape(getattr(turn, name))
+        if found != wanted:
+            yield f"gave a Turn whose {name} has shape {list(found)}; it must be {list(wanted)}"
+            return
+    if not np.isin(turn.to_move, (0, 1)).all():
+        yield f"gave a Turn whose to_move is {np.asarray(turn.to_move).tolist()}; players are 0 and 1"
+    for name in ("observation", "reward"):
+        if not np.isfinite(getattr(turn, name)).all():
+            yield f"gave a Turn whose {name} is not finite: {np.array2string(getattr(turn, name), threshold=8)}"
+    if not turn.action_mask.any(axis=1).all():
+        yield "gave a Turn in which a player to move has no legal action"
+
+
+def require_none(faults: Iterator[str], env_id: str, doing: str) -> None:
+    """Raises ConfigurationError with a sentence for each of `faults`, if there are any."""
+    if found := [f"environment {env_id!r}: {doing} {fault}" for fault in faults]:
+        raise ConfigurationError(found)

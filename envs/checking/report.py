@@ -1,0 +1,58 @@
+"""What a check found, a line each, printed as it is found: ok, a note (a run copes with it), or a problem."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from warren.errors import WarrenError
+
+PROBLEMS = 3  # exit status of the process that plays, where it has found some
+WIDTH = 118
+_MARGIN = 22
+
+
+class Report:
+    """Counts what it prints. `problems` and `notes` hold the texts."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+
+    def ok(self, check: str, text: str) -> None:
+        """Nothing is wrong here; `text` says what was seen."""
+        self._print("ok", check, text)
+
+    def note(self, check: str, text: str) -> None:
+        """A run copes with it, but somebody should know."""
+        self.notes.append(text)
+        self._print("note", check, text)
+
+    def problem(self, check: str, text: str) -> None:
+        """A run would fail, or learn from something else than was meant."""
+        self.problems.append(text)
+        self._print("problem", check, text)
+
+    @contextmanager
+    def checking(self, check: str) -> Iterator[None]:
+        """What goes wrong in the block, of Warren's errors, is a problem each."""
+        try:
+            yield
+        except WarrenError as error:
+            for problem in getattr(error, "problems", [str(error)]):
+                self.problem(check, problem)
+
+    def summary(self) -> str:
+        """The last line."""
+        notes = f" ({_count(len(self.notes), 'note')})" if self.notes else ""
+        return f"{_count(len(self.problems), 'problem') if self.problems else 'no problems'}{notes}"
+
+    def _print(self, kind: str, check: str, text: str) -> None:
+        first = f"{kind:<8} {check:<12} "
+        lines = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=" " * _MARGIN)
+        print("\n".join(lines), flush=True)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
