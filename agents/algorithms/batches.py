@@ -121,7 +121,7 @@ class Batch:
         order = order.to(self.device)
 
         def shuffled(tensor: Tensor) -> Tensor:  # once an epoch: then every minibatch is a view
-            return tensor[:, order] if axis else tensor[order]
+            return tensor.index_select(axis, order)
 
         def part(tensor: Tensor) -> Tensor:
             return tensor[:, here] if axis else tensor[here]

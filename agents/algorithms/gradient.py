@@ -8,10 +8,11 @@ from math import isfinite
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs
+from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.numbers import not_finite
 from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher, imitation, lessons
 from agents.configuration import parse
@@ -22,6 +23,7 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
+MOMENTS = ("exp_avg", "exp_avg_sq")  # as torch's Adam calls them
 REWARD_CLIP = 10.0  # deviations that a scaled reward is cut to, as ppo2's VecNormalize has it
 
 
@@ -83,9 +85,9 @@ class GradientAlgorithm(Generic[C]):
         self.teacher: Policy | None = None
         check_heads(config.name, config, policy)
         self.generator = torch.Generator().manual_seed(seed)
-        self.parameters = list(policy.parameters())
+        self.parameters = FlatParameters(policy)
         # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
-        self.optimizer = torch.optim.Adam(self.parameters, config.learning_rate, eps=1e-5, fused=True)
+        self.optimizer = torch.optim.Adam([self.parameters.values], config.learning_rate, eps=1e-5, fused=True)
         self.discounted = RunningMoments()  # sums of rewards, where those are scaled
 
     @property
@@ -151,14 +153,13 @@ class GradientAlgorithm(Generic[C]):
         Raises NotFinite, having changed nothing, where the loss or the norm is nan or infinite. For its message: the
         loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it is.
         """
-        self.optimizer.zero_grad()
+        gradient = self.parameters.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        grad_norm = nn.utils.get_total_norm(gradients)
+        grad_norm = torch.linalg.vector_norm(gradient)
         if not isfinite((loss.detach() + grad_norm).item()):  # nan and infinity outlive a sum
             where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
             raise not_finite(where, loss, terms or {}, inputs or {}, self.policy.network)
-        nn.utils.clip_grads_with_norm_(self.parameters, self.config.max_grad_norm, grad_norm)
+        gradient.mul_((self.config.max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0))
         self.optimizer.step()
         return grad_norm
 
@@ -204,9 +205,10 @@ class GradientAlgorithm(Generic[C]):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Adam's moments by parameter, the shuffling generator, and the count of steps."""
         tensors = {"generator": self.generator.get_state()}
-        for name, parameter in self.policy.named_parameters():
-            for key, tensor in self.optimizer.state[parameter].items():  # empty before the first update
-                tensors[f"adam.{key}.{name}"] = tensor
+        if state := self.optimizer.state[self.parameters.values]:  # empty before the first update
+            tensors |= {f"adam.step.{name}": state["step"].clone() for name in self.parameters.names}
+            for key in MOMENTS:
+                tensors |= {f"adam.{key}.{name}": part for name, part in self.parameters.split(state[key])}
         if self.config.scale_rewards:
             tensors |= {f"discounted.{name}": tensor for name, tensor in self.discounted.state_dict().items()}
         return tensors, {"steps": self.steps}
@@ -218,9 +220,13 @@ class GradientAlgorithm(Generic[C]):
         if "discounted.count" in tensors:  # a run that scales rewards only from now on has none yet
             names = self.discounted.state_dict()
             self.discounted.load_state_dict({name: tensors[f"discounted.{name}"] for name in names})
-        for name, parameter in self.policy.named_parameters():
-            self.optimizer.state[parameter] = {
-                key: tensors[f"adam.{key}.{name}"].to(parameter.device, copy=True)
-                for key in ("step", "exp_avg", "exp_avg_sq")
-                if f"adam.{key}.{name}" in tensors
-            }
+        values = self.parameters.values
+        self.optimizer.state[values] = {}
+        steps = [tensors[key] for name in self.parameters.names if (key := f"adam.step.{name}") in tensors]
+        if steps:
+            moments = {key: torch.zeros_like(values) for key in MOMENTS}
+            self.optimizer.state[values] = {"step": steps[0].to(values.device, copy=True), **moments}
+            for key, moment in moments.items():
+                for name, part in self.parameters.split(moment):
+                    if f"adam.{key}.{name}" in tensors:  # one that no gradient had reached has none
+                        part.copy_(tensors[f"adam.{key}.{name}"])

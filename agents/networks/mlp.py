@@ -17,7 +17,7 @@ from agents.networks.core import build_core
 from agents.networks.flat import Flat
 from agents.networks.network import Heads, Memory, Network, Outputs
 from agents.networks.registry import NETWORKS
-from agents.operators.blocks import ACTIVATIONS, MLP
+from agents.operators.blocks import HIDDEN_LAYERS, MLP
 from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError, unknown_name
 
@@ -40,8 +40,8 @@ class MLPConfig:
             problems.append(f"hidden_sizes={list(self.hidden_sizes)} of {OWNER} must all be at least 1")
         if self.policy_gain < 0:
             problems.append(f"policy_gain={self.policy_gain} of {OWNER} must be at least 0")
-        if self.activation not in ACTIVATIONS:
-            problems.append(unknown_name("activation", self.activation, ACTIVATIONS))
+        if self.activation not in HIDDEN_LAYERS:
+            problems.append(unknown_name("activation", self.activation, HIDDEN_LAYERS))
         if problems:
             raise ConfigurationError(problems)
 
@@ -90,7 +90,7 @@ class MLPEncoder(Encoder):
 
     def forward(self, observation: Leaves) -> Tensor:
         flat: Tensor = self.flat(observation)
-        return flat if self.layers is None else self.layers.activation(self.layers(flat))
+        return flat if self.layers is None else self.layers.features(flat)
 
 
 @NETWORKS.register("mlp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -10,33 +10,54 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
-class _TanhBySigmoid(torch.autograd.Function):
+class _TanhLayer(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        y = torch.sigmoid(x + x).mul_(2).sub_(1)
-        ctx.save_for_backward(y)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        y = _tanh_layer(x, weight, bias)
+        ctx.save_for_backward(x, weight, y)
         return y
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        (y,) = ctx.saved_tensors
-        return cast(Tensor, torch.ops.aten.tanh_backward(gradient, y))
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight, y = ctx.saved_tensors
+        gradient = torch.ops.aten.tanh_backward(gradient, y)
+        # Of two products of the same sums BLAS takes a seventh of the time for the one whose rows are long.
+        wide = weight.shape[0] > weight.shape[1]
+        of_weight = (x.t() @ gradient).t() if wide else gradient.t() @ x
+        return gradient @ weight if ctx.needs_input_grad[0] else None, of_weight, gradient.sum(0)
 
 
-def tanh(x: Tensor) -> Tensor:
-    """tanh to within 2e-7. On a CPU 2 sigmoid(2 x) - 1 takes a third of the time of torch's own, which is exact to
-    the last bit: in PPO's update of CartPole's network that one is a third of everything.
+def _tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    twice = torch.addmm(bias, x, weight.t(), beta=2, alpha=2)
+    return torch.rsub(twice.sigmoid_(), -1, alpha=-2)
+
+
+def tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """tanh(x W^T + b) to within 2e-7, of x [N, inputs]. On a CPU 2 sigmoid(2 z) - 1 takes a third of the time of torch's
+    own, which is exact to the last bit: in PPO's update of CartPole's network that one is a third of everything.
 
     Who acts and who learns take the same form: a policy says the same of an observation either way.
     """
     if x.dtype is not torch.float32 or not x.is_cpu:
-        return torch.tanh(x)
-    if torch.is_grad_enabled() and x.requires_grad:
-        return cast(Tensor, _TanhBySigmoid.apply(x))  # type: ignore[no-untyped-call]
-    return torch.sigmoid(x + x).mul_(2).sub_(1)
+        return torch.tanh(functional.linear(x, weight, bias))
+    if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
+        return cast(Tensor, _TanhLayer.apply(x, weight, bias))  # type: ignore[no-untyped-call]
+    return _tanh_layer(x, weight, bias)
 
 
-ACTIVATIONS = {"tanh": tanh, "relu": torch.relu, "silu": functional.silu, "elu": functional.elu}
+Layer = Callable[[Tensor, Tensor, Tensor], Tensor]  # x [N, inputs], weight, bias -> [N, outputs]
+
+
+def _linear_then(activation: Callable[[Tensor], Tensor]) -> Layer:
+    return lambda x, weight, bias: activation(functional.linear(x, weight, bias))
+
+
+HIDDEN_LAYERS: dict[str, Layer] = {
+    "tanh": tanh_layer,
+    "relu": _linear_then(torch.relu),
+    "silu": _linear_then(functional.silu),
+    "elu": _linear_then(functional.elu),
+}
 
 
 def orthogonal(layer: nn.Linear, gain: float, generator: torch.Generator) -> nn.Linear:
@@ -60,11 +81,20 @@ class MLP(nn.Module):
             orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]
             for inputs, outputs, gain in zip(sizes, sizes[1:], gains, strict=False)
         )
-        self.activation = ACTIVATIONS[activation]
+        self._hidden = HIDDEN_LAYERS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic: none of either here.
-        *hidden, last = [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]
+        *hidden, last = self._weights()
         for weights in hidden:
-            x = self.activation(functional.linear(x, **weights))
+            x = self._hidden(x, **weights)
         return functional.linear(x, **last)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The same with the activation after the last layer too."""
+        for weights in self._weights():
+            x = self._hidden(x, **weights)
+        return x
+
+    def _weights(self) -> list[dict[str, Tensor]]:
+        # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic: none of either here.
+        return [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]

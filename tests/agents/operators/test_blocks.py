@@ -4,26 +4,46 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional
 
-from agents.operators.blocks import tanh
+from agents.operators.blocks import tanh_layer
 
 
-@pytest.mark.parametrize("size", [1, 1000, 100_000])
-def test_tanh_and_its_gradient_are_torchs_own_to_within_rounding(size: int) -> None:
-    given = torch.linspace(-12, 12, size)
-    ours, theirs = (given.clone().requires_grad_() for _ in range(2))
-    for mine, function in ((ours, tanh), (theirs, torch.tanh)):
-        function(mine).square().sum().backward()
-    assert torch.equal(tanh(ours), tanh(given)), "acting and learning differ"
-    torch.testing.assert_close(tanh(given), torch.tanh(given), rtol=0, atol=2e-7)
-    torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-6)
+def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.tanh(functional.linear(x, weight, bias))
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (4, 64), (64, 4), (64, 64)])
+@pytest.mark.parametrize("of_x", [True, False], ids=["with a gradient of x", "without"])
+def test_a_tanh_layer_and_its_gradients_are_torchs_own_to_within_rounding(inputs: int, outputs: int, of_x: bool) -> None:
+    chance = torch.Generator().manual_seed(1)
+    given = [torch.randn(shape, generator=chance) for shape in ((100, inputs), (outputs, inputs), (outputs,))]
+    ours, theirs = ([part.clone().requires_grad_() for part in given] for _ in range(2))
+    ours[0].requires_grad_(of_x)
+    for mine, layer in ((ours, tanh_layer), (theirs, reference)):
+        layer(*mine).square().sum().backward()
+    assert torch.equal(tanh_layer(*ours), tanh_layer(*given)), "acting and learning differ"
+    torch.testing.assert_close(tanh_layer(*given), reference(*given), rtol=0, atol=1e-5)
+    for mine, its in list(zip(ours, theirs, strict=True))[0 if of_x else 1 :]:
+        torch.testing.assert_close(mine.grad, its.grad, rtol=1e-4, atol=1e-4)
+
+
+def of_one(number: torch.Tensor) -> torch.Tensor:
+    """tanh of each of `number` [N], by a layer with one input, whose weight is 1."""
+    one = torch.ones(1, 1, dtype=number.dtype)
+    return tanh_layer(number[:, None], one, torch.zeros(1, dtype=number.dtype))[:, 0]
+
+
+def test_tanh_is_torchs_own_to_within_rounding() -> None:
+    given = torch.linspace(-12, 12, 100_000)
+    torch.testing.assert_close(of_one(given), torch.tanh(given), rtol=0, atol=2e-7)
 
 
 def test_tanh_in_float64_is_torchs_own() -> None:
     given = torch.linspace(-12, 12, 1001, dtype=torch.float64)
-    assert torch.equal(tanh(given), torch.tanh(given))
+    assert torch.equal(of_one(given), torch.tanh(given))
 
 
 def test_tanh_of_what_is_not_a_number_is_none() -> None:
-    assert tanh(torch.tensor([float("nan")])).isnan().all()
-    assert tanh(torch.tensor([float("inf"), -float("inf")])).tolist() == [1.0, -1.0]
+    assert of_one(torch.tensor([float("nan")])).isnan().all()
+    assert of_one(torch.tensor([float("inf"), -float("inf")])).tolist() == [1.0, -1.0]

@@ -1,0 +1,38 @@
+"""A module's parameters, and their gradients, as views of one tensor each: one norm, one step of the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+
+class FlatParameters:
+    """Moves all parameters of `module`, of one dtype and on one device, into `self.values`, float [P], in their order.
+
+    Names and shapes stay. Weights are loaded in place from now on, and the module is not moved to another device.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        named = dict(module.named_parameters())
+        self.names, parameters = list(named), list(named.values())
+        self._shapes = [parameter.shape for parameter in parameters]
+        self.values = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
+        self.values.grad = torch.zeros_like(self.values)
+        for parameter, (_, values), (_, gradient) in zip(
+            parameters, self.split(self.values.detach()), self.split(self.values.grad), strict=True
+        ):
+            parameter.data, parameter.grad = values, gradient
+
+    @property
+    def gradient(self) -> Tensor:
+        """float [P]; what `backward` adds to, so it is to be zeroed before."""
+        assert self.values.grad is not None
+        return self.values.grad
+
+    def split(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""
+        parts = flat.split([shape.numel() for shape in self._shapes])
+        for name, shape, part in zip(self.names, self._shapes, parts, strict=True):
+            yield name, part.view(shape)
