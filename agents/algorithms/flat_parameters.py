@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
+from warren.errors import ConfigurationError
+
 
 class FlatParameters:
     """Moves all parameters of `module`, of one dtype and on one device, into `self.values`, float [P], in their order.
@@ -15,8 +17,16 @@ class FlatParameters:
     """
 
     def __init__(self, module: nn.Module) -> None:
+        """Raises ConfigurationError where one tensor cannot hold them."""
         named = dict(module.named_parameters())
         self.names, parameters = list(named), list(named.values())
+        kinds = {name: f"{parameter.dtype} on {parameter.device}" for name, parameter in named.items()}
+        for name, kind in kinds.items():
+            if kind != kinds[self.names[0]]:
+                raise ConfigurationError(
+                    f"parameter {name} is {kind}, {self.names[0]} {kinds[self.names[0]]}; give a network's parameters "
+                    "one dtype and one device"
+                )
         self._shapes = [parameter.shape for parameter in parameters]
         self.values = nn.Parameter(torch.cat([parameter.detach().flatten() for parameter in parameters]))
         self.values.grad = torch.zeros_like(self.values)

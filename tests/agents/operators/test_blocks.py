@@ -15,7 +15,9 @@ def reference(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torc
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(1, 1), (4, 64), (64, 4), (64, 64)])
 @pytest.mark.parametrize("of_x", [True, False], ids=["with a gradient of x", "without"])
-def test_a_tanh_layer_and_its_gradients_are_torchs_own_to_within_rounding(inputs: int, outputs: int, of_x: bool) -> None:
+def test_a_tanh_layer_and_its_gradients_are_torchs_own_to_within_rounding(
+    inputs: int, outputs: int, of_x: bool
+) -> None:
     chance = torch.Generator().manual_seed(1)
     given = [torch.randn(shape, generator=chance) for shape in ((100, inputs), (outputs, inputs), (outputs,))]
     ours, theirs = ([part.clone().requires_grad_() for part in given] for _ in range(2))

@@ -1,0 +1,61 @@
+"""All parameters of a network as one tensor: nothing but speed changes."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from agents.algorithms.flat_parameters import FlatParameters
+from warren.errors import ConfigurationError
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def test_adam_and_the_norm_of_the_gradient_are_those_of_the_parameters_one_by_one() -> None:
+    one_by_one, together = network(), network()
+    flat = FlatParameters(together)
+    theirs = torch.optim.Adam(one_by_one.parameters(), 0.01, eps=1e-5)
+    ours = torch.optim.Adam([flat.values], 0.01, eps=1e-5)
+    for step in range(5):
+        x = torch.randn(16, 4, generator=torch.Generator().manual_seed(step))
+        theirs.zero_grad()
+        flat.gradient.zero_()
+        for module in (one_by_one, together):
+            module(x).square().mean().backward()
+        norm = nn.utils.clip_grad_norm_(one_by_one.parameters(), 100.0)
+        torch.testing.assert_close(torch.linalg.vector_norm(flat.gradient), norm)
+        theirs.step()
+        ours.step()
+    for mine, its in zip(together.parameters(), one_by_one.parameters(), strict=True):
+        torch.testing.assert_close(mine, its)
+
+
+def test_names_shapes_and_values_stay_and_weights_are_loaded_in_place() -> None:
+    module, other = network(), network()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    flat = FlatParameters(module)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
+    assert {name: part.shape for name, part in flat.split(flat.values)} == {
+        name: tensor.shape for name, tensor in before.items()
+    }
+    with torch.no_grad():
+        other[0].weight.fill_(7)
+    module.load_state_dict(other.state_dict())
+    assert (flat.values[:32] == 7).all()
+    twin = copy.deepcopy(module)
+    with torch.no_grad():
+        flat.values.zero_()
+    assert not module[0].weight.any() and (twin[0].weight == 7).all()
+
+
+def test_a_parameter_of_another_dtype_is_named() -> None:
+    module = network()
+    module[2].to(torch.float64)
+    with pytest.raises(ConfigurationError, match=r"parameter 2.weight is torch.float64 on cpu, 0.weight torch.float32"):
+        FlatParameters(module)
