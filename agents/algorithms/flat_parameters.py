@@ -43,6 +43,6 @@ class FlatParameters:
 
     def split(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""
-        parts = flat.split([shape.numel() for shape in self._shapes])
+        parts = torch.split(flat, [shape.numel() for shape in self._shapes])
         for name, shape, part in zip(self.names, self._shapes, parts, strict=True):
             yield name, part.view(shape)

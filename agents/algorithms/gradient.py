@@ -155,7 +155,7 @@ class GradientAlgorithm(Generic[C]):
         """
         gradient = self.parameters.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
-        grad_norm = torch.linalg.vector_norm(gradient)
+        grad_norm: Tensor = torch.linalg.vector_norm(gradient)
         if not isfinite((loss.detach() + grad_norm).item()):  # nan and infinity outlive a sum
             where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
             raise not_finite(where, loss, terms or {}, inputs or {}, self.policy.network)

@@ -86,15 +86,16 @@ class MLP(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         *hidden, last = self._weights()
         for weights in hidden:
-            x = self._hidden(x, **weights)
-        return functional.linear(x, **last)
+            x = self._hidden(x, *weights)
+        return functional.linear(x, *last)
 
     def features(self, x: Tensor) -> Tensor:
         """The same with the activation after the last layer too."""
         for weights in self._weights():
-            x = self._hidden(x, **weights)
+            x = self._hidden(x, *weights)
         return x
 
-    def _weights(self) -> list[dict[str, Tensor]]:
+    def _weights(self) -> list[tuple[Tensor, Tensor]]:
         # For a batch of 8, module calls and attribute look-ups cost more than the arithmetic: none of either here.
-        return [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]
+        parameters = [cast("dict[str, Tensor]", layer._parameters) for layer in self.layers]
+        return [(own["weight"], own["bias"]) for own in parameters]
