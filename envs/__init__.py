@@ -1,5 +1,6 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
+from envs.gamecore_actors import is_gamecore
 from envs.registry import by_library, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
@@ -12,6 +13,7 @@ __all__ = [
     "TwoPlayerVectorEnv",
     "VectorEnv",
     "by_library",
+    "is_gamecore",
     "is_two_player",
     "make",
     "make_two_player",

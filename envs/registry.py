@@ -6,6 +6,7 @@
 | `gym:CartPole-v1`                 | old gym's (0.26 and the 4-tuple environments of before)       |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
+| `gamecore:file.py:MyActor`        | a game that drives its own sessions, by the Actor of it       |
 
 A class of a user's own may be a vector of environments: vector/own.py.
 
@@ -22,6 +23,7 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
+from envs.gamecore_actors import SOURCE
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import OfALeague, is_two_player, make_two_player
@@ -32,7 +34,7 @@ from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
-SOURCES = {"gymnasium": "envs.gymnasium_envs", "gym": "envs.gym_envs"}
+SOURCES = {"gymnasium": "envs.gymnasium_envs", "gym": "envs.gym_envs", SOURCE: "envs.gamecore_actors"}
 USER_SOURCE = "envs.user_envs"  # any other "left:right"
 
 

@@ -79,6 +79,24 @@ class EnvConfig:
 
 
 @dataclass
+class GatewayConfig:
+    """Of gateways, which play in the place of actors where env.id is gamecore:FILE.py:CLASS (docs/gamecores.md).
+
+    The token that games have to show, if any, is WARREN_GATEWAY_TOKEN in the environment.
+    """
+
+    address: str = "127.0.0.1"  # what they listen on; 0.0.0.0: games on other machines may come
+    port: int = 8000  # of HTTP, shared by all gateways of a host; 0: any that is free, for each its own
+    tcp_port: int | None = None  # of the raw form; null: it is not served
+    public: str | None = None  # host name under which games reach this machine; default: `address`
+    max_sessions: int = 10_000  # open at once, in each gateway
+    max_body: int = 1 << 20  # bytes of a request
+    idle: float = 60.0  # s after which a session that nobody asked is closed, and its trajectory cut off there
+    receive: float = 10.0  # s within which a request must have come whole
+    answer: float = 60.0  # s that an actor's method may take
+
+
+@dataclass
 class Config:
     """One run. Defaults here are for any environment; conf/ sets the rest."""
 
@@ -142,6 +160,7 @@ class Config:
     env: EnvConfig = field(default_factory=EnvConfig)
     network: dict[str, Any] = field(default_factory=dict)
     algorithm: dict[str, Any] = field(default_factory=dict)
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
 
     @property
     def segments_per_update(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ from gymnasium import spaces
 import envs
 from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, devices
 from agents.algorithms.contract import provided
-from envs import exploitability
+from envs import exploitability, gamecore_actors
 from envs.check import check
 from envs.sources import OfALeague
 from league.models.snapshots import STREAM
@@ -51,9 +52,13 @@ _AT_LEAST = {
 
 
 def verify(config: Config, role: str) -> None:
-    """Raises one ConfigurationError that lists every problem. `role`: train, actor, learner, league, evaluator."""
+    """Raises one ConfigurationError that lists every problem.
+
+    `role`: train, actor, gateway, learner, league, evaluator.
+    """
     problems = [*_numbers(config), *_names(config, role), *hosts.problems(config), *_learning(config, role)]
     problems += _devices(config, role)
+    problems += _gateway(config, role)
     if role in ("train", "learner"):
         problems += _folder(config)
     if role == "train":
@@ -124,6 +129,38 @@ def _deterministic(config: Config) -> Iterator[str]:
         )
 
 
+def _gateway(config: Config, role: str) -> Iterator[str]:
+    gamecore = config.league is None and envs.is_gamecore(config.env.id)
+    if role == "gateway" and not gamecore:
+        yield (
+            f"env.id: {config.env.id!r} is stepped by actors; a gateway serves games that drive themselves: "
+            "env.id=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor"
+        )
+    if not gamecore:
+        return
+    if role == "actor":
+        yield f"env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor"
+    if config.sampling is not Sampling.streaming:
+        yield (
+            f"sampling: {config.sampling.value} asks actors to play, and env.id={config.env.id} drives itself; use "
+            "sampling=streaming"
+        )
+    for name in gamecore_actors.unfit(config.env.settings()):
+        yield f"env.{name}: is done to environments that are stepped; leave it out, {config.env.id} drives itself"
+    gateway = config.gateway
+    for name in ("max_sessions", "max_body"):
+        if getattr(gateway, name) < 1:
+            yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
+    for name in ("idle", "receive", "answer"):
+        if not getattr(gateway, name) > 0:
+            yield f"gateway.{name}: {getattr(gateway, name)} is no time span; it must be more than 0 seconds"
+    for name in ("port", "tcp_port"):
+        if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
+            yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
+    if role in ("gateway", "train") and importlib.util.find_spec("starlette") is None:
+        yield "gateway: needs the packages of the extra 'gateway': pip install -e '.[gateway]'"
+
+
 def _servers(config: Config) -> Iterator[str]:
     try:
         given_urls(config.broker.mode, config.broker.url, config.broker.redis_url)
@@ -172,7 +209,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         if envs.is_two_player(config.env.id):
             raise OfALeague(config.env.id)
         envs.by_library(settings)
-        if role == "train":
+        if role == "train" and not envs.is_gamecore(config.env.id):
             check(settings, two_player=False)
     except ConfigurationError as error:
         yield from (problem if problem.startswith("env.") else f"env.id: {problem}" for problem in error.problems)

@@ -28,7 +28,10 @@ class Agent:
 class Player(Protocol):
     """What decides for the agents of all games; all but `decide`'s answer returns at once."""
 
-    ready: bool  # whether it has weights
+    @property
+    def ready(self) -> bool:
+        """Whether it has weights."""
+        ...
 
     def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
         """The agent's next action; `earned` is what came of the one before."""

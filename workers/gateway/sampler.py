@@ -31,7 +31,7 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 LARGEST_PASS = 1024  # agents decided for in one forward pass
-HELD = 4  # segments of complete stretches that may wait to be taken
+HELD = 2  # segments of complete stretches that may wait to be taken
 PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are dropped
 STOP = object()
 
@@ -121,8 +121,10 @@ class GatewaySampler:
     # The Sampler's contract.
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """As Sampler.load; weights that are older than those that play are left, which two threads may bring."""
         with self._lock:
+            if version <= self.version:
+                return
             load_into(self.policy, weights, version, behaviour)
             self.version = version
         with self._changed:

@@ -238,7 +238,7 @@ class Launcher:
         self._health = Health(self.supervisor.standing(), notes)
 
     def _expected_to_answer(self) -> list[str]:
-        roles = ("actor", "learner", "league")
+        roles = ("actor", "gateway", "learner", "league")
         return [child.name for child in self.supervisor.children if child.alive and child.spec.role.startswith(roles)]
 
     def _servers_away(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from envs import is_gamecore
 from workers.config import hosts
 from workers.config.schema import Config, to_yaml
 from workers.launch.spec import Done, ProcessSpec, Restart, RunSpec, ServersSpec
@@ -18,9 +19,11 @@ ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1
 
 
 def training(config: Config, folder: Path) -> RunSpec:
-    """A learner, actors, and Flower where it is wanted."""
+    """A learner, actors or gateways, and Flower where it is wanted."""
     learner = _role(config, folder, "learner", done=Done.run, single=True)
-    processes = (learner, *_counted(config, folder, "actor", "actors"), *_flower(config, folder))
+    plays = "gateway" if is_gamecore(config.env.id) else "actor"
+    actors = _counted(config, folder, plays, "actors", number="actor_id")
+    processes = (learner, *actors, *_flower(config, folder))
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     return _run(config, folder, "training", title, processes)
 
@@ -74,9 +77,11 @@ def _run(config: Config, folder: Path, kind: str, title: str, processes: tuple[P
     )
 
 
-def _counted(config: Config, folder: Path, role: str, setting: str, **more: Any) -> tuple[ProcessSpec, ...]:
+def _counted(
+    config: Config, folder: Path, role: str, setting: str, number: str | None = None, **more: Any
+) -> tuple[ProcessSpec, ...]:
     spec = _role(config, folder, role, ranks=hosts.ranks(config, setting, config.host), **more)
-    numbered = (f"{role}_id={{rank}}",)
+    numbered = (f"{number or f'{role}_id'}={{rank}}",)
     return (replace(spec, numbered=numbered, setting=setting, num=hosts.total(config, setting)),)
 
 

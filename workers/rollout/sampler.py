@@ -44,6 +44,14 @@ class Sampler(Protocol):
         ...
 
 
+class ClosableSampler(Sampler, Protocol):
+    """One that holds environments or threads."""
+
+    def close(self) -> None:
+        """Let go of them."""
+        ...
+
+
 def load_into(
     policy: Policy, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None
 ) -> None:

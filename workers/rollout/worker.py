@@ -27,6 +27,7 @@ from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.handover import SendingThread
 from workers.rollout.pace import Pace
+from workers.rollout.sampler import ClosableSampler, SamplerClosed
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
@@ -45,6 +46,9 @@ WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so a
 
 class ActorRole:
     """Environments, a copy of the policy, and the newest weights."""
+
+    name = "actor"  # of its processes
+    sampler: ClosableSampler
 
     def __init__(self, config: Config, session: Session) -> None:
         self.config, self.session = config, session
@@ -72,10 +76,10 @@ class ActorRole:
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
-    def _make_sampler(self) -> VectorSampler | SeparateSamplers:
+    def _make_sampler(self) -> ClosableSampler:
         if self.config.deterministic:
             return self._make_separate_samplers()
-        env, seed = self.config.env, next(self._seeds) % (1 << 31)
+        env, seed = self.config.env, self._next_seed()
         environments = envs.make_vector(env.settings(), env.num_envs, seed)
         policy = build_policy(
             self.config.network,
@@ -86,6 +90,9 @@ class ActorRole:
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         return VectorSampler(environments, policy, seed, env.id, self.timing)
+
+    def _next_seed(self) -> int:
+        return next(self._seeds) % (1 << 31)
 
     def _make_separate_samplers(self) -> SeparateSamplers:
         env = self.config.env
@@ -123,13 +130,12 @@ class ActorRole:
 
     def collect(self) -> dict[str, Any]:
         """Play `unroll_length` steps with the newest weights: a payload for the learner."""
-        newest = self.weights.stamped(newer_than=self.sampler.version)
-        if newest is not None:
-            stamp, tensors = newest
-            self.sampler.load(tensors, stamp["version"], stamp.get("behaviour"))
+        self.load_newest()
         self.first_step_at = self.first_step_at or time.time()
         try:
             trajectory = self.sampler.collect(self.config.unroll_length)
+        except SamplerClosed:
+            raise
         except Exception:
             self.sampler.close()
             self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
@@ -140,6 +146,17 @@ class ActorRole:
             "collected_at": time.time(),
             "trajectory": trajectory.to_dict(),
         }
+
+    def load_newest(self) -> None:
+        """Play on with the newest weights that have come."""
+        newest = self.weights.stamped(newer_than=self.sampler.version)
+        if newest is not None:
+            stamp, tensors = newest
+            self.sampler.load(tensors, stamp["version"], stamp.get("behaviour"))
+
+    def on_weights(self, payload: dict[str, Any]) -> None:
+        """Weights were published."""
+        self.weights.receive(payload)
 
     def on_ready(self) -> None:
         """The worker consumes."""
@@ -180,6 +197,8 @@ class ActorRole:
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
                         sending.wait_for_room()
+            except SamplerClosed:
+                logger.info("no more games are played here")
             finally:
                 self.stopping.set()  # of a failure here the sender knows nothing
                 sending.end()
@@ -225,27 +244,28 @@ class ActorRole:
             return self.collect()
 
 
-def run(config: Config) -> int:
+def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
     """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
 
     Raises ConfigurationError when the environment fails again after it was made anew.
     """
-    verify(config, role="actor")
+    verify(config, role=make.name)
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     broker_url, redis_url = connect(config)
     session = Session(config, broker_url, redis_url)
     session.declare()
     join(session)
-    actor = ActorRole(config, session)
+    actor = make(config, session)
+    name = f"{make.name}-{config.actor_id}"
     subscription = Subscription(
         session.app,
         session.topology,
-        {WEIGHTS: actor.weights.receive, STATUS: actor.on_status},
-        subscriber=f"actor-{config.actor_id}",
+        {WEIGHTS: actor.on_weights, STATUS: actor.on_status},
+        subscriber=name,
         on_connected=actor.on_connected,
     ).start()
-    status = session.work(f"actor-{config.actor_id}", session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
+    status = session.work(name, session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
     actor.stopping.set()
     if actor.thread.is_alive():
         actor.thread.join(timeout=5.0)

@@ -14,6 +14,7 @@ from agents import build_policy
 from envs.rewards import Rewards
 from workers.gateway import Actor, Unreadable
 from workers.gateway.limits import Limits
+from workers.gateway.neighbours import Neighbours
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
@@ -46,15 +47,24 @@ class Echo(Actor):
 class Gateway:
     """Sampler, sessions and server of one actor class."""
 
-    def __init__(self, actor: type[Actor] = Echo, token: str | None = None, **limits: Any) -> None:
+    def __init__(
+        self, actor: type[Actor] = Echo, token: str | None = None, shared: Neighbours | None = None, **limits: Any
+    ) -> None:
+        """`shared`: it shares its port with others."""
         self.policy = build_policy({"hidden_sizes": [8]}, actor.observation_space, actor.action_space, 0)
         self.sampler = GatewaySampler(self.policy, LENGTH, SLOTS, Rewards(), 0, patience=0)
         self.sampler.load(self.policy.state_dict(), 0)
         self.limits = Limits(**limits)
         self.sessions = Sessions(
-            opener(actor, {}, self.sampler, Rewards()), self.limits, token, ready=lambda: self.sampler.ready
+            opener(actor, {}, self.sampler, Rewards()),
+            self.limits,
+            token,
+            ready=lambda: self.sampler.ready,
+            elsewhere=shared,
         )
-        self.server = Server(self.sessions, "127.0.0.1", 0, tcp_port=0).start()
+        self.server = Server(self.sessions, "127.0.0.1", 0, tcp_port=0, shared=shared is not None).start()
+        if shared is not None:
+            shared.address = f"http://127.0.0.1:{self.server.own_port}"
 
     def close(self) -> None:
         self.server.stop()

@@ -1,0 +1,66 @@
+"""Games that drive their own sessions: "gamecore:path/to/file.py:MyActor" names the Actor that a gateway serves.
+
+To a learner such a game is its spaces, which the class declares; nobody here can step it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import gymnasium
+
+from warren import user_code
+from warren.errors import ConfigurationError
+
+SOURCE = "gamecore"
+_METHODS = ("start", "tick", "end", "act", "reward")  # of an Actor
+
+
+def is_gamecore(env_id: str) -> bool:
+    """Whether the game of that id drives itself."""
+    return env_id.startswith(f"{SOURCE}:")
+
+
+def find(name: str) -> type[Any]:
+    """The Actor class that `name` names. Raises UnknownName, ConfigurationError."""
+    found = user_code.find("actor", name)
+    if not (isinstance(found, type) and all(hasattr(found, method) for method in _METHODS)):
+        raise ConfigurationError(f"actor {name!r} must be a class derived from workers.gateway.Actor")
+    for attribute in ("observation_space", "action_space"):
+        if not isinstance(getattr(found, attribute, None), gymnasium.Space):
+            raise ConfigurationError(f"actor {name!r} must declare its {attribute}, one of gymnasium.spaces")
+    return found
+
+
+class Declared(gymnasium.Env[Any, Any]):
+    """The spaces of a game that is played elsewhere."""
+
+    def __init__(self, name: str, actor: type[Any]) -> None:
+        self._name = name
+        self.observation_space, self.action_space = actor.observation_space, actor.action_space
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> NoReturn:
+        raise self._drives_itself()
+
+    def step(self, action: Any) -> NoReturn:
+        raise self._drives_itself()
+
+    def _drives_itself(self) -> ConfigurationError:
+        return ConfigurationError(f"environment {SOURCE}:{self._name} drives itself: only gateways play it")
+
+
+def make(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """What is known of the game. `kwargs` are for the constructor of its actors, which is called for each session."""
+    return Declared(name, find(name))
+
+
+def reward_threshold(name: str) -> None:
+    """None is known: importing the user's code would be the way to know."""
+
+
+def unfit(settings: Any) -> list[str]:
+    """Settings of `env`, by name, that only environments have which are stepped."""
+    resolved: Mapping[str, Any] = vars(settings.resolved())
+    names = ("workers", "frame_skip", "noop_start", "episodic_life", "grey", "resize", "frame_stack")
+    return [name for name in names if resolved[name]]
