@@ -17,6 +17,7 @@ from typing import Any
 
 import safetensors.torch
 import torch
+import xxhash
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -72,9 +73,7 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
     many checkpoints of the folder. Returns the file. Raises OSError when the disk refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = moment.tensors
-    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
-    data = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
+    data = to_bytes(moment)
     path = folder / (name + SUFFIX)
     write_whole(path, data)
     _sync_folder(folder)
@@ -82,6 +81,23 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
         for old in _newest_first(folder)[max(keep, 1) :]:
             old.unlink(missing_ok=True)
     return path
+
+
+def to_bytes(moment: Moment) -> bytes:
+    """What a checkpoint's file holds."""
+    tensors = moment.tensors
+    header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
+    data: bytes = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
+    return data
+
+
+def from_bytes(data: bytes, name: str) -> Checkpoint:
+    """What `to_bytes` was given, as the checkpoint `name`. Raises CheckpointError for bytes that are not those."""
+    try:
+        tensors, header = safetensors.torch.load(data), _header_of(data)
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{name} of {len(data)} bytes is damaged: {error!r}") from None
+    return _checkpoint(name, tensors, header)
 
 
 def load(path: Path) -> Checkpoint:
@@ -98,8 +114,12 @@ def load(path: Path) -> Checkpoint:
         raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
     if _checksum(tensors) != header["crc32"]:
         raise CheckpointError(f"checkpoint {path} is damaged: its tensors do not match the checksum in its header")
+    return _checkpoint(path.name.removesuffix(SUFFIX), tensors, header)
+
+
+def _checkpoint(name: str, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint(
-        name=path.name.removesuffix(SUFFIX),
+        name=name,
         policy=_under(_POLICY, tensors),
         algorithm=_under(_ALGORITHM, tensors),
         scalars=header["scalars"],
@@ -135,14 +155,27 @@ def digest(policy: Policy) -> str:
     return hashlib.sha256(encode_weights(policy.state_dict(), {})).hexdigest()
 
 
+def fingerprint(policy: Policy) -> int:
+    """52 bits of a fast hash of the weights: the same for the same names and bits."""
+    hashed = xxhash.xxh3_64()
+    for name, tensor in policy.state_dict().items():
+        hashed.update(name.encode())
+        hashed.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return hashed.intdigest() >> 12
+
+
 def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """(tensors, metadata) that `weights_to_bytes` was given. Raises CheckpointError for bytes that are not those."""
     try:
-        tensors = safetensors.torch.load(data)
-        length = int.from_bytes(data[:8], "little")  # the format: u64 length, JSON header, tensor bytes
-        return tensors, json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_HEADER])
+        return safetensors.torch.load(data), _header_of(data)
     except (SafetensorError, KeyError, ValueError) as error:
         raise CheckpointError(f"weights of {len(data)} bytes are damaged or not Warren's: {error!r}") from None
+
+
+def _header_of(data: bytes) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")  # the format: u64 length, JSON header, tensor bytes
+    header: dict[str, Any] = json.loads(json.loads(data[8 : 8 + length])["__metadata__"][_HEADER])
+    return header
 
 
 def load_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "weights") -> None:

@@ -4,6 +4,7 @@
 |-------------|--------|------------------------|--------------------------|----------------------------|------------
 | .actor      | direct | .actor.POLICY          | rollout tasks            | chords -> actors           | time to live
 | .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
+| .learner    | direct | .learner.PLAYER.rank-N | its rounds' learn tasks  | chords -> one of several   | refuses more
 | .service    | direct | .service.ROLE.METHOD   | calls of services        | anyone -> their workers    | by the message
 | .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | drops old
 | .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
@@ -44,12 +45,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 class Topology:
     """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused.
 
-    `players`: who learns in this run, each with a queue of its own.
+    `players`: who learns in this run, each with a queue of its own, and each with so many `learners`.
     """
 
     run: str
     learner_bound: int = 64
     players: tuple[str, ...] = ("main",)
+    learners: int = 1
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.run):
@@ -109,6 +111,13 @@ class Topology:
         """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
         return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
+    def rank_queue(self, player: str, learner: int) -> Queue:
+        """What the rounds of one of several learners of `player` come back to; the first has the player's own queue."""
+        if learner == 0:
+            return self.learner_queue(player)
+        key = f"learner.{player}.rank-{learner}"
+        return self._queue(self.learner, key, max_length=self.learner_bound, overflow="reject-publish")
+
     def service_queue(self, name: str, response: bool = True, bound: int = ONE_WAY_LENGTH) -> Queue:
         """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
@@ -156,7 +165,8 @@ class Topology:
 
     def task_queues(self) -> list[Queue]:
         """The queues that tasks without an address of their own go to."""
-        return [self.actor_queue(), *map(self.learner_queue, self.players)]
+        ranks = range(self.learners)
+        return [self.actor_queue(), *(self.rank_queue(player, rank) for player in self.players for rank in ranks)]
 
     def key_of(self, routing_key: str) -> str:
         """The key in this table of a message that came by `routing_key`: the default exchange's are names of queues."""

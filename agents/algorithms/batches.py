@@ -112,12 +112,13 @@ class Batch:
         """What is shuffled: steps, or slots where they are unrolled."""
         return self.steps if self.begins is None else self.begins.shape[1]
 
-    def minibatches(self, size: int, order: Tensor, columns: dict[str, Tensor]) -> Iterator[Minibatch]:
-        """The batch in the order int64 [len(self)], `size` steps at a time: whole unrolls, one at least; the last may
-        be smaller. `columns`, as `column` makes them, are cut in the same way.
-        """
+    def at_a_time(self, size: int) -> int:
+        """Of what is shuffled, how much has `size` steps: whole unrolls, one at least."""
+        return size if self.begins is None else max(1, size // len(self.begins))
+
+    def minibatches(self, cuts: Sequence[slice], order: Tensor, columns: dict[str, Tensor]) -> Iterator[Minibatch]:
+        """The batch in the order int64 [len(self)], in these cuts; `columns` of `column` are cut alike."""
         axis = 0 if self.begins is None else 1
-        at_a_time = size if self.begins is None else max(1, size // len(self.begins))
         order = order.to(self.device)
 
         def shuffled(tensor: Tensor) -> Tensor:  # once an epoch: then every minibatch is a view
@@ -133,8 +134,7 @@ class Batch:
             whole["begins"] = self.begins
         whole = map_tree(shuffled, whole)
         memory = {name: tensor[order] for name, tensor in self.memory.items()}
-        for start in range(0, len(self), at_a_time):
-            here = slice(start, start + at_a_time)
+        for here in cuts:
             parts = map_tree(part, whole)
             yield Minibatch(
                 parts.pop("observation"),

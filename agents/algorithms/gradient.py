@@ -14,6 +14,7 @@ from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs
 from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.numbers import not_finite
+from agents.algorithms.peers import ALONE, Peers, cuts, standardized
 from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher, imitation, lessons
 from agents.configuration import parse
 from agents.operators.normalization import RunningMoments, discounted_sums
@@ -83,6 +84,7 @@ class GradientAlgorithm(Generic[C]):
         self.config = config
         self.steps = 0  # environment steps trained on
         self.teacher: Policy | None = None
+        self.peers: Peers = ALONE
         check_heads(config.name, config, policy)
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = FlatParameters(policy)
@@ -111,6 +113,29 @@ class GradientAlgorithm(Generic[C]):
         """Schedules are where they are after `steps` environment steps."""
         self.steps = steps
 
+    def take_peers(self, peers: Peers) -> None:
+        """From now on train together with `peers`: the same weights, each learner on its share of every update."""
+        self.peers = peers
+        total = None if peers.size == 1 and peers is ALONE else peers.total
+        for part in (*self.policy.modules(), self.discounted):
+            if isinstance(part, RunningMoments):
+                part.total = total
+
+    def standardize(self, x: Tensor) -> Tensor:
+        """`x` with mean 0 and deviation 1 over all learners' of this minibatch."""
+        return standardized(x, self.peers)
+
+    def mean(self, x: Tensor, steps: int) -> Tensor:
+        """The scalar `x`, a mean over `steps`, over all learners' of this minibatch."""
+        if self.peers.size == 1:
+            return x
+        total, count = self.peers.total(torch.stack([x.double() * steps, x.new_tensor(steps).double()])).unbind()
+        return (total / count).to(x)
+
+    def cuts(self, batch: Batch, size: int) -> list[slice]:
+        """Where `batch` is cut into minibatches of `size` steps, all learners' together."""
+        return cuts(len(batch), batch.at_a_time(size), self.peers)
+
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
         """The trajectories that an update begins with, their rewards divided by the deviation of `discounted_sums`.
 
@@ -119,12 +144,14 @@ class GradientAlgorithm(Generic[C]):
         """
         if not self.config.scale_rewards:
             return trajectories
+        sums = []
         for t in trajectories:
             reward = torch.from_numpy(t.reward)
             ended = torch.from_numpy(t.terminated | t.truncated)
             if reward.dim() > ended.dim():
                 ended = ended.unsqueeze(-1).expand_as(reward)
-            self.discounted.update(discounted_sums(reward, ended, torch.zeros_like(reward[0]), self.config.gamma)[0])
+            sums.append(discounted_sums(reward, ended, torch.zeros_like(reward[0]), self.config.gamma)[0].flatten())
+        self.discounted.update(torch.cat(sums))  # once, as learners that train together have to
         scale = self.discounted.scale
         return [replace(t, reward=scale(torch.from_numpy(t.reward), REWARD_CLIP).numpy()) for t in trajectories]
 
@@ -147,16 +174,19 @@ class GradientAlgorithm(Generic[C]):
         terms: Mapping[str, Tensor] | None = None,
         inputs: Mapping[str, Tensor] | None = None,
         minibatch: int = 1,
+        steps: int = 1,
     ) -> Tensor:
         """One step of the optimizer down the gradient, cut to `max_grad_norm`; its norm before that.
 
         Raises NotFinite, having changed nothing, where the loss or the norm is nan or infinite. For its message: the
-        loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it is.
+        loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it is. Of several
+        learners the gradient is that of all their `steps` together, whose mean the loss is.
         """
         gradient = self.parameters.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
+        loss_of_all = self.peers.average(gradient, loss.detach(), steps)
         grad_norm: Tensor = torch.linalg.vector_norm(gradient)
-        if not isfinite((loss.detach() + grad_norm).item()):  # nan and infinity outlive a sum
+        if not isfinite((loss_of_all + grad_norm).item()):  # nan and infinity outlive a sum
             where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
             raise not_finite(where, loss, terms or {}, inputs or {}, self.policy.network)
         gradient.mul_((self.config.max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0))

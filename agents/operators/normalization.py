@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -52,6 +52,7 @@ class RunningMoments(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=dtype))
         self.register_buffer("mean", torch.zeros(tuple(shape), dtype=dtype))
         self.register_buffer("variance", torch.ones(tuple(shape), dtype=dtype))
+        self.total: Callable[[Tensor], Tensor] | None = None  # sums over several learners, each with samples of its own
 
     @property
     def moments(self) -> Moments:
@@ -63,7 +64,18 @@ class RunningMoments(nn.Module):
         samples = x.reshape(-1, *self.mean.shape).to(self.mean)
         if len(samples):
             variance, mean = torch.var_mean(samples, 0, correction=0)
-            self.set(merge(self.moments, Moments(self.count.new_tensor(len(samples)), mean, variance)))
+            self.set(merge(self.moments, self._of_all(Moments(self.count.new_tensor(len(samples)), mean, variance))))
+
+    def _of_all(self, own: Moments) -> Moments:
+        """The moments of all learners' samples together."""
+        if self.total is None:
+            return own
+        sums = torch.stack([own.count.expand_as(own.mean), own.count * own.mean, own.count * own.mean.square()])
+        spread = own.count * own.variance
+        count, total, squares, within = self.total(torch.cat([sums, spread[None]]).double()).to(own.mean).unbind()
+        mean = total / count
+        variance = ((squares + within) / count - mean.square()).clamp(min=0)
+        return Moments(count.flatten()[0], mean, variance)
 
     @torch.no_grad()
     def set(self, moments: Moments) -> None:

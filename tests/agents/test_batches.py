@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete
 
 from agents import build_policy
 from agents.algorithms.batches import Batch
+from agents.algorithms.peers import ALONE, cuts
 from agents.algorithms.ppo import PPO, PPOConfig
 from agents.trajectories import Trajectory
 
@@ -54,7 +55,7 @@ def test_an_unroll_says_what_the_policy_said_as_it_acted(core):
     batch = Batch(policy, trajectories)
     columns = {name: batch.column([t.extras[name] for t in trajectories]) for name in ("log_prob", "value")}
     slots = 0
-    for part in batch.minibatches(15, torch.randperm(len(batch)), columns):
+    for part in batch.minibatches(cuts(len(batch), 15, ALONE), torch.randperm(len(batch)), columns):
         said = part.evaluate(policy)
         torch.testing.assert_close(said.log_prob, part.columns["log_prob"], atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(said.value, part.columns["value"], atol=1e-5, rtol=1e-4)
@@ -79,7 +80,11 @@ def test_steps_are_cut_from_trees_and_each_comes_once():
     made.observation = {"near": made.observation, "far": -made.observation}
     batch = Batch(policy, [made])
     seen = []
-    for part in batch.minibatches(10, torch.randperm(len(batch)), {"value": batch.column([made.extras["value"]])}):
+    for part in batch.minibatches(
+        cuts(len(batch), batch.at_a_time(10), ALONE),
+        torch.randperm(len(batch)),
+        {"value": batch.column([made.extras["value"]])},
+    ):
         part.evaluate(policy)
         torch.testing.assert_close(part.observation["near"], -part.observation["far"])
         seen.append(part.columns["value"])

@@ -116,7 +116,12 @@ class Config:
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
     publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
-    learner_threads: int = 1  # torch threads of the learner
+    # Learners of a player, which hold the same weights and average their gradients; each gets an equal share of every
+    # update. minibatch_size and batch_segments count all of theirs together.
+    learners: int = 1
+    allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto, by what is there and the size
+    on_rank_loss: str = "restart"  # restart: a learner that died comes back; continue: those that are left go on alone
+    learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
     actor_device: str = "cpu"  # where the policies of a plain run's actors are
 
@@ -152,6 +157,7 @@ class Config:
 
     # Of a role started by hand or by the launcher.
     actor_id: int = 0
+    learner_id: int = 0  # of several learners of a player
     league_id: int = 0  # the league worker 0 keeps the league's folder
     evaluator_id: int = 0
     player: str = "main"  # whom a learner trains
@@ -166,6 +172,11 @@ class Config:
     def segments_per_update(self) -> int:
         """Segments in one update's batch."""
         return self.batch_segments or self.actors
+
+    @property
+    def segments_per_share(self) -> int:
+        """Segments of it that each of the learners gets."""
+        return max(1, self.segments_per_update // self.learners)
 
     @property
     def steps_per_update(self) -> int:

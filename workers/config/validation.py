@@ -39,10 +39,12 @@ _AT_LEAST = {
     "batch_segments": 1,
     "max_staleness": 0,
     "total_steps": 1,
+    "learners": 1,
     "learner_threads": 1,
     "restarts": 0,
     "checkpoints_kept": 1,
     "actor_id": 0,
+    "learner_id": 0,
     "seed": 0,
     "league_workers": 1,
     "evaluators": 1,
@@ -115,8 +117,27 @@ def _numbers(config: Config) -> Iterator[str]:
         )
     if config.deterministic:
         yield from _deterministic(config)
+    if config.learners > 1:
+        yield from _learners(config)
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _learners(config: Config) -> Iterator[str]:
+    if config.allreduce not in ("auto", "horovod", "torch"):
+        yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
+    elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
+        yield "allreduce: horovod is not built; run `make horovod` (five minutes, once), or use allreduce=torch"
+    if config.on_rank_loss not in ("restart", "continue"):
+        yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
+    if config.learner_id >= config.learners:
+        yield f"learner_id: {config.learner_id} is none of the {config.learners} learners, which count from 0"
+    if config.league is None and config.segments_per_update % config.learners:
+        name = "actors" if config.batch_segments is None else "batch_segments"
+        yield (
+            f"learners: {config.learners} cannot share the {config.segments_per_update} segments of an update equally; "
+            f"choose {name} as a multiple of {config.learners}"
+        )
 
 
 def _deterministic(config: Config) -> Iterator[str]:
@@ -227,6 +248,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
     if policy and algorithm:
         yield from _needs(config, config.algorithm["name"], policy, algorithm)
         yield from _teacher(config, role, config.algorithm, policy, algorithm)
+        yield from _peers(config, config.algorithm["name"], algorithm)
     minibatch = config.algorithm.get("minibatch_size", 1)
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < config.unroll_length:
         yield (
@@ -284,6 +306,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
         yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
+        yield from _peers(config, name, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
             yield (
@@ -317,6 +340,15 @@ def _needs(config: Config, name: str, policy: Policy, algorithm: Algorithm, lega
     return algorithm.needs.problems(
         name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness
     )
+
+
+def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:
+    """Whether several learners can train by this algorithm."""
+    if config.learners > 1 and not hasattr(algorithm, "take_peers"):
+        yield (
+            f"learners: algorithm {name!r} has no take_peers(), so {config.learners} learners cannot train by it; "
+            "derive it from agents.algorithms.gradient.GradientAlgorithm, or use learners=1"
+        )
 
 
 def _goal(league: LeagueConfig) -> Iterator[str]:

@@ -19,6 +19,7 @@ class Restart(Enum):
 
     critical = "critical"  # the run ends, with the process's last lines
     optional = "optional"  # the run goes on without it; it is tried again after growing pauses
+    never = "never"  # the run goes on without it
 
 
 class Done(Enum):

@@ -199,8 +199,9 @@ class Supervisor:
         same = managed.failure is not None and before is not None and managed.failure == before
         at_once = managed.child.status == NotFinite.exit_status
         hopeless = at_once or (same and lived < SOON and managed.deaths > 1 and not managed.failure.passing)  # type: ignore[union-attr]
-        optional = managed.spec.restart is Restart.optional
-        if hopeless or (managed.deaths > self._restarts and not optional):
+        optional = managed.spec.restart is not Restart.critical
+        never = managed.spec.restart is Restart.never
+        if hopeless or never or (managed.deaths > self._restarts and not optional):
             why = f"{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
             why += f": {managed.failure}" if managed.failure else ""
             if at_once:
@@ -209,7 +210,9 @@ class Supervisor:
                 why = f"{managed.name} failed twice in the same way and will again; giving up: {managed.failure}"
             if not optional:
                 raise WarrenError(f"{what}\n{why}")
-            managed.given_up = str(managed.failure)
+            managed.given_up = str(managed.failure or what)
+            if never:
+                why = f"{managed.name} is not started again"
             self._say(f"{what}\n{why}; the run goes on without it")
             return
         wait = min(0.25 * 2 ** (managed.deaths - 1), MOST_WAIT_OPTIONAL if optional else MOST_WAIT)

@@ -23,7 +23,7 @@ def training(config: Config, folder: Path) -> RunSpec:
     learner = _role(config, folder, "learner", done=Done.run, single=True)
     plays = "gateway" if is_gamecore(config.env.id) else "actor"
     actors = _counted(config, folder, plays, "actors", number="actor_id")
-    processes = (learner, *actors, *_flower(config, folder))
+    processes = (learner, *_ranks_beside(config, learner), *actors, *_flower(config, folder))
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     return _run(config, folder, "training", title, processes)
 
@@ -35,7 +35,12 @@ def league(config: Config, folder: Path) -> RunSpec:
         *_counted(config, folder, "league", "league_workers", stop_order=1),
         *_counted(config, folder, "actor", "actors"),
         *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
-        *(learner_of(config, folder, player) for player in config.league["players"]),
+        *(
+            spec
+            for player in config.league["players"]
+            for learner in [learner_of(config, folder, player)]
+            for spec in (learner, *_ranks_beside(config, learner))
+        ),
         *_flower(config, folder),
     )
     title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
@@ -52,6 +57,16 @@ def learner_of(config: Config, folder: Path, player: str, added: bool = False) -
     # In quotes: Hydra would take 1e3 for a number and null for nothing.
     spec = _role(config, folder, "learner", f"player='{player}'", done=Done.once, single=True)
     return replace(spec, role=f"learner-{player}", restart=Restart.optional if added else Restart.critical)
+
+
+def _ranks_beside(config: Config, learner: ProcessSpec) -> tuple[ProcessSpec, ...]:
+    """The other learners of the same player, where there are several. The first is started again in any case."""
+    if config.learners == 1:
+        return ()
+    restart = Restart.critical if config.on_rank_loss == "restart" else Restart.never
+    numbered = ("learner_id={rank}",)
+    ranks = range(1, config.learners)
+    return (replace(learner, ranks=ranks, numbered=numbered, single=False, done=Done.once, restart=restart),)
 
 
 def _run(config: Config, folder: Path, kind: str, title: str, processes: tuple[ProcessSpec, ...]) -> RunSpec:

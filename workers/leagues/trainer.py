@@ -132,7 +132,7 @@ class LeagueTrainer(Trainer):
         if self.progress.updates and not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
             self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
-        self._attempt("close the metrics", self.log.close)
+        self._attempt("close the metrics", self._close_log)
         self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
 
     # Learning periods.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,13 @@ class Arrived:
     call: int
     payload: Mapping[str, Any]
     trajectory: Trajectory
+
+
+def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
+    """(Unix time of the first environment step of those that made them, mean s since they were made)."""
+    now = time.time()
+    first = min(one.payload["first_step_at"] for one in arrived)
+    return first, sum(now - one.payload["collected_at"] for one in arrived) / len(arrived)
 
 
 @dataclass(frozen=True)

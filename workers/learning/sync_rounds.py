@@ -36,6 +36,9 @@ class Rounds:
     how many share a round; None for the one player of a run without a league. `on_given_up` is told why it cannot go
     on, and whether the user has to mend it; `on_waiting` what is waited for. While `held`, what is dispatched waits
     for `release`.
+
+    Of several learners each has rounds of its own, of its `share` (which of how many) of the actors; `divided`: the
+    same actors each time, rather than whichever are free.
     """
 
     def __init__(
@@ -47,8 +50,10 @@ class Rounds:
         player: str | None = None,
         queue: Any = None,
         on_waiting: Callable[[str], None] = logger.warning,
+        share: Callable[[], tuple[int, int]] = lambda: (0, 1),
+        divided: bool = False,
     ) -> None:
-        self._app, self._actors, self._timeout = app, actors, timeout
+        self._app, self._actors, self._timeout, self._share, self._divided = app, actors, timeout, share, divided
         self._on_given_up, self._on_waiting = on_given_up, on_waiting
         self._player = () if player is None else (player,)
         # Not the queue itself, which a message cannot carry: its body travels with the calls of the header.
@@ -100,11 +105,13 @@ class Rounds:
         self._dispatches += 1
         self.current = f"{version}-{uuid.uuid4().hex[:8]}"
         self._open[self.current] = self._dispatched_at
-        self._asked, self._chord = self._actors(), None
-        shared = (*self._player, self._asked) if self._player else ()
+        actors, (rank, ranks) = self._actors(), self._share()
+        self._asked, self._chord = max(1, actors // ranks + (rank < actors % ranks)), None
+        shared = (*self._player, actors) if self._player else ()
         rollout = self._app.signature(
             "actor.rollout",
             args=(self.current, version, *shared),
+            kwargs={"share": (rank, ranks)} if self._divided and ranks > 1 else {},
             options={"expires": self._patience(), "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
         )
         learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import redis
 from celery.utils.log import get_logger
 
 import envs
 from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, devices
+from agents.algorithms.peers import ALONE
 from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
@@ -24,6 +24,9 @@ from warren.files import read_json, write_whole
 from workers.config import teachers
 from workers.config.schema import Sampling
 from workers.learning import curve
+from workers.learning.allreduce.ranks import Ranks, Stopping
+from workers.learning.allreduce.ring import RanksChanged
+from workers.learning.allreduce.shares import RanksDiffer, Share
 from workers.learning.data_source import Arrived, Batch, DataSource, OnPolicyQueue
 from workers.learning.faulty_trajectories import faulty
 from workers.learning.metrics import MetricsLog, Progress
@@ -46,14 +49,19 @@ class Trainer:
     `folder` is the run folder. Goes on from its newest checkpoint: weights, optimizer and schedules of one moment. What
     a learner that was killed published after it is not taken over, but its version numbers are not used again. Where
     there is no checkpoint of late, the weights in the pool are, with an optimizer of their own.
+
+    One of several `ranks` makes each update together with the others, each on its share of it. The lowest of them
+    leads: it alone publishes, and writes metrics and checkpoints.
     """
 
     player = PLAYER
     weights_event, status_event = WEIGHTS, STATUS
     legal_actions = False  # whether each step comes with a mask of legal actions
 
-    def __init__(self, session: Session, folder: Path, on_finished: Callable[[], None]) -> None:
-        self.session, self.config, self.folder = session, session.config, folder
+    def __init__(
+        self, session: Session, folder: Path, on_finished: Callable[[], None], ranks: Ranks | None = None
+    ) -> None:
+        self.session, self.config, self.folder, self.ranks = session, session.config, folder, ranks
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
         self._teacher: Policy | None = None
@@ -73,7 +81,12 @@ class Trainer:
         self.publisher = Publisher(session, self.player, self.weights_event, self.timing)
         self.recorder = Recorder(self.timing)
         self.settlement = Settlement(session)
-        self.log = MetricsLog(folder, last_version=self._go_on())
+        version = self._go_on()
+        self.log: MetricsLog | None = None  # of who leads
+        if ranks is None:
+            self.log = MetricsLog(folder, last_version=version)
+        else:
+            ranks.begin(sum(4 * parameter.numel() for parameter in self.policy.parameters()))
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy with fresh weights, and what trains it."""
@@ -83,7 +96,13 @@ class Trainer:
         settings = self.config.algorithm
         algorithm = build_algorithm(settings["name"], settings, policy, self.config.seed)
         self.teach(policy, algorithm, settings)
+        self.pair(algorithm)
         return policy, algorithm
+
+    def pair(self, algorithm: Algorithm) -> None:
+        """Have the algorithm train together with the other ranks, where there are any."""
+        if self.ranks is not None:
+            algorithm.take_peers(self.ranks)  # type: ignore[attr-defined]  # the configuration was verified
 
     def teach(self, policy: Policy, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
         """Give the algorithm its teacher, if the settings name one; it is loaded once. Raises ConfigurationError."""
@@ -192,10 +211,42 @@ class Trainer:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
         self.progress.version = self.publisher.publish(self.policy.state_dict(), self.stamp())
 
+    @property
+    def leads(self) -> bool:
+        """Whether this learner publishes, and writes metrics and checkpoints."""
+        return self.ranks is None or self.ranks.leads
+
+    def join(self) -> None:
+        """Go on with the ranks that live, from the weights, optimizer and progress of the one that is furthest.
+
+        Raises Stopping when this learner was told to stop meanwhile.
+        """
+        assert self.ranks is not None
+        self.ranks.join(lambda: (self.progress.updates, self.progress.version), self._state, self._take_state)
+        if not self.ranks.leads:
+            self._close_log()
+        elif self.log is None:
+            self.log = MetricsLog(self.folder, last_version=self.progress.version)
+
+    def _state(self) -> bytes:
+        return checkpoints.to_bytes(self._moment())
+
+    def _take_state(self, data: bytes) -> None:
+        state = checkpoints.from_bytes(data, "the state of another rank")
+        self.read_stamp(state.meta)
+        checkpoints.restore(self.policy, self.algorithm, state)
+        self.progress = Progress.from_meta(state.meta["progress"])
+
+    def _close_log(self) -> None:
+        if self.log is not None:
+            self.log.close()
+            self.log = None
+
     def skip_past(self, version: int) -> None:
         """Publish these weights under a version above `version`, which actors have had before."""
         self.progress.version = max(self.progress.version, version + 1)
-        self.publish()
+        if self.leads:
+            self.publish()
 
     def restore_published(self) -> None:
         """See Publisher.restore."""
@@ -287,15 +338,29 @@ class Trainer:
         """An update on what of `batch` one can be made with; what is wrong with the rest, by its place there."""
         found: dict[int, Exception] = {}
         try:
-            self._update_on(batch)
-        except (NotFinite, ConfigurationError):  # no one segment's: its numbers were looked at when it came
+            self._update_together(batch)
+        except (NotFinite, ConfigurationError, RanksDiffer, Stopping):  # no one segment's: its numbers were looked at
             raise
         except Exception:
+            if self.ranks is not None:
+                self.ranks.abandon()  # they wait in the middle of an update
             found = faulty(batch.trajectories, self._trial)
             if not found:
                 raise
-            self._update_on(Batch([one for place, one in enumerate(batch.arrived) if place not in found]))
+            self._update_together(Batch([one for place, one in enumerate(batch.arrived) if place not in found]))
         return found
+
+    def _update_together(self, batch: Batch) -> None:
+        """An update; once more with the ranks that are left, where one is lost on the way.
+
+        What was done of it before then stays done: minibatches that the rank which is furthest had made.
+        """
+        while True:
+            try:
+                return self._update_on(batch)
+            except RanksChanged as error:
+                logger.warning("the update is made once more: %s", error)
+                self.join()
 
     def _checked(self, update: Update) -> Update:
         """What an algorithm has given, if it can be gone on with."""
@@ -312,17 +377,20 @@ class Trainer:
 
     def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
         policy, algorithm = self.build()
+        if self.ranks is not None:
+            algorithm.take_peers(ALONE)  # type: ignore[attr-defined]
         policy.load_state_dict(self.policy.state_dict())
         return algorithm.update
 
     def _update_on(self, batch: Batch) -> None:
-        progress, now = self.progress, time.time()
-        progress.start(min(arrived.payload["first_step_at"] for arrived in batch.arrived))
-        progress.data_age = sum(now - arrived.payload["collected_at"] for arrived in batch.arrived) / len(batch.arrived)
         trajectories = batch.trajectories
         if self.config.deterministic:  # the same minibatches, however many actors the environments are divided among
             trajectories = [concatenate(trajectories)]
-        progress.staleness = progress.version - float(np.concatenate([t.version for t in trajectories]).mean())
+        share = self._share(batch, trajectories)
+        progress = self.progress
+        progress.start(share.first_step_at)
+        progress.data_age, progress.staleness = share.data_age, share.staleness
+        progress.version = share.version
         self.before_update()
         try:
             update = self._checked(self.algorithm.update(trajectories))
@@ -330,19 +398,39 @@ class Trainer:
             self.broken = True
             raise
         self.source.feedback(batch, update)
-        episodes = np.concatenate([t.episodes for t in trajectories])
-        progress.add(episodes, sum(t.num_steps for t in trajectories), list(self.config.env.reward_channels))
-        progress.losses = update.metrics | progress.channel_returns()
+        progress.add(share.episodes, share.steps, list(self.config.env.reward_channels))
+        progress.losses = self._mean(update.metrics) | progress.channel_returns()
         progress.updates += 1
         progress.version = max(progress.version, self.publisher.version) + 1
 
+    def _share(self, batch: Batch, trajectories: Sequence[Trajectory]) -> Share:
+        """What this update is made of: of several ranks, all of theirs, once each of them has its share."""
+        own = Share.of(batch.arrived, trajectories, self.progress.version)
+        if self.ranks is None:
+            return own
+        with self.timing.stage("wait for ranks"):
+            return Share.of_all(self.ranks, own, checkpoints.fingerprint(self.policy))
+
+    def _mean(self, metrics: dict[str, float]) -> dict[str, float]:
+        if self.ranks is not None:
+            try:
+                return self.ranks.mean(metrics)
+            except RanksChanged:  # the update is made; the next one finds it out as well
+                pass
+        return metrics
+
     def _after_update(self) -> None:
+        if not self.leads:
+            self._attempt("do what follows an update", self.after_update)
+            if state := self.verdict():
+                self.finish(state)
+            return
         done = [self._attempt("do what follows an update", self.after_update)]
         with self.timing.stage("hand out weights"):
             done.append(self._attempt("publish the weights", self._hand_out))
         with self.timing.stage("hand on figures"):
             figures, losses = self.progress.figures(), self.progress.losses
-            write = partial(self.recorder.do, "write the metrics", lambda: self.log.write(figures, losses))
+            write = partial(self.recorder.do, "write the metrics", partial(self._log, figures, losses))
             done.append(self._attempt("write the metrics", write))
         if state := self.verdict():
             self.finish(state)
@@ -355,6 +443,10 @@ class Trainer:
         if aside := self.publisher.failing or self.recorder.failing:
             self.trouble = aside
         self.troubles = 0 if all(done) and not aside else self.troubles + 1
+
+    def _log(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
+        if self.log is not None:
+            self.log.write(figures, losses)
 
     def _attempt(self, what: str, action: Callable[[], object]) -> bool:
         """Run a step that follows an update; whether it succeeded. A failure is logged, and undoes nothing."""
@@ -381,12 +473,14 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Write a checkpoint and drop the oldest over the configured number."""
-        name = f"{self.progress.version:08d}"
-        meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()}
-        moment = checkpoints.Moment.of(self.policy, self.algorithm, meta)
+        name, moment = f"{self.progress.version:08d}", self._moment()
         folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
         self.recorder.do("write a checkpoint", lambda: checkpoints.write(folder, name, moment, keep))
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
+
+    def _moment(self) -> checkpoints.Moment:
+        meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()}
+        return checkpoints.Moment.of(self.policy, self.algorithm, meta)
 
     def describe(self) -> dict[str, Any]:
         """What a checkpoint says of what it was trained on."""
@@ -395,6 +489,8 @@ class Trainer:
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
         """Tell whoever watches how far it is, a few times a second at most, and what is waited for."""
         now = time.monotonic()
+        if not self.leads:
+            return
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
             figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses, "waiting": waiting}
@@ -410,19 +506,33 @@ class Trainer:
     def close(self) -> None:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
         self.settle_down()
+        if self.ranks is not None:
+            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self._digest())
+        if not self.leads:
+            self._attempt("write down what was learned from", self.settlement.settle)
+            self._leave()
+            return
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
-        outcome["weights"] = checkpoints.digest(self.policy)
+        outcome["weights"] = self._digest()
         outcome["timing"] = self.timing.shares() or read_json(self.folder / "outcome.json").get("timing", {})
         title = f"{self.config.env.id}, {self.config.sampling.value}"
         self._attempt("write down what was learned from", self.settlement.settle)
         if not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
-        self._attempt("close the metrics", self.log.close)
+        self._attempt("close the metrics", self._close_log)
         self._attempt(
             "write the outcome", lambda: write_whole(self.folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")
         )
         self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
+        self._leave()
+
+    def _digest(self) -> str:
+        return checkpoints.digest(self.policy)
+
+    def _leave(self) -> None:
+        if self.ranks is not None:
+            self.ranks.leave()
 
     def settle_down(self) -> None:
         """End what overlaps, with all of it done, and say where the time went."""

@@ -12,13 +12,16 @@ from typing import Any
 
 import redis
 import torch
+from celery.exceptions import Reject
 
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
-from warren.errors import ConfigurationError, NotFinite
+from warren.errors import ConfigurationError, NotFinite, WarrenError
 from workers.config.schema import Config, Sampling, to_yaml
 from workers.config.validation import run_folder, verify
+from workers.learning.allreduce.ranks import Ranks, Stopping
+from workers.learning.allreduce.shares import RanksDiffer
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime.actor_count import actors_now
@@ -48,11 +51,14 @@ class LearnerRole:
     ) -> None:
         self.config, self.session, self.trainer = config, session, trainer
         self.failure: str | None = None
-        self.failure_kind: type[NotFinite] | type[ConfigurationError] = ConfigurationError
+        self.failure_kind: type[WarrenError] = ConfigurationError
         self.by_user = False  # whether the failure is in code or settings of the user's own
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.ended = threading.Event()
+        self.begun = threading.Event()  # of several learners, once it is one of them
+        if trainer.ranks is None:
+            self.begun.set()
         self.rounds: Rounds | None = None
         self.reader: Reader | None = None  # gathered segments come by Redis, as results of the rollouts
         if config.sampling is Sampling.streaming:
@@ -60,16 +66,26 @@ class LearnerRole:
             self.reader = Reader(session.redis, session.topology, queue, older_than=CLAIM_EXPIRES)
         else:
             queue = None if player is None else session.topology.learner_queue(player)
-            actors = partial(actors_now, session)
+            if config.learner_id:
+                queue = session.topology.rank_queue(player or PLAYER, config.learner_id)
             self.rounds = Rounds(
-                session.app, actors, config.round_timeout, self.give_up, player, queue, self.say_waiting
+                session.app,
+                partial(actors_now, session),
+                config.round_timeout,
+                self.give_up,
+                player,
+                queue,
+                self.say_waiting,
+                self._place,
+                config.deterministic,
             )
-        batch = 1 if self.rounds else config.segments_per_update
+        batch = 1 if self.rounds else config.segments_per_share
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task. Gathered: one call with every actor's payload. Streaming: one payload a call."""
+        self.begun.wait()
         if self.rounds is None:
             return self._update(calls)
         (payloads,) = calls
@@ -104,10 +120,13 @@ class LearnerRole:
 
     def _update(self, calls: Sequence[Any]) -> list[Any]:
         """An update; one failure may be the data's, several in a row are this learner's."""
+        led = self.trainer.leads
         try:
             outcomes = self.trainer.learn(calls)
-        except (NotFinite, ConfigurationError) as error:  # the next update would only go on from it
-            self.failure_kind = NotFinite if isinstance(error, NotFinite) else ConfigurationError
+        except Stopping as error:  # others learn from it, or nobody does
+            raise Reject(str(error), requeue=True) from None
+        except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would only go on from it
+            self.failure_kind = type(error)
             self.give_up(f"{error}; {self.trainer.last_good()}", by_user=True)
             raise
         except Exception as error:
@@ -116,6 +135,8 @@ class LearnerRole:
                 self.give_up(f"{FAILURES} updates in a row failed, the last with {type(error).__name__}: {error}")
             raise
         self._failures = 0
+        if self.trainer.leads and not led:  # of ranks, the one that led before was lost
+            self.trainer.fire_status(always=True)
         if self.trainer.troubles >= TROUBLES:
             self.give_up(f"after each of the last {TROUBLES} updates it {self.trainer.trouble}")
         self.report()
@@ -149,6 +170,7 @@ class LearnerRole:
     def give_up(self, reason: str, by_user: bool = False) -> None:
         """End this process with an error; `by_user`: one that the user has to mend."""
         self.failure, self.by_user = reason, by_user
+        self.begun.set()
         if self.rounds is not None:
             self.rounds.stop()
         stop_worker()
@@ -162,12 +184,36 @@ class LearnerRole:
         logger.error("training cannot go on: %s", self.failure)
         return 1
 
+    def _place(self) -> tuple[int, int]:
+        """Which of how many learners this is."""
+        ranks = self.trainer.ranks
+        return (0, 1) if ranks is None else (ranks.rank, ranks.size)
+
     def on_ready(self) -> None:
+        """Begin, once the worker consumes; of several learners, beside it: they wait for each other."""
+        if self.trainer.ranks is None:
+            self._begin()
+        else:
+            threading.Thread(target=self._begin_together, name="joining", daemon=True).start()
+
+    def _begin_together(self) -> None:
+        try:
+            self.trainer.join()
+            self._begin()
+        except Stopping:
+            self.begun.set()
+        except Exception as error:
+            logger.exception("this learner could not begin")
+            self.give_up(f"this learner could not begin: {type(error).__name__}: {error}")
+
+    def _begin(self) -> None:
         """Weights first, so that actors that are waiting can start; then the first round."""
-        self.trainer.publish()
+        if self.trainer.leads:
+            self.trainer.publish()
         self.trainer.fire_status(always=True)
         self.trainer.overlap()
         self.announce()
+        self.begun.set()
         if self.rounds is not None:
             self.rounds.start(self.trainer.progress.version)
         threading.Thread(target=self._keep, name="keeper", daemon=True).start()
@@ -205,7 +251,10 @@ class LearnerRole:
                 logger.warning("actors were not told that this learner has ended: %s", error)
 
     def on_stopping(self) -> None:
-        """Told to stop: what is under way is finished, nothing new is asked for."""
+        """Told to stop: what is under way is finished, nothing new is asked for, nobody is waited for."""
+        if self.trainer.ranks is not None:
+            self.trainer.ranks.stop()
+            self.begun.set()
         if self.rounds is not None:
             self.rounds.stop()
 
@@ -216,7 +265,34 @@ def held_at_once(config: Config) -> int:
     They take a few ms to arrive and be decoded when an update ends. Held before that, they would leave room in the
     queue, and all data would be older.
     """
-    return 2 if config.sampling is Sampling.gathered else config.segments_per_update
+    return 2 if config.sampling is Sampling.gathered else config.segments_per_share
+
+
+def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
+    """The other learners of `player`, as this one sees them; None without any."""
+    if config.learners == 1:
+        return None
+    prefix = f"{session.topology.key_prefix}ranks:{player}"
+    server = session.redis.connection_pool.connection_kwargs.get("host", "127.0.0.1")
+    return Ranks(session.redis, prefix, config.learner_id, config.learners, config.allreduce, server)
+
+
+def lease_of(session: Session, player: str) -> Lease:
+    """The right to be this learner of `player`."""
+    number = f" {session.config.learner_id}" if session.config.learner_id else ""
+    return Lease(session.redis, session.topology.key_prefix, f"learner{number} of player {player}")
+
+
+def name_of(config: Config, role: str = "learner") -> str:
+    """This learner's, as its launcher and its Celery worker call it."""
+    return f"{role}-{config.learner_id}" if config.learner_id else role
+
+
+def queue_of(config: Config, session: Session, player: str) -> Any:
+    """What this learner consumes: the player's queue, as all its learners do, or that of rounds of its own."""
+    if config.sampling is Sampling.streaming:
+        return session.topology.learner_queue(player)
+    return session.topology.rank_queue(player, config.learner_id)
 
 
 def run(config: Config) -> int:
@@ -239,10 +315,11 @@ def run(config: Config) -> int:
     broker_url, redis_url = connect(config)
     session = Session(config, broker_url, redis_url, prefetch=held_at_once(config))
     session.declare()
-    lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {PLAYER}")
+    queue = queue_of(config, session, PLAYER)
+    lease = lease_of(session, PLAYER)
     lease.take(threading.Event(), "a player has one learner")
     found(session)
-    trainer = Trainer(session, folder, on_finished=stop_worker)
+    trainer = Trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
     learner = LearnerRole(config, session, trainer)
     ending = Ending(session.redis, session.topology.key_prefix)
     lease.hold(learner.ended, learner.give_up)
@@ -255,10 +332,10 @@ def run(config: Config) -> int:
             trainer.finish(state)
         else:
             ending.clear()
-            status = session.work("learner", session.topology.learner_queue(), learner.on_ready, learner.on_stopping)
+            status = session.work(name_of(config), queue, learner.on_ready, learner.on_stopping)
     finally:
         learner.end()
-        if trainer.outcome is not None:
+        if trainer.outcome is not None and trainer.leads:
             ending.record(trainer.progress.steps, trainer.progress.mean_return)
         trainer.close()
         lease.release()

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -108,10 +109,16 @@ class ActorRole:
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
         return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
 
-    def rollout(self, round_id: str, version: int) -> dict[str, Any]:
-        """The rollout task: one segment made with weights of `version` or newer."""
+    def rollout(self, round_id: str, version: int, share: Sequence[int] = (0, 1)) -> dict[str, Any]:
+        """The rollout task: one segment made with weights of `version` or newer.
+
+        Deterministic, `share` says for which of how many learners: each learns from the same actors every time.
+        """
         if self.config.deterministic:
-            if round_id == self._round:  # the other rollouts of the round are of the other actors' environments
+            rank, ranks = share
+            if (
+                round_id == self._round or self.config.actor_id % ranks != rank
+            ):  # the other rollouts of the round are of the other actors' environments
                 self.stopping.wait(OTHERS_WAIT)
                 raise Reject("another actor has to play this", requeue=True)
             self._round = round_id

@@ -113,7 +113,7 @@ def topology_of(config: Config) -> Topology:
     # Nothing here depends on how many actors there are, or how they sample: queues are declared by whoever comes first,
     # and the broker refuses another declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
-    return Topology(config.run, players=players)
+    return Topology(config.run, players=players, learners=config.learners)
 
 
 def stop_worker() -> None:

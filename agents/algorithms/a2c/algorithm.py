@@ -43,12 +43,12 @@ class A2C(GradientAlgorithm[A2CConfig]):
             gae_lambda=config.gae_lambda,
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
-            normalize_advantage=config.normalize_advantage,
+            standardize=self.standardize if config.normalize_advantage else None,
             channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
-        grad_norm = self.descend(loss, terms, inputs_of(unroll, said))
+        grad_norm = self.descend(loss, terms, inputs_of(unroll, said), steps=batch.steps)
         self.learned_from(batch, lambda: lambda_return(unroll, config.gamma, config.gae_lambda))
         metrics = {name: term.item() for name, term in terms.items()}
         return Update(metrics | {"grad_norm": grad_norm.item(), "learning_rate": learning_rate})

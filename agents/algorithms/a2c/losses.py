@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from agents.operators.losses import policy_gradient, standardize, value_loss
+from agents.operators.losses import policy_gradient, value_loss
 from agents.operators.returns import lambda_return
 from agents.operators.unrolls import Unroll, weighted_channels
 
@@ -19,7 +21,7 @@ def a2c_loss(
     gae_lambda: float,
     value_coefficient: float,
     entropy_coefficient: float,
-    normalize_advantage: bool = False,
+    standardize: Callable[[Tensor], Tensor] | None = None,
     channel_coefficients: Tensor | None = None,
     value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -33,7 +35,7 @@ def a2c_loss(
     with torch.no_grad():
         target = lambda_return(unroll, gamma, gae_lambda)
         advantage = weighted_channels(target - unroll.value, channel_coefficients, value_scale)
-        if normalize_advantage:
+        if standardize is not None:
             advantage = standardize(advantage)
     policy_term = policy_gradient(log_prob, advantage)
     value_term = value_loss(unroll.value, target, scale=value_scale)

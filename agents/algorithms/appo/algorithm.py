@@ -15,7 +15,7 @@ from agents.algorithms.contract import Needs, Update
 from agents.algorithms.gradient import GradientAlgorithm
 from agents.algorithms.registry import ALGORITHMS
 from agents.configuration import parse
-from agents.operators.losses import explained_variance, standardize
+from agents.operators.losses import explained_variance
 from agents.operators.vtrace import vtrace
 from agents.policies import Policy
 from agents.trajectories import Trajectory
@@ -37,16 +37,17 @@ class APPO(GradientAlgorithm[APPOConfig]):
             batch, columns = batch.by_step(), {name: column.flatten(0, 1) for name, column in columns.items()}
         history: list[dict[str, Tensor]] = []
         scale = self.policy.value_scale
+        cuts = self.cuts(batch, config.minibatch_size)
         for _ in range(config.epochs):
             order = torch.randperm(len(batch), generator=self.generator)
-            for minibatch in batch.minibatches(config.minibatch_size, order, columns):
+            for minibatch in batch.minibatches(cuts, order, columns):
                 of = minibatch.columns
                 log_prob, entropy, value, output = minibatch.evaluate(self.policy)
                 loss, terms = appo_loss(
                     log_prob,
                     of["log_prob"],
                     of["target_log_prob"],
-                    standardize(of["advantage"]) if config.normalize_advantage else of["advantage"],
+                    self.standardize(of["advantage"]) if config.normalize_advantage else of["advantage"],
                     value,
                     of["target"],
                     entropy,
@@ -58,7 +59,9 @@ class APPO(GradientAlgorithm[APPOConfig]):
                 )
                 loss = self.with_teacher(loss, terms, output, of)
                 inputs = of | {"new log_prob": log_prob, "new value": value}
-                history.append(terms | {"grad_norm": self.descend(loss, terms, inputs, len(history) + 1)})
+                history.append(
+                    terms | {"grad_norm": self.descend(loss, terms, inputs, len(history) + 1, log_prob.numel())}
+                )
         self.learned_from(batch, lambda: columns["target"])
         metrics = {name: torch.stack([terms[name] for terms in history]).mean().item() for name in history[0]}
         metrics["explained_variance"] = explained_variance(columns["value"], columns["target"]).item()

@@ -47,7 +47,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
-        grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour})
+        grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour}, steps=batch.steps)
         bars = (config.rho_bar, config.c_bar, config.lambda_)
         self.learned_from(batch, lambda: vtrace(unroll, said.log_prob, behaviour, config.gamma, *bars).target)
         metrics = {name: term.item() for name, term in terms.items()}

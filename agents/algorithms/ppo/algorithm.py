@@ -19,7 +19,6 @@ from agents.operators.losses import (
     approximate_kl,
     clipped_surrogate,
     explained_variance,
-    standardize,
     value_loss,
 )
 from agents.policies import Policy
@@ -41,8 +40,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
         history: list[dict[str, Tensor]] = []
+        cuts = self.cuts(batch, self.config.minibatch_size)
         for _ in range(self.config.epochs):
-            if not self._epoch(batch, columns, history):
+            if not self._epoch(batch, columns, history, cuts):
                 break
         self.learned_from(batch, lambda: columns["target"])
         means = torch.stack([torch.stack(list(terms.values())) for terms in history]).mean(0)
@@ -66,17 +66,19 @@ class PPO(GradientAlgorithm[PPOConfig]):
         columns["advantage"] = self.combined(advantages)
         return columns | self.lessons(batch)
 
-    def _epoch(self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]]) -> bool:
+    def _epoch(
+        self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]], cuts: Sequence[slice]
+    ) -> bool:
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config, scale = self.config, self.policy.value_scale
-        for minibatch in batch.minibatches(config.minibatch_size, self._permutation(len(batch)), columns):
+        for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
             of_actors = minibatch.columns
             advantage = of_actors["advantage"]
             log_prob, entropy, value, output = minibatch.evaluate(self.policy)
             log_ratio = log_prob - of_actors["log_prob"]
             ratio = log_ratio.exp()
             if config.normalize_advantage:
-                advantage = standardize(advantage)
+                advantage = self.standardize(advantage)
 
             policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
             value_term = value_loss(value, of_actors["target"], of_actors["value"], config.clip_range_value, scale)
@@ -85,6 +87,8 @@ class PPO(GradientAlgorithm[PPOConfig]):
 
             with torch.no_grad():
                 kl = approximate_kl(log_ratio, ratio)
+                if config.target_kl is not None:
+                    kl = self.mean(kl, log_ratio.numel())
                 clip_fraction = ((ratio - 1).abs() > config.clip_range).float().mean()
             terms = {
                 "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term,
@@ -101,6 +105,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
                 terms,
                 of_actors | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
                 len(history) + 1,
+                log_ratio.numel(),
             )
             history.append(_detached(terms | {"grad_norm": grad_norm}))
         return True

@@ -12,6 +12,7 @@ from unroll_examples import channel, random_unroll, unrolls
 from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.appo.losses import appo_loss
 from agents.algorithms.impala.losses import impala_loss
+from agents.operators.losses import standardize
 from agents.operators.returns import lambda_return
 from agents.operators.upgo import upgo_return
 from agents.operators.vtrace import vtrace
@@ -61,7 +62,7 @@ def test_the_gradients_of_a2c_take_returns_and_advantages_for_constants():
 
 def test_a2c_standardizes_advantages_only_where_asked():
     unroll, log_prob, entropy, _ = outputs(random_unroll(3))
-    settings = {"gamma": 0.9, "gae_lambda": 0.8, "normalize_advantage": True, **COEFFICIENTS}
+    settings = {"gamma": 0.9, "gae_lambda": 0.8, "standardize": standardize, **COEFFICIENTS}
     _, terms = a2c_loss(unroll, log_prob, entropy, **settings)
     advantage = lambda_return(unroll, 0.9, 0.8).detach() - unroll.value.detach()
     normal = (advantage - advantage.mean()) / advantage.std()

@@ -236,6 +236,8 @@ def test_after_a_stop_nothing_is_dispatched(chords: Chords, make: Callable[..., 
 class Trainer:
     """Stands for training: an update is a call, and may fail."""
 
+    ranks, leads = None, True
+
     def __init__(self) -> None:
         self.progress = SimpleNamespace(
             version=0, steps=0, mean_return=None, steps_per_second=0.0, returns=[], episodes=0, staleness=0.0

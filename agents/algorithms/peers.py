@@ -1,0 +1,83 @@
+"""Several learners of one policy, each with its share of every update: what an algorithm asks of the others."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from agents.operators.losses import standardize
+
+
+class Peers(Protocol):
+    """All learners of one policy, this one among them. Each makes the same calls in the same order, and waits in them
+    for the others; each gets the same result, bit for bit, so that their weights stay equal.
+
+    Calls raise where a learner is lost; the update is then made again, by those that are left.
+    """
+
+    @property
+    def size(self) -> int:
+        """How many learners there are, this one included."""
+        ...
+
+    def total(self, numbers: Tensor) -> Tensor:
+        """The sum over all learners of float64 [...]."""
+        ...
+
+    def least(self, number: int) -> int:
+        """The smallest of their numbers."""
+        ...
+
+    def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
+        """Replace `gradient`, of one dimension, by the mean over all learners, each weighted by its `weight`, the steps
+        that its loss is the mean of; the same mean of the losses, a scalar."""
+        ...
+
+
+class Alone:
+    """One learner: there is nothing to add up."""
+
+    size = 1
+
+    def total(self, numbers: Tensor) -> Tensor:
+        """See Peers."""
+        return numbers
+
+    def least(self, number: int) -> int:
+        """See Peers."""
+        return number
+
+    def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
+        """See Peers."""
+        return loss
+
+
+ALONE = Alone()
+
+
+def standardized(x: Tensor, peers: Peers) -> Tensor:
+    """`standardize` by mean and deviation of all learners' `x` together."""
+    if peers.size == 1:
+        return standardize(x)
+    exact = x.double()
+    sums = torch.stack([exact.new_tensor(x.numel()), exact.sum(), exact.square().sum()])
+    count, total, squares = peers.total(sums).unbind()
+    mean = total / count
+    variance = ((squares - count * mean.square()) / (count - 1).clamp(min=1)).clamp(min=0)
+    return ((exact - mean) / (variance.sqrt() + 1e-8)).to(x.dtype)
+
+
+def cuts(length: int, size: int, peers: Peers) -> list[slice]:
+    """Where to cut `length` into minibatches of `size`, the last may be smaller; `size` counts all learners' together.
+
+    Of several learners each makes as many, since every minibatch is one step of all: as many as the one with the least
+    data, and all nearly as large as each other.
+    """
+    if peers.size == 1:
+        return [slice(start, start + size) for start in range(0, length, size)]
+    number = peers.least(-(-length // max(1, size // peers.size)))
+    bounds = [length * part // number for part in range(number + 1)]
+    return [slice(start, stop) for start, stop in pairwise(bounds)]

@@ -1,0 +1,141 @@
+"""Learners that train together do what one would with all of their data."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from experience import random_trajectory
+from gymnasium.spaces import Box, Discrete
+from torch import Tensor
+
+from agents import build_algorithm, build_policy
+from agents.algorithms.peers import ALONE, cuts, standardized
+from agents.operators.losses import standardize
+from warren.errors import NotFinite
+
+SPACES = Box(-1, 1, (4,), np.float32), Discrete(3)
+WHOLE = {name: {"minibatch_size": 1_000_000, "epochs": 2} for name in ("ppo", "appo")}
+
+
+class InThreads:
+    """Peers of one process: what each gives is added up in the order of the ranks."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._barrier = threading.Barrier(size)
+        self._given: dict[int, Any] = {}
+        self._rank = threading.local()
+
+    def run(self, work: Callable[[int], object]) -> None:
+        def begin(rank: int) -> None:
+            self._rank.value = rank
+            work(rank)
+
+        threads = [threading.Thread(target=begin, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+
+    def _all(self, own: Any) -> list[Any]:
+        self._given[self._rank.value] = own
+        self._barrier.wait(30)
+        found = [self._given[rank] for rank in range(self.size)]
+        self._barrier.wait(30)
+        return found
+
+    def total(self, numbers: Tensor) -> Tensor:
+        return sum(self._all(numbers), torch.zeros_like(numbers))
+
+    def least(self, number: int) -> int:
+        return min(self._all(number))
+
+    def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
+        given = self._all((gradient.clone(), loss, weight))
+        whole = sum(weight for *_, weight in given)
+        gradient.copy_(sum(one * weight / whole for one, _, weight in given))
+        return sum((loss * weight / whole for _, loss, weight in given), torch.zeros(()))
+
+
+def make(name: str) -> Any:
+    policy = build_policy({"hidden_sizes": [16], "normalize_observations": True}, *SPACES, 3)
+    settings = {"learning_rate": 0.01, "scale_rewards": True, **WHOLE.get(name, {})}
+    return build_algorithm(name, settings, policy, 3)
+
+
+@pytest.mark.parametrize("name", ["a2c", "appo", "impala", "ppo"])
+def test_learners_with_unequal_shares_make_the_steps_of_one_with_all_data(name: str) -> None:
+    one = make(name)
+    data = [random_trajectory(one.policy, steps=8, envs=envs, seed=envs) for envs in (2, 3, 5)]
+    shares = [data[:1], data[1:]]
+    peers, learners = InThreads(2), [make(name), make(name)]
+    updates: list[Any] = [None, None]
+
+    def learn(rank: int) -> None:
+        learners[rank].take_peers(peers)
+        for _ in range(3):
+            updates[rank] = learners[rank].update(shares[rank])
+
+    for _ in range(3):
+        whole = one.update(data)
+    peers.run(learn)
+    for key, expected in one.policy.state_dict().items():
+        first, second = (learner.policy.state_dict()[key] for learner in learners)
+        assert torch.equal(first, second), key
+        torch.testing.assert_close(first, expected, rtol=1e-3, atol=1e-5, msg=key)
+    assert updates[0].metrics["grad_norm"] == pytest.approx(whole.metrics["grad_norm"], rel=1e-3)
+    assert updates[0].metrics["grad_norm"] == updates[1].metrics["grad_norm"]
+
+
+def test_all_stop_at_the_target_of_the_divergence_together() -> None:
+    peers, learners = InThreads(2), [make("ppo"), make("ppo")]
+    calm = random_trajectory(learners[0].policy, steps=8, envs=4, seed=1)
+    wild = random_trajectory(learners[0].policy, steps=8, envs=4, seed=2)
+    wild.extras["log_prob"] -= 3.0  # far from the policy that learns: alone, this one would stop, the other go on
+
+    def learn(rank: int) -> None:
+        learners[rank].take_peers(peers)
+        learners[rank].adjust({"target_kl": 0.01})
+        learners[rank].update([calm, wild][rank : rank + 1])
+
+    before = [parameter.clone() for parameter in learners[0].policy.parameters()]
+    peers.run(learn)
+    for learner in learners:
+        assert all(torch.equal(a, b) for a, b in zip(before, learner.policy.parameters(), strict=True))
+
+
+def test_a_number_that_is_none_at_one_learner_stops_all() -> None:
+    peers, learners = InThreads(2), [make("impala"), make("impala")]
+    found = []
+
+    def learn(rank: int) -> None:
+        learners[rank].take_peers(peers)
+        trajectory = random_trajectory(learners[rank].policy, steps=8, envs=4, seed=1)
+        trajectory.extras["log_prob"][rank:1] = np.nan
+        with pytest.raises(NotFinite):
+            learners[rank].update([trajectory])
+        found.append(rank)
+
+    peers.run(learn)
+    assert sorted(found) == [0, 1]
+
+
+def test_minibatches_are_as_many_at_every_learner_and_none_is_empty() -> None:
+    peers = InThreads(2)
+    lengths, found = (5, 9), {}
+    peers.run(lambda rank: found.update({rank: cuts(lengths[rank], 4, peers)}))
+    assert [len(cut) for cut in found.values()] == [3, 3]
+    for rank, length in enumerate(lengths):
+        assert [place for cut in found[rank] for place in range(length)[cut]] == list(range(length))
+    assert cuts(9, 4, ALONE) == [slice(0, 4), slice(4, 8), slice(8, 12)]
+
+
+def test_standardized_is_by_mean_and_deviation_of_all() -> None:
+    peers, parts, found = InThreads(2), (torch.arange(3.0), torch.tensor([10.0])), {}
+    peers.run(lambda rank: found.update({rank: standardized(parts[rank], peers)}))
+    torch.testing.assert_close(torch.cat([found[0], found[1]]), standardize(torch.cat(parts)))

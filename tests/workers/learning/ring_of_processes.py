@@ -1,0 +1,54 @@
+"""Ranks as processes of their own: `python ring_of_processes.py REDIS_URL PREFIX LEARNER EXPECTED BACKEND`.
+
+Each adds its number to a total, again and again, and prints a line for each ring that it was in: who it is there, and
+whether all collectives gave what they should. It ends when the key PREFIX:end is set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import redis
+import torch
+
+from workers.learning.allreduce.ranks import Ranks
+from workers.learning.allreduce.ring import RanksChanged
+
+
+def main(url: str, prefix: str, learner: str, expected: str, backend: str) -> None:
+    client = redis.Redis.from_url(url)
+    ranks = Ranks(client, prefix, int(learner), int(expected), backend)
+    ranks.begin(0)
+    state = {"updates": 0}
+    joined = False
+
+    def take(data: bytes) -> None:
+        state.update(json.loads(data))
+
+    while not client.exists(f"{prefix}:end"):
+        try:
+            figures, rows = ranks.enter((float(learner), 1.0), np.full((int(learner), 2), float(learner)))
+            gradient = torch.cat([torch.full((1000,), float(ranks.rank + 1)), torch.ones(3)])
+            loss = ranks.average(gradient, torch.tensor(float(ranks.rank)), weight=ranks.rank + 1)
+            whole = sum(range(1, ranks.size + 1))
+            squares = sum(rank * rank for rank in range(1, ranks.size + 1))
+            good = torch.allclose(gradient[:1000], torch.tensor(squares / whole)) and gradient[1000:].eq(1).all()
+            good &= abs(loss.item() - (squares - whole) / whole) < 1e-6
+            good &= ranks.least(5 - ranks.rank) == 6 - ranks.size
+            good &= [len(one) for one in rows] == [int(one[0]) for one in figures]
+            state["updates"] += 1
+        except RanksChanged:
+            ranks.join(lambda: (state["updates"], 0), lambda: json.dumps(state).encode(), take)
+            joined = True
+            continue
+        if joined:
+            joined = False
+            line = {"rank": ranks.rank, "size": ranks.size, "good": bool(good), "updates": state["updates"]}
+            client.rpush(f"{prefix}:seen:{learner}", json.dumps(line))
+    ranks.leave()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,125 @@
+"""Allreduce by Horovod: its own ring over gloo, with a thread that runs collectives beside the process's own threads.
+
+Horovod is initialised anew for each generation, with a rendezvous server of that generation's own. Every rank has a
+host name of its own there: Horovod ends a job whose only host has lost a rank.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import time
+from typing import Any
+
+from torch import Tensor
+
+from workers.learning.allreduce.ring import Lost, RanksChanged
+
+SILENT = 3  # s that a rank's thread may be silent, until the others take it for lost
+LOOK_EVERY = 0.25  # s between looks at who lives, of a rank that waits
+SPIN = 0.0002  # s between looks whether a collective is done
+
+
+def is_built() -> bool:
+    """Whether Horovod is installed (`make horovod`)."""
+    return importlib.util.find_spec("horovod") is not None
+
+
+class Rendezvous:
+    """Where the ranks of a generation find each other: in the process of the one that forms it."""
+
+    def __init__(self, size: int, address: str = "127.0.0.1") -> None:
+        from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+        from horovod.runner.http.http_server import RendezvousServer
+
+        self._server = RendezvousServer(0)
+        self.port = int(self._server.start())
+        self._server.init(get_host_assignments(parse_hosts(",".join(f"{_host(rank)}:1" for rank in range(size))), size))
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.stop()
+
+
+class HorovodRing:
+    """See ring.Ring. `lost` is asked while this rank waits; `here`: this machine's address for the others."""
+
+    name = "horovod"
+
+    def __init__(self, rank: int, size: int, address: str, port: int, here: str, lost: Lost) -> None:
+        self.rank, self.size, self._lost = rank, size, lost
+        os.environ.update(
+            HOROVOD_CONTROLLER="gloo",
+            HOROVOD_CPU_OPERATIONS="gloo",
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=address,
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
+            HOROVOD_GLOO_IFACE=_interface_of(here),
+            HOROVOD_GLOO_TIMEOUT_SECONDS=str(SILENT),
+            HOROVOD_HOSTNAME=_host(rank),
+            HOROVOD_RANK=str(rank),
+            HOROVOD_SIZE=str(size),
+            HOROVOD_LOCAL_RANK="0",
+            HOROVOD_LOCAL_SIZE="1",
+            HOROVOD_CROSS_RANK=str(rank),
+            HOROVOD_CROSS_SIZE=str(size),
+            HOROVOD_STALL_CHECK_DISABLE="1",  # ranks wait for data, for as long as it takes
+            HOROVOD_LOG_LEVEL=os.environ.get("HOROVOD_LOG_LEVEL", "fatal"),  # errors are raised as well
+        )
+        import horovod.torch as horovod
+
+        self._horovod: Any = horovod
+        self._sum = horovod.Sum
+        try:
+            horovod.init()
+        except Exception as error:
+            raise RanksChanged(f"rank {rank} of {size} was not connected to the others: {error}") from None
+
+    def sum(self, tensor: Tensor) -> None:
+        """See Ring."""
+        self._wait("allreduce_async_", tensor, op=self._sum)
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """See Ring."""
+        return list(self._wait("allgather_async", tensor.unsqueeze(0)).unbind())
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """See Ring."""
+        self._wait("broadcast_async_", tensor, root_rank=root)
+
+    def close(self) -> None:
+        """See Ring."""
+        if self._horovod is not None:
+            self._horovod.shutdown()
+            self._horovod = None
+
+    def _wait(self, collective: str, tensor: Tensor, **arguments: Any) -> Any:
+        if self._horovod is None:
+            raise RanksChanged("this rank has left the ring")
+        # The same name for the same kind: then Horovod's ranks agree by a cached bit, and not by a list of names.
+        name = f"{collective}.{tensor.dtype}.{tuple(tensor.shape)}"
+        try:
+            handle = getattr(self._horovod, collective)(tensor, name=name, **arguments)
+            look_at = time.monotonic() + LOOK_EVERY
+            while not self._horovod.poll(handle):
+                if time.monotonic() >= look_at:
+                    look_at = time.monotonic() + LOOK_EVERY
+                    if why := self._lost():
+                        raise RanksChanged(why)
+                time.sleep(SPIN)
+            return self._horovod.synchronize(handle)
+        except (RuntimeError, ValueError) as error:
+            raise RanksChanged(f"a rank has left the ring: {str(error).splitlines()[0][:200]}") from None
+
+
+def _host(rank: int) -> str:
+    return f"rank{rank}"
+
+
+def _interface_of(address: str) -> str:
+    """The network interface with this address."""
+    import psutil
+
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(one.address == address for one in addresses):
+            return str(name)
+    raise RanksChanged(f"no network interface has the address {address}")

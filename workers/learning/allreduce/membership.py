@@ -1,0 +1,245 @@
+"""Which ranks of a player live, and the generations of rings that they form: in Redis, by heartbeats.
+
+Each rank beats every half second; one that was silent for SILENT s is dead to the others. A ring is of one generation:
+a number, its ranks, a backend, and where they meet. When a rank is lost, or another has come, those that live wait for
+the next one, which the lowest of them forms once all do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery.utils.log import get_logger
+
+from workers.learning.allreduce.ring import address_towards
+
+logger = get_logger(__name__)
+
+SILENT = 3.5  # s without a heartbeat after which a rank is dead to the others
+BEAT_EVERY = 0.5  # s
+LOOK_EVERY = 0.05  # s between looks of a rank that waits for the next generation
+SAY_EVERY = 10.0  # s between messages about what is waited for
+
+# KEYS: times of heartbeats (sorted set), what each says of itself (hash), generation. ARGV: who, its text, ms of
+# patience. Gives the texts of those that live, and the newest generation.
+_BEAT = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZADD', KEYS[1], now, ARGV[1])
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[3])) do
+  redis.call('ZREM', KEYS[1], gone)
+  redis.call('HDEL', KEYS[2], gone)
+end
+return {redis.call('HVALS', KEYS[2]), redis.call('GET', KEYS[3]) or ''}
+"""
+_FORM = """
+if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+"""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One ring. `members`: tokens of its ranks, in their order; `address` and `port`: where they meet."""
+
+    number: int
+    members: tuple[str, ...]
+    backend: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a rank says of itself. `machine`: what tells whether two are on one; `waits`: for the next generation."""
+
+    token: str
+    learner: int
+    machine: str
+    process: int
+    address: str
+    backend: str
+    waits: bool
+
+
+Form = Callable[[str, int, str], int]  # backend, size, address to listen at -> port: opens the meeting place
+
+
+class Membership:
+    """This process's place among the ranks. `backend`: the one that it would use, "horovod" only where it has it.
+
+    `prefix`: of the keys. `server`: the address of Redis, by which machines that are not one find their way to another.
+    """
+
+    def __init__(self, client: Any, prefix: str, learner: int, backend: str, server: str) -> None:
+        self._redis = client
+        self._keys = [f"{prefix}{name}" for name in ("beats", "ranks", "generation")]
+        self.token = f"{learner}-{secrets.token_hex(4)}"
+        self._me = Member(self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True)
+        self._living: dict[str, Member] = {}
+        self._newest = ""  # the newest generation, as it stands in Redis
+        self.generation: Generation | None = None  # the one that this process is in
+        self._lock = threading.Lock()
+        self._left = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Beat from now on. Raises redis.RedisError."""
+        # Of this learner there is one process: whoever had its number before is dead.
+        for token in self._redis.hkeys(self._keys[1]):
+            if token.decode().partition("-")[0] == str(self._me.learner):
+                self._redis.hdel(self._keys[1], token)
+                self._redis.zrem(self._keys[0], token)
+        self._beat()
+        self._thread.start()
+
+    def leave(self) -> None:
+        """Be gone to the others at once."""
+        self._left.set()
+        try:
+            with self._redis.pipeline(transaction=True) as pipe:
+                pipe.zrem(self._keys[0], self.token)
+                pipe.hdel(self._keys[1], self.token)
+                pipe.execute()
+        except redis.RedisError as error:
+            logger.warning("the other ranks were not told that this one leaves: %s", error)
+
+    def lost(self) -> str:
+        """Who of this generation is gone, as text; "" while all are there."""
+        if self.generation is None:
+            return ""
+        newest = _read(self._newest)
+        if newest is not None and newest.number > self.generation.number:
+            return "the others have gone on without this rank, since it was silent"
+        gone = [self._name(token) for token in self.generation.members if token not in self._living]
+        return f"{' and '.join(gone)} did not answer for {SILENT:g} s, or left" if gone else ""
+
+    def joining(self) -> bool:
+        """Whether a rank lives that is not of this generation."""
+        members = self.generation.members if self.generation is not None else ()
+        return any(token not in members for token in self._living)
+
+    def living(self) -> int:
+        """How many ranks live."""
+        return len(self._living)
+
+    def next(self, expected: int, patience: float, form: Form, stopping: threading.Event) -> Generation | None:
+        """The next generation, in which this process is; None when `stopping` was set meanwhile.
+
+        The first generation of all waits `patience` s for `expected` ranks, later ones for nobody.
+        """
+        before = self.generation.number if self.generation is not None else 0
+        self.generation = None
+        self._say(waits=True)
+        began = said = time.monotonic()
+        while not stopping.wait(LOOK_EVERY):
+            try:
+                self._beat()
+                newest = _read(self._newest)
+                if newest is not None and newest.number > before and self.token in newest.members:
+                    if self._living.keys() >= set(newest.members):
+                        self.generation = newest
+                        self._say(waits=False)
+                        return newest
+                    before = newest.number  # it lost a rank before it began
+                first = newest is None
+                complete = len(self._living) >= expected or time.monotonic() - began > patience
+                if self._is_lowest() and (complete or not first) and all(one.waits for one in self._living.values()):
+                    self._form(newest, form)
+            except redis.RedisError as error:
+                logger.warning("the ranks cannot be formed while Redis is away: %s", error)
+            if time.monotonic() - said > SAY_EVERY:
+                said = time.monotonic()
+                busy = [self._name(one.token) for one in self._living.values() if not one.waits]
+                what = f"{' and '.join(busy)} to come to an end of an update" if busy else "the other ranks"
+                logger.info("waiting for %s: %d of %d are here", what, len(self._living), expected)
+        return None
+
+    def _is_lowest(self) -> bool:
+        return min(self._living.values(), key=lambda one: (one.learner, one.token)).token == self.token
+
+    def _form(self, newest: Generation | None, form: Form) -> None:
+        ranks = sorted(self._living.values(), key=lambda one: (one.learner, one.token))
+        backend = self._me.backend if len({one.backend for one in ranks}) == 1 else "torch"
+        elsewhere = [one.address for one in ranks if one.machine != self._me.machine]
+        address = address_towards(elsewhere)
+        generation = Generation(
+            newest.number + 1 if newest is not None else 1,
+            tuple(one.token for one in ranks),
+            backend,
+            address,
+            form(backend, len(ranks), address) if len(ranks) > 1 else 0,
+        )
+        text = json.dumps(vars(generation))
+        if self._redis.eval(_FORM, 1, self._keys[2], self._newest, text):
+            self._newest = text
+
+    def here(self, generation: Generation) -> str:
+        """This machine's address for the other ranks of a generation."""
+        others = [self._living[token] for token in generation.members if token in self._living]
+        return address_towards([one.address for one in others if one.machine != self._me.machine])
+
+    def _say(self, waits: bool) -> None:
+        self._me = Member(**{**vars(self._me), "waits": waits})
+        with contextlib.suppress(redis.RedisError):  # the next beat says it
+            self._beat()
+
+    def _beat(self) -> None:
+        with self._lock:
+            said = json.dumps(vars(self._me))
+            if self._left.is_set():
+                return
+            found, newest = self._redis.eval(_BEAT, 3, *self._keys, self.token, said, int(1000 * SILENT))
+            members = [Member(**json.loads(text)) for text in found]
+            self._living = {one.token: one for one in members if not self._has_died(one)}
+            self._newest = newest.decode()
+
+    def _has_died(self, member: Member) -> bool:
+        """Whether it is seen to have: of a process on this machine it need not be waited for."""
+        if member.machine != self._me.machine:
+            return False
+        try:
+            os.kill(member.process, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return False
+
+    def _run(self) -> None:
+        while not self._left.wait(BEAT_EVERY):
+            try:
+                self._beat()
+            except redis.RedisError as error:  # whoever is left is not thought dead for it: none can beat
+                logger.debug("no heartbeat: %s", error)
+
+    def _name(self, token: str) -> str:
+        return f"learner {token.partition('-')[0]}"
+
+
+def _read(text: str) -> Generation | None:
+    if not text:
+        return None
+    found = json.loads(text)
+    return Generation(**{**found, "members": tuple(found["members"])})
+
+
+def _machine() -> str:
+    """This boot of this machine, its network, and what process ids there are of."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/net').readlink()} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return secrets.token_hex(8)

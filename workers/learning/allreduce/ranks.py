@@ -1,0 +1,214 @@
+"""The ranks as one learner sees them: its place among them, what they average, and the state that they share.
+
+ranks = Ranks(session, player, learner_id, expected)
+ranks.begin(gradient_bytes)
+while data := ...:
+    try:
+        ranks.enter(...)              # waits until every rank has its share of an update
+        algorithm.update(data)        # which calls `average` for each gradient
+    except RanksChanged:
+        ranks.join(...)               # a ring of those that live, with the weights of the one that is furthest
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from celery.utils.log import get_logger
+from torch import Tensor
+
+from warren.errors import WarrenError
+from workers.learning.allreduce import horovod_ring, torch_ring
+from workers.learning.allreduce.membership import Membership
+from workers.learning.allreduce.ring import Alone, RanksChanged, Ring, broadcast_bytes, gather_rows
+
+logger = get_logger(__name__)
+
+FIRST_PATIENCE = 60.0  # s that the first ring waits for all learners that are configured
+HOROVOD_FROM = 4 << 20  # bytes of gradients from which `auto` takes Horovod: its ring is faster, its start slower
+
+
+class Stopping(WarrenError):
+    """Raised where a rank that waits for others is told to stop: what it holds is another's to learn from."""
+
+
+class Ranks:
+    """See the module. Implements `agents.algorithms.peers.Peers` for the algorithm; of one thread at a time.
+
+    `expected`: how many learners there are to be at first. `backend`: "torch", "horovod" or "auto".
+    """
+
+    def __init__(
+        self, client: Any, prefix: str, learner: int, expected: int, backend: str = "auto", server: str = "127.0.0.1"
+    ) -> None:
+        self.learner, self._expected, self._wanted = learner, expected, backend
+        self._connection = (client, f"{prefix}:", server)
+        self._membership: Membership | None = None
+        self._ring: Ring = Alone()
+        self._joined = self._entering = False
+        self._stopping = threading.Event()
+        self._buffer = torch.empty(0)
+        self._meeting: Any = None  # the meeting place of the newest generation that was formed here
+        self.waited = 0.0  # s that this rank has waited for others to have their share
+
+    # Where this rank stands.
+
+    @property
+    def size(self) -> int:
+        """How many ranks there are."""
+        return self._ring.size
+
+    @property
+    def rank(self) -> int:
+        """This one's place among them."""
+        return self._ring.rank
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank publishes, writes metrics and checkpoints: the lowest of those that live does."""
+        return self._joined and self.rank == 0
+
+    def begin(self, gradient_bytes: int) -> None:
+        """Be among those that live. Raises redis.RedisError."""
+        client, prefix, server = self._connection
+        backend = choose(self._wanted, gradient_bytes)
+        self._membership = Membership(client, prefix, self.learner, backend, server)
+        self._membership.start()
+
+    def stop(self) -> None:
+        """From any thread: wait for nobody any longer; an update that has begun is finished."""
+        self._stopping.set()
+
+    def leave(self) -> None:
+        """Be gone to the others."""
+        self._stopping.set()
+        self.abandon()
+        if self._membership is not None:
+            self._membership.leave()
+
+    def abandon(self) -> None:
+        """Leave the ring: the others notice, and form the next one with this rank once it asks for it."""
+        self._ring.close()
+        if self._meeting is not None:
+            self._meeting.close()
+            self._meeting = None
+
+    def join(
+        self, newness: Callable[[], Sequence[float]], state: Callable[[], bytes], take: Callable[[bytes], None]
+    ) -> None:
+        """Form the next ring; all go on from the `state` of the rank with the greatest `newness`, which others `take`.
+
+        Raises Stopping when this rank was told to stop meanwhile.
+        """
+        assert self._membership is not None
+        self._joined, began = False, time.monotonic()
+        while True:
+            self._ring.close()
+            generation = self._membership.next(self._expected, FIRST_PATIENCE, self._meet, self._stopping)
+            if generation is None:
+                raise Stopping("this learner was told to stop")
+            try:
+                rank, size = generation.members.index(self._membership.token), len(generation.members)
+                self._ring = Alone()
+                if size > 1:
+                    here = self._membership.here(generation)
+                    make = horovod_ring.HorovodRing if generation.backend == "horovod" else torch_ring.TorchRing
+                    self._ring = make(rank, size, generation.address, generation.port, here, self._lost)
+                rows = self._ring.gather(torch.tensor([*newness()], dtype=torch.float64))
+                root = max(range(size), key=lambda one: (*rows[one].tolist(), -one))
+                data = broadcast_bytes(self._ring, state() if rank == root else b"", root)
+                if rank != root:
+                    take(data)
+                break
+            except RanksChanged as error:
+                logger.warning("%s; forming the ring once more", error)
+        self._joined = True
+        logger.info(
+            "rank %d of %d, generation %d, by %s; the weights are those of rank %d; took %.1f s",
+            rank, size, generation.number, self._ring.name, root, time.monotonic() - began,
+        )  # fmt: skip
+
+    def enter(self, figures: Sequence[float], rows: np.ndarray) -> tuple[list[list[float]], list[np.ndarray]]:
+        """Wait until all ranks have their share of the next update; the `figures` and float64 `rows` [K, C] of each.
+
+        Raises RanksChanged, also where another rank wants to join, and Stopping.
+        """
+        assert self._membership is not None
+        if not self._joined:
+            raise RanksChanged("this learner is in no ring yet")
+        self._entering, began = True, time.monotonic()
+        try:
+            own = torch.tensor([float(self._membership.joining()), *figures], dtype=torch.float64)
+            found = [one.tolist() for one in self._ring.gather(own)]
+        except RanksChanged:
+            if self._stopping.is_set():
+                raise Stopping("this learner was told to stop") from None
+            raise
+        finally:
+            self._entering = False
+            self.waited += time.monotonic() - began
+        if any(one[0] for one in found):
+            raise RanksChanged("another learner joins")
+        episodes = gather_rows(self._ring, torch.from_numpy(np.asarray(rows, dtype=np.float64)))
+        return [one[1:] for one in found], [one.numpy() for one in episodes]
+
+    # What an algorithm asks (Peers).
+
+    def total(self, numbers: Tensor) -> Tensor:
+        """See Peers."""
+        if self.size == 1:
+            return numbers
+        there = numbers.detach().double().cpu().contiguous().clone()
+        self._ring.sum(there)
+        return there.to(numbers)
+
+    def least(self, number: int) -> int:
+        """See Peers."""
+        found = self._ring.gather(torch.tensor([number], dtype=torch.int64))
+        return int(min(found))
+
+    def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
+        """See Peers. One collective, of one float32 tensor: the gradient, the loss, and the weight."""
+        if self.size == 1:
+            return loss
+        length = len(gradient)
+        if len(self._buffer) != length + 2:
+            self._buffer = torch.empty(length + 2)
+        buffer = self._buffer
+        buffer[:length].copy_(gradient)
+        buffer[length], buffer[length + 1] = loss, 1.0
+        buffer.mul_(weight)
+        self._ring.sum(buffer)
+        buffer[:-1].div_(buffer[-1].clone())
+        gradient.copy_(buffer[:length])
+        return buffer[length].to(loss, copy=True)
+
+    def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The mean of each figure over all ranks."""
+        values = torch.tensor(list(metrics.values()), dtype=torch.float64)
+        return dict(zip(metrics, (self.total(values) / self.size).tolist(), strict=True))
+
+    def _meet(self, backend: str, size: int, address: str) -> int:
+        if self._meeting is not None:
+            self._meeting.close()
+        kind = horovod_ring.Rendezvous if backend == "horovod" else torch_ring.Rendezvous
+        self._meeting = kind(size, address)
+        return int(self._meeting.port)
+
+    def _lost(self) -> str:
+        assert self._membership is not None
+        if self._entering and self._stopping.is_set():
+            return "this learner was told to stop"
+        return self._membership.lost()
+
+
+def choose(wanted: str, gradient_bytes: int) -> str:
+    """The backend that `wanted` means here."""
+    if wanted != "auto":
+        return wanted
+    return "horovod" if horovod_ring.is_built() and gradient_bytes >= HOROVOD_FROM else "torch"

@@ -1,0 +1,68 @@
+"""What an update is made of: each rank's share of it, and all of them together, which every rank knows alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agents.trajectories import Trajectory
+from warren.errors import WarrenError
+from workers.learning.allreduce.ranks import Ranks
+from workers.learning.data_source import Arrived, collected_since
+
+
+class RanksDiffer(WarrenError):
+    """Raised when learners that train together do not have the same weights: they are not to be gone on with."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Figures of an update's data. `version`: of the weights that learn; times in s, `episodes` [K, 2 + channels]."""
+
+    steps: int
+    first_step_at: float
+    data_age: float
+    staleness: float
+    version: int
+    episodes: np.ndarray
+
+    @classmethod
+    def of(cls, arrived: Sequence[Arrived], trajectories: Sequence[Trajectory], version: int) -> Share:
+        """Of what has arrived at this learner."""
+        first, age = collected_since(arrived)
+        return cls(
+            sum(t.num_steps for t in trajectories),
+            first,
+            age,
+            version - float(np.concatenate([t.version for t in trajectories]).mean()),
+            version,
+            np.concatenate([t.episodes for t in trajectories]),
+        )
+
+    @classmethod
+    def of_all(cls, ranks: Ranks, own: Share, fingerprint: int) -> Share:
+        """The shares of all ranks together, once each has one. `fingerprint`: of the weights, up to 2^53.
+
+        Raises RanksDiffer, RanksChanged and Stopping.
+        """
+        figures = (own.steps, own.first_step_at, own.data_age, own.staleness, own.version, fingerprint)
+        found, episodes = ranks.enter(figures, own.episodes)
+        steps, first, age, staleness, version, fingerprints = zip(*found, strict=True)
+        differing = [rank for rank, one in enumerate(fingerprints) if one != fingerprints[0]]
+        if differing:
+            raise RanksDiffer(
+                f"at version {int(max(version))} the weights of rank {', '.join(map(str, differing))} are not those "
+                f"of rank 0 (this is rank {ranks.rank} of {ranks.size}); an algorithm that changes its weights by more "
+                "than gradients and totals of its peers cannot be trained by several learners"
+            )
+        of_steps = np.array(steps) / sum(steps)
+        return cls(
+            int(sum(steps)),
+            min(first),
+            float(np.dot(of_steps, age)),
+            float(np.dot(of_steps, staleness)),
+            int(max(version)),
+            np.concatenate(episodes),
+        )

@@ -1,0 +1,102 @@
+"""Allreduce by torch's gloo, over TCP. A process group of its own for each generation: torch's default one, which a
+process has once, is not used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as distributed
+from torch import Tensor
+
+from workers.learning.allreduce.ring import LATE, Lost, RanksChanged
+
+LOOK_EVERY = timedelta(seconds=0.25)  # between looks at who lives, of a rank that waits
+FOREVER = timedelta(days=30)  # gloo's own patience: who is lost is found out otherwise
+_abandoned: list[Any] = []
+
+dist: Any = distributed  # its classes are there, and in no stub
+
+
+class Rendezvous:
+    """Where the ranks of a generation find each other: in the process of the one that forms it."""
+
+    def __init__(self, size: int, address: str = "127.0.0.1") -> None:
+        self._store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
+        self.port = int(self._store.port)
+
+    def close(self) -> None:
+        """It ends with its last user."""
+        del self._store
+
+
+class TorchRing:
+    """See ring.Ring. `lost` is asked while this rank waits; `here`: this machine's address for the others."""
+
+    name = "torch"
+
+    def __init__(self, rank: int, size: int, address: str, port: int, here: str, lost: Lost) -> None:
+        self.rank, self.size, self._lost = rank, size, lost
+        options = dist.ProcessGroupGloo._Options()
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=here)]
+        options._timeout = timedelta(seconds=LATE)  # until all are connected
+        options._threads = 1
+        try:
+            store = dist.TCPStore(
+                address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=LATE)
+            )
+            self._group: Any = dist.ProcessGroupGloo(store, rank, size, options)
+        except (RuntimeError, dist.DistError) as error:
+            raise RanksChanged(f"rank {rank} of {size} was not connected to the others: {_line(error)}") from None
+        self._group._set_default_timeout(FOREVER)
+
+    def sum(self, tensor: Tensor) -> None:
+        """See Ring."""
+        self._wait(self._group.allreduce, [tensor])
+
+    def gather(self, tensor: Tensor) -> list[Tensor]:
+        """See Ring."""
+        found = [torch.empty_like(tensor) for _ in range(self.size)]
+        self._wait(self._group.allgather, [found], [tensor])
+        return found
+
+    def broadcast(self, tensor: Tensor, root: int) -> None:
+        """See Ring."""
+        self._wait(self._group.broadcast, tensor, root)
+
+    def close(self) -> None:
+        """See Ring."""
+        self._group = None
+
+    def _wait(self, collective: Any, *arguments: Any) -> None:
+        if self._group is None:
+            raise RanksChanged("this rank has left the ring")
+        try:
+            work = collective(*arguments)
+            while not _done(work):
+                if why := self._lost():
+                    # What gloo has begun it does not give up, and who deletes the group would wait for it.
+                    ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._group))
+                    _abandoned.append(self._group)
+                    raise RanksChanged(why)
+        except RuntimeError as error:
+            self.close()
+            raise RanksChanged(f"a rank has left the ring: {_line(error)}") from None
+
+
+def _done(work: Any) -> bool:
+    """Whether it is, after waiting for a moment. Raises RuntimeError where it failed."""
+    try:
+        work.wait(LOOK_EVERY)
+        return True
+    except RuntimeError:
+        if work.is_completed():  # it has failed: it was not our patience that ended
+            raise
+        return False
+
+
+def _line(error: BaseException) -> str:
+    return str(error).splitlines()[0][:200]
