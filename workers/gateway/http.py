@@ -124,6 +124,9 @@ class _Protocol(HttpToolsProtocol):
             if self._head > LONGEST_HEAD:
                 self._refuse(Refusal(431, f"headers: are over the {LONGEST_HEAD} bytes that they may have"))
 
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Refusal(400, msg))
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._no_deadline()
         super().connection_lost(exc)

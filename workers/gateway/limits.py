@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TOKEN = "WARREN_GATEWAY_TOKEN"  # the environment variable that holds what games have to show
+
 
 @dataclass(frozen=True)
 class Limits:

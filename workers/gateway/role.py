@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import logging
-import sys
 from typing import Any
 
 import envs
@@ -14,7 +13,7 @@ from envs import gamecore_actors
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from workers.config.schema import Config
-from workers.gateway.limits import Limits
+from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.neighbours import Neighbours
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
@@ -26,10 +25,6 @@ from workers.runtime.session import Session
 logger = logging.getLogger(__name__)
 
 PROBE = 5.0  # s for a gateway that has the port already to say whose it is
-TOKEN = "WARREN_GATEWAY_TOKEN"  # the environment variable that holds what games have to show
-# s for which a thread may compute before another gets its turn: the policy's, on which all games wait, and the server's
-# hand over to each other at every request, and Python's own 5 ms would be most of a game's wait.
-SWITCH = 0.0005
 
 
 class GatewayRole(ActorRole):
@@ -41,7 +36,6 @@ class GatewayRole(ActorRole):
     def __init__(self, config: Config, session: Session) -> None:
         """Raises ConfigurationError, for a port that cannot be taken say."""
         super().__init__(config, session)
-        sys.setswitchinterval(SWITCH)
         gateway = config.gateway
         self.limits = Limits(
             gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer
@@ -58,7 +52,13 @@ class GatewayRole(ActorRole):
         )
         _check_port(gateway.address, gateway.port, config.run or "")
         self.server = Server(
-            self.sessions, gateway.address, gateway.port, gateway.tcp_port, shared=gateway.port != 0, facts=self.facts
+            self.sessions,
+            gateway.address,
+            gateway.port,
+            gateway.tcp_port,
+            shared=gateway.port != 0,
+            facts=self.facts,
+            on_failure=self._failed,
         )
         host = gateway.public or ("127.0.0.1" if gateway.address in ("0.0.0.0", "::") else gateway.address)
         self._neighbours.address = f"http://{host}:{self.server.own_port}"
@@ -102,6 +102,11 @@ class GatewayRole(ActorRole):
         tcp = "" if self.server.tcp_port is None else f", and raw on TCP port {self.server.tcp_port}"
         logger.info("games may come to port %d%s; this gateway's own is %s", self.server.port, tcp, self.address)
         super().on_ready()
+
+    def _failed(self, error: BaseException) -> None:
+        logger.error("the server failed", exc_info=error)
+        self.failure = error
+        self.stop()
 
     @property
     def address(self) -> str:

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 LARGEST_PASS = 1024  # agents decided for in one forward pass
 HELD = 2  # segments of complete stretches that may wait to be taken
 PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are dropped
+EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
 STOP = object()
 
 
@@ -256,6 +257,7 @@ class GatewaySampler:
                 self._changed.wait_for(lambda: self._closed or self._stretches.ready <= most, self._patience)
             if (over := self._stretches.ready - most) > 0 and not self._closed:
                 self._stretches.drop_oldest(over)
+                del self._episodes[:-EPISODES]
                 self.dropped += over * self._stretches.length
                 if not self._dropping:
                     logger.warning("the learner takes nothing: %d decisions dropped so far", self.dropped)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
@@ -17,6 +18,9 @@ from workers.gateway.http import application, server
 from workers.gateway.sessions import Open, Sessions
 from workers.gateway.tcp import TcpServer
 
+# s for which a thread may compute before another gets its turn: the policy's, on which all games wait, and the server's
+# hand over to each other at every request, and Python's own 5 ms would be most of a game's wait.
+SWITCH = 0.0005
 BACKLOG = 2048  # connections that wait to be accepted: games may all come at once
 
 try:
@@ -55,9 +59,13 @@ class Server:
         *,
         shared: bool = False,
         facts: Callable[[], dict[str, Any]] = dict,
+        on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """Raises ConfigurationError for a port or an address that cannot be taken."""
-        self._sessions, self._facts = sessions, facts
+        """`on_failure` is told why it serves no more, unless it was stopped.
+
+        Raises ConfigurationError for a port or an address that cannot be taken.
+        """
+        self._sessions, self._facts, self._on_failure = sessions, facts, on_failure
         self._http = [_listen("gateway.port", address, port, shared)]
         if shared:
             self._http.append(_listen("gateway.address", address, 0, False))
@@ -86,11 +94,13 @@ class Server:
                     one.close()
 
     def _run(self) -> None:
+        sys.setswitchinterval(SWITCH)
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._serve())
         except BaseException as error:
             self.failure = error
+            self._on_failure(error)
         finally:
             self._loop.close()
 

@@ -1,0 +1,34 @@
+"""The stand-ins of game, Actor and learner, each against what it stands before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+from gateways import Echo
+from gymnasium.spaces import Box, Dict, Discrete
+
+from agents import build_policy
+from agents.trajectories import Trajectory
+from workers.gateway.fakes.actor import FakeActor
+from workers.gateway.fakes.buffer import RandomSampler
+from workers.gateway.fakes.games import Play, play
+from workers.gateway.fakes.serving import served
+
+TICK = b'{"observation": [0, 0, 0]}'
+
+
+def test_games_that_leave_and_come_in_bursts_are_answered_by_a_fake_actor_and_by_ones_own() -> None:
+    for actor, dialect in ((FakeActor, "game_id"), (Echo, "session")):
+        with served(actor, "127.0.0.1", 0, network={"hidden_sizes": [4]}) as server:
+            url = f"http://127.0.0.1:{server.port}"
+            what = Play(url, dialect, tick=TICK, ticks=5, delay=0.01, burst=True, leave=0.1)
+            seen = asyncio.run(play(what, 8, 0.5))
+        assert seen.errors == 0 and seen.statuses["200"] == len(seen.latencies) > 0, seen.statuses
+
+
+def test_a_fake_buffers_trajectories_are_as_the_run_declares_them() -> None:
+    space = Dict({"board": Box(0, 255, (2,), np.uint8), "clock": Box(0, 1, (1,), np.float64)})
+    policy = build_policy({"hidden_sizes": [4], "core": {"name": "lstm", "size": 3}}, space, Discrete(2), 0)
+    trajectory = RandomSampler(policy, 3, 0, 2).collect(5)
+    assert Trajectory.from_dict(trajectory.to_dict(), policy.spec()).num_steps == 15

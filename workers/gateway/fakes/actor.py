@@ -1,0 +1,55 @@
+"""`python -m workers.gateway.fakes.actor`: a gateway that answers the same to every request, for a game's own tests."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from workers.config.command_line import guarded
+from workers.gateway.actor import Actor
+from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
+
+
+class FakeActor(Actor):
+    """Reads nothing, decides nothing."""
+
+    observation_space = Box(0, 1, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, start: bytes = b"", tick: bytes = b"fake", end: bytes = b"") -> None:
+        self._replies = start, tick, end
+
+    async def start(self, body: bytes) -> bytes:
+        return self._replies[0]
+
+    async def tick(self, body: bytes) -> bytes:
+        return self._replies[1]
+
+    async def end(self, body: bytes) -> bytes:
+        return self._replies[2]
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.actor", description=__doc__)
+    arguments(parser)
+    for kind, reply in (("start", ""), ("tick", "fake"), ("end", "")):
+        parser.add_argument(f"--{kind}", default=reply, help="the reply to it; @FILE: what the file holds")
+    options = parser.parse_args()
+    replies = {kind: given(getattr(options, kind)) for kind in ("start", "tick", "end")}
+    return guarded(lambda: serve_until_told_to_stop(FakeActor, options, replies))
+
+
+def given(text: str) -> bytes:
+    """The bytes that an argument stands for."""
+    if not text.startswith("@"):
+        return text.encode()
+    with open(text[1:], "rb") as file:  # noqa: PTH123
+        return file.read()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""`python -m workers.gateway.fakes.buffer run=NAME env.id=...`: random trajectories, for a learner's own tests.
+
+It joins a run as an actor does, whatever its environment; observations are drawn from the spaces, rewards at random, so
+there is nothing to be learned but that the learner's whole way works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from torch import Tensor
+
+import envs
+from agents import Policy, build_policy
+from agents.trajectories import Trajectory
+from agents.trees import spec_of
+from envs.vector.base import stacked
+from warren.trees import map_tree
+from workers.config.command_line import role
+from workers.config.schema import Config
+from workers.rollout import worker
+from workers.rollout.sampler import load_into
+
+EPISODE = 20.0  # steps of an episode, on average
+
+
+class RandomSampler:
+    """A Sampler that plays nothing."""
+
+    def __init__(self, policy: Policy, slots: int, seed: int, columns: int) -> None:
+        """`columns`: of Trajectory.episodes."""
+        self.policy, self.version = policy, -1
+        self._slots, self._columns, self._random = slots, columns, np.random.default_rng(seed)
+        policy.observation_space.seed(seed)
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        load_into(self.policy, weights, version, behaviour)
+        self.version = version
+
+    def collect(self, budget: int) -> Trajectory:
+        """As Sampler.collect: T = budget."""
+        policy, shape = self.policy, (budget, self._slots)
+        memory = policy.initial_memory(self._slots)
+        before = {name: part.cpu().numpy() for name, part in memory.items()}
+        done = self._random.random(shape) < 1 / EPISODE
+        rows, observation = [], self._observations()
+        for step in range(budget):
+            acted = policy.step(observation, memory)
+            rows.append({"observation": observation, "action": acted.action, "extras": acted.extras})
+            memory = policy.begin(acted.memory, done[step])
+            observation = self._observations()
+        steps = map_tree(lambda *parts: np.stack(parts), *rows)
+        value = policy.value(observation, memory)
+        return Trajectory(
+            **steps,
+            reward=self._random.normal(size=shape + value.shape[1:]).astype(np.float32),
+            terminated=done,
+            truncated=np.zeros(shape, np.bool_),
+            last={"observation": observation, "value": value},
+            cut={"value": np.zeros_like(steps["extras"]["value"])},
+            version=np.full(self._slots, self.version),
+            episodes=np.zeros((int(done.sum()), self._columns), np.float32),
+            memory=before,
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _observations(self) -> object:
+        space = self.policy.observation_space
+        drawn = stacked(space, [space.sample() for _ in range(self._slots)])
+        return map_tree(lambda spec, part: np.asarray(part, spec.dtype), spec_of(space), drawn)
+
+
+class FakeBuffer(worker.ActorRole):
+    """An actor that makes its trajectories up."""
+
+    def _make_sampler(self) -> RandomSampler:
+        settings, seed = self.config.env.settings(), self._next_seed()
+        policy = build_policy(self.config.network, *envs.spaces(settings), seed, settings.value_channels)
+        return RandomSampler(policy, self.config.env.num_envs, seed, 2 + len(settings.reward_channels))
+
+
+class FakeGatewayBuffer(FakeBuffer):
+    """The same for games that drive themselves, whose actors are gateways."""
+
+    name = "gateway"
+
+
+def run(config: Config) -> int:
+    """As an actor's."""
+    return worker.run(config, FakeGatewayBuffer if envs.is_gamecore(config.env.id) else FakeBuffer)
+
+
+if __name__ == "__main__":
+    role("gateway", run)()

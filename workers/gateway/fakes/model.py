@@ -1,0 +1,27 @@
+"""`python -m workers.gateway.fakes.model FILE.py:CLASS`: your Actor, with a policy of random weights, and no run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from envs import gamecore_actors
+from workers.config.command_line import guarded
+from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.model", description=__doc__)
+    parser.add_argument("place", metavar="FILE.py:CLASS", help="or module:CLASS")
+    parser.add_argument("--kwargs", default="{}", help="of its constructor, as JSON")
+    arguments(parser)
+    options = parser.parse_args()
+    return guarded(
+        lambda: serve_until_told_to_stop(gamecore_actors.find(options.place), options, json.loads(options.kwargs))
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

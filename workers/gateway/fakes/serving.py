@@ -1,0 +1,71 @@
+"""A gateway without a run: an Actor class, a policy that learns nothing, and the ports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from agents import build_policy
+from envs.rewards import Rewards
+from warren.environment import secret
+from workers.gateway.actor import Actor
+from workers.gateway.limits import TOKEN, Limits
+from workers.gateway.sampler import GatewaySampler
+from workers.gateway.server import Server, opener
+from workers.gateway.sessions import Sessions
+
+LENGTH, SLOTS = 64, 8  # of trajectories that nobody learns from
+
+
+@contextmanager
+def served(
+    actor: type[Actor],
+    address: str,
+    port: int,
+    tcp_port: int | None = None,
+    network: Mapping[str, Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    limits: Limits = Limits(),  # noqa: B008  (it is frozen)
+) -> Iterator[Server]:
+    """The gateway, from the beginning of the block to its end. Raises ConfigurationError."""
+    torch.set_num_threads(1)
+    policy = build_policy(dict(network or {}), actor.observation_space, actor.action_space, 0)
+    sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 0, patience=0.0)
+    sampler.load(policy.state_dict(), 0)
+    sessions = Sessions(opener(actor, kwargs or {}, sampler, Rewards()), limits, secret(TOKEN))
+    server = Server(sessions, address, port, tcp_port).start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        sampler.close()
+
+
+def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kwargs: Mapping[str, Any]) -> int:
+    """Serve `actor` on the ports of `options`; prints where, as one line of JSON. Exit status 0."""
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    network = json.loads(options.network)
+    with served(actor, options.address, options.port, options.tcp_port, network, kwargs) as server:
+        print(json.dumps({"port": server.port, "tcp_port": server.tcp_port}), flush=True)
+        while not stopping.wait(1.0) and server.failure is None:
+            pass
+    return 0 if server.failure is None else 1
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What all have."""
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="0: any that is free")
+    parser.add_argument("--tcp-port", type=int, help="of the raw form; left out, it is not served")
+    parser.add_argument("--network", default="{}", help="the network's settings, as JSON")
