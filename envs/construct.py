@@ -14,6 +14,7 @@ __all__ = ["blame", "copies", "pip", "require", "where"]
 def require(module: str, package: str, env_id: str) -> ModuleType:
     """The module of an optional package. Raises ConfigurationError, which says what to install, where it is missing."""
     try:
+        importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigurationError(

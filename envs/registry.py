@@ -4,6 +4,10 @@
 |-----------------------------------|---------------------------------------------------------------|
 | `CartPole-v1`                     | gymnasium's                                                   |
 | `gym:CartPole-v1`                 | old gym's (0.26 and the 4-tuple environments of before)       |
+| `atari:pong`                      | Atari games, preprocessed as usual                            |
+| `envpool:Pong-v5`                 | envpool's, many at once in C++                                |
+| `vizdoom:basic`                   | ViZDoom's scenarios                                           |
+| `mpe:simple`                      | the multi-particle environments of one agent                  |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
 | `gamecore:file.py:MyActor`        | a game that drives its own sessions, by the Actor of it       |
@@ -34,7 +38,15 @@ from envs.vector.workers import WorkersVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
-SOURCES = {"gymnasium": "envs.gymnasium_envs", "gym": "envs.gym_envs", SOURCE: "envs.gamecore_actors"}
+SOURCES = {
+    "gymnasium": "envs.gymnasium_envs",
+    "gym": "envs.gym_envs",
+    "atari": "envs.atari_envs",
+    "envpool": "envs.envpool_envs",
+    "vizdoom": "envs.vizdoom_envs",
+    "mpe": "envs.mpe_envs",
+    SOURCE: "envs.gamecore_actors",
+}
 USER_SOURCE = "envs.user_envs"  # any other "left:right"
 
 
@@ -110,11 +122,16 @@ def by_library(settings: EnvSettings) -> bool:
 
 
 def own_vector(settings: EnvSettings) -> Factory | None:
-    """The user's class, where it is a vector of environments that is to be stepped as one."""
+    """What makes a vector that is to be stepped as one: the user's class, where it is one, or a source's own."""
     if is_two_player(settings.id):
         return None
     adapter, name = _find(settings.id)
-    if adapter.__name__ != USER_SOURCE or settings.vectorization == "sync" or settings.wraps:
+    if settings.vectorization == "sync" or settings.wraps:
+        return None
+    if hasattr(adapter, "vector"):
+        of_source: Factory = adapter.vector(name)
+        return of_source
+    if adapter.__name__ != USER_SOURCE:
         return None
     factory = adapter.find(name)
     return factory if is_vector(factory) else None

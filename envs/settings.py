@@ -17,8 +17,10 @@ PREPROCESSINGS: dict[str, dict[str, Any]] = {
     "atari": {
         "frame_skip": 4, "noop_start": 30, "episodic_life": True, "grey": True, "resize": 84, "frame_stack": 4,
         "reward_clip": 1.0,
-    }
+    },
+    "none": {},
 }  # fmt: skip
+PREPROCESSED_SOURCES = {"atari": "atari"}  # prefix of an id -> what it is preprocessed by where nothing is given
 _AT_LEAST = {"workers": 0, "frame_skip": 1, "noop_start": 0, "resize": 1, "frame_stack": 1}
 
 
@@ -86,8 +88,13 @@ class EnvSettings:
 
     def resolved(self) -> EnvSettings:
         """The settings with what `preprocessing` stands for put in where nothing is given."""
-        preset = PREPROCESSINGS.get(self.preprocessing or "", {})
-        return replace(self, preprocessing=None, **{k: v for k, v in preset.items() if getattr(self, k) is None})
+        preset = PREPROCESSINGS.get(self._preprocessing, {})
+        return replace(self, preprocessing="none", **{k: v for k, v in preset.items() if getattr(self, k) is None})
+
+    @property
+    def _preprocessing(self) -> str:
+        """The name that is given, else that of the id's source, else none."""
+        return self.preprocessing or PREPROCESSED_SOURCES.get(self.id.partition(":")[0], "none")
 
     def rewards(self) -> Rewards:
         """What becomes of the rewards."""

@@ -18,7 +18,11 @@ from typing import Any
 
 from warren.errors import ConfigurationError, UnknownName, WarrenError
 
-GAMES = {"pettingzoo", "pyspiel", "open_spiel"}  # modules that Warren's extra `games` installs
+# Modules that an extra of Warren's installs -> the extra.
+EXTRAS = {
+    "pettingzoo": "games", "pyspiel": "games", "open_spiel": "games", "ale_py": "atari", "cv2": "atari",
+    "envpool": "envpool", "vizdoom": "vizdoom", "mpe2": "mpe", "slimevolleygym": "slimevolley",
+}  # fmt: skip
 _ROOT = Path(__file__).resolve().parents[1]
 _NOT_THEIRS = (
     "<frozen",
@@ -108,8 +112,8 @@ def where(error: BaseException) -> str:
 def install(module: str) -> str:
     """What to do about a module that is missing."""
     top = module.partition(".")[0]
-    if top in GAMES:
-        return f"install Warren's games: {pip()} install -e '.[games]'"
+    if top in EXTRAS:
+        return f"install Warren's {EXTRAS[top]}: {pip()} install -e '.[{EXTRAS[top]}]'"
     return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"
 
 

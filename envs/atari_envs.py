@@ -1,0 +1,36 @@
+"""Atari games by name: "atari:pong", "atari:space_invaders". As "ALE/Pong-v5" is, preprocessed as usual by default.
+
+ale_py has a vectorised form of its own (`ale_py.vector_env.AtariVectorEnv`), which is not used, since it does not play
+the same: the number of no-ops and the sticky actions are drawn from other chance, and an episode begins with black
+frames where FrameStackObservation repeats the first.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from envs import gymnasium_envs, named
+from envs.construct import require
+from envs.settings import EnvSettings
+
+
+def make(name: str, **kwargs: Any) -> gymnasium.Env:
+    """The game `name`, with sticky actions. Raises UnknownName, ConfigurationError where the emulator is missing."""
+    return gymnasium_envs.make(_id(name), **kwargs)
+
+
+def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
+    """What `settings` mean for the constructor."""
+    return gymnasium_envs.preset(_id(name), settings)
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved: no game of these has one."""
+    return None
+
+
+def _id(name: str) -> str:
+    require("ale_py", "ale-py", f"atari:{name}")  # registers the games with gymnasium
+    return named.pick("atari", name, named.shown(gymnasium.registry, "ALE/", "-v5"))

@@ -1,0 +1,63 @@
+"""The multi-particle environments of one agent: "mpe:simple". The others have two agents or more, which are no zero-sum
+game of two: they are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+
+from envs import named
+from envs.construct import blame, require
+from warren.errors import ConfigurationError
+
+
+def make(name: str, **kwargs: Any) -> gymnasium.Env:
+    """The scenario `name` of one agent. Raises UnknownName, and ConfigurationError for one of several agents."""
+    env_id = f"mpe:{name}"
+    modules = require("mpe2.all_modules", "mpe2", env_id).mpe_environments
+    full = named.pick("mpe", name, {module.rpartition("/")[2].rpartition("_v")[0]: module for module in modules})
+    with blame(f"environment {env_id!r}"):
+        env: Any = modules[full].parallel_env(**kwargs)
+        if len(env.possible_agents) != 1:
+            agents = list(env.possible_agents)
+            env.close()
+            raise ConfigurationError(
+                f"environment {env_id!r} has {len(agents)} agents, {', '.join(agents)}; "
+                "Warren trains one agent, or the two of a zero-sum game; of these environments mpe:simple has one agent"
+            )
+        return OneOfParallel(env)
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved: no scenario has one."""
+    return None
+
+
+class OneOfParallel(gymnasium.Env):
+    """A parallel environment of PettingZoo's whose only agent is the agent."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        (self.agent,) = env.possible_agents
+        self.observation_space, self.action_space = env.observation_space(self.agent), env.action_space(self.agent)
+        self._space: Any = self.observation_space
+        self.metadata = env.metadata
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """(observation, info) of a new episode; without a seed its chance goes on."""
+        super().reset(seed=seed)
+        if seed is None:  # PettingZoo would draw a seed from the operating system
+            seed = int(self.np_random.integers(1 << 31))
+        observations, infos = self.env.reset(seed=seed, options=options)
+        return observations[self.agent], infos[self.agent]
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step."""
+        of_all = self.env.step({self.agent: action})
+        observation, reward, terminated, truncated, info = (of_one[self.agent] for of_one in of_all)
+        return observation, float(reward), bool(terminated), bool(truncated), info
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self.env.close()

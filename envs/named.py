@@ -1,0 +1,35 @@
+"""Names of a source's environments as one types them: "space_invaders", "SpaceInvaders" and "spaceinvaders" are one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from warren.errors import UnknownName
+
+
+def pick(source: str, name: str, ids: dict[str, str]) -> str:
+    """The library's id of `name`; `ids`: the name that is shown -> the library's id. Raises UnknownName."""
+    found = {plain(shown): library for shown, library in ids.items()}
+    try:
+        return found[plain(name)]
+    except KeyError:
+        raise UnknownName("environment", f"{source}:{name}", [f"{source}:{shown}" for shown in ids]) from None
+
+
+def plain(name: str) -> str:
+    """`name` without what may be written one way or another."""
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def snake(words: str) -> str:
+    """ "SpaceInvaders" as "space_invaders"."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in words).lstrip("_")
+
+
+def shown(ids: Iterable[str], prefix: str, suffix: str) -> dict[str, str]:
+    """The name shown -> the id, of those ids that are `prefix` + words + `suffix`."""
+    return {
+        snake(full[len(prefix) : -len(suffix)]): full
+        for full in ids
+        if full.startswith(prefix) and full.endswith(suffix)
+    }

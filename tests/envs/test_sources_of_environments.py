@@ -1,0 +1,128 @@
+"""Environments of other libraries, by name. Each test skips where its library is not installed."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+
+import envs
+from envs import EnvSettings
+from envs.checking import one_agent
+from envs.checking.report import Report
+from warren.errors import ConfigurationError, UnknownName
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one_agent, "VECTOR_SECONDS", 0.05)
+    monkeypatch.setattr("envs.checking.repeatable.STEPS", 20)
+
+
+@pytest.mark.parametrize(
+    ("module", "settings"),
+    [
+        ("ale_py", EnvSettings("atari:pong", noop_start=0)),
+        ("envpool", EnvSettings("envpool:CartPole-v1")),
+        ("envpool", EnvSettings("envpool:Pong-v5")),
+        ("vizdoom", EnvSettings("vizdoom:basic", {"screen_only": True}, grey=True, resize=84)),
+        ("vizdoom", EnvSettings("vizdoom:defend_center")),
+        ("mpe2", EnvSettings("mpe:simple")),
+    ],
+    ids=lambda given: given.id if isinstance(given, EnvSettings) else "",
+)
+def test_the_checker_finds_no_problem(module: str, settings: EnvSettings) -> None:
+    pytest.importorskip(module)
+    report = Report()
+    one_agent.check(report, settings, 40)
+    assert report.problems == []
+
+
+@pytest.mark.parametrize(
+    ("env_id", "module", "extra"),
+    [
+        ("atari:pong", "ale_py", "atari"),
+        ("envpool:Pong-v5", "envpool", "envpool"),
+        ("vizdoom:basic", "vizdoom", "vizdoom"),
+        ("mpe:simple", "mpe2", "mpe"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_extra(
+    env_id: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    with pytest.raises(ConfigurationError, match=rf"install -e '\.\[{extra}\]'"):
+        envs.make(env_id)
+
+
+@pytest.mark.parametrize(
+    ("module", "wrong", "near"),
+    [
+        ("ale_py", "atari:pogn", "atari:pong"),
+        ("envpool", "envpool:Pogn-v5", "envpool:Pong-v5"),
+        ("vizdoom", "vizdoom:basik", "vizdoom:basic"),
+        ("mpe2", "mpe:simpel", "mpe:simple"),
+    ],
+)
+def test_an_unknown_name_has_near_names(module: str, wrong: str, near: str) -> None:
+    pytest.importorskip(module)
+    with pytest.raises(UnknownName, match=near):
+        envs.make(wrong)
+
+
+def test_atari_is_the_emulators_game_with_the_usual_preprocessing_unless_told_otherwise() -> None:
+    pytest.importorskip("ale_py")
+    by_name, by_id = envs.make("atari:Pong"), envs.make(EnvSettings("ALE/Pong-v5", preprocessing="atari"))
+    assert by_name.observation_space == by_id.observation_space == gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    np.testing.assert_array_equal(by_name.reset(seed=5)[0], by_id.reset(seed=5)[0])
+    for action in (0, 2, 3, 3, 1):
+        mine, theirs = by_name.step(action), by_id.step(action)
+        np.testing.assert_array_equal(mine[0], theirs[0])
+        assert mine[1:4] == theirs[1:4]
+    assert EnvSettings("atari:pong").rewards().clip == 1
+    assert EnvSettings("atari:pong", frame_stack=2).resolved().frame_stack == 2
+    assert EnvSettings("atari:pong", preprocessing="none").resolved().frame_stack is None
+
+
+def test_a_pool_plays_as_its_copies_alone_do_and_resets_within_the_step_that_ends_an_episode() -> None:
+    pytest.importorskip("envpool")
+    copies, seed = 3, 11
+    pool = envs.make_vector("envpool:CartPole-v1", copies, seed)
+    alone = [envs.make_vector("envpool:CartPole-v1", 1, seed + i) for i in range(copies)]
+    observation, _ = pool.reset()
+    np.testing.assert_array_equal(observation, [one.reset()[0][0] for one in alone])
+    generator, ends = np.random.default_rng(0), 0
+    for _ in range(150):
+        action = generator.integers(0, 2, copies)
+        observation, reward, terminated, truncated, info = pool.step(action)
+        for i, one in enumerate(alone):
+            seen, gained, ended, cut, said = one.step(action[i : i + 1])
+            assert (gained[0], ended[0], cut[0]) == (reward[i], terminated[i], truncated[i])
+            np.testing.assert_array_equal(observation[i], seen[0])
+            if ended[0] or cut[0]:
+                ends += 1
+                np.testing.assert_array_equal(info["final_obs"][i], said["final_obs"][0])
+    assert ends > 5
+    pool.close()
+
+
+def test_envpools_cartpole_moves_as_gymnasiums_does_to_single_precision() -> None:
+    pytest.importorskip("envpool")
+    theirs, plain = envs.make("envpool:CartPole-v1"), gymnasium.make("CartPole-v1").unwrapped
+    generator = np.random.default_rng(0)
+    for episode in range(5):
+        plain.reset()
+        plain.state = theirs.reset(seed=episode)[0].astype(np.float64)
+        ended = False
+        while not ended:
+            action = int(generator.integers(2))
+            observation, reward, ended, _, _ = theirs.step(action)
+            expected, gained, over, _, _ = plain.step(action)
+            np.testing.assert_allclose(observation, expected, rtol=1e-4, atol=1e-5)
+            assert (reward, ended) == (gained, over)
+
+
+def test_an_environment_of_several_agents_is_refused_by_name() -> None:
+    pytest.importorskip("mpe2")
+    with pytest.raises(ConfigurationError, match=r"'mpe:simple_tag' has 4 agents, adversary_0, .*mpe:simple has one"):
+        envs.make("mpe:simple_tag")
