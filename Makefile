@@ -15,12 +15,15 @@ ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup train league test test-rabbitmq4 check lint format servers compose clean
+.PHONY: help setup horovod train league test test-rabbitmq4 check lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready-run ## build .venv with everything that training needs
+
+horovod: $(VENV)/.ready-run ## build Horovod for allreduce=horovod: five minutes, once for each Python and torch
+	@$(PYTHON) -m workers.learning.allreduce.build_horovod $(ARGS)
 
 train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
 	@$(PYTHON) -m workers.train $(ARGS)

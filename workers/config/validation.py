@@ -124,6 +124,8 @@ def _numbers(config: Config) -> Iterator[str]:
 
 
 def _learners(config: Config) -> Iterator[str]:
+    if config.league is not None:
+        yield f"learners: {config.learners} of a player do not suit a league, whose players have one learner each"
     if config.allreduce not in ("auto", "horovod", "torch"):
         yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
     elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
@@ -306,7 +308,6 @@ def _league(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
         yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
-        yield from _peers(config, name, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
             yield (

@@ -35,12 +35,7 @@ def league(config: Config, folder: Path) -> RunSpec:
         *_counted(config, folder, "league", "league_workers", stop_order=1),
         *_counted(config, folder, "actor", "actors"),
         *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
-        *(
-            spec
-            for player in config.league["players"]
-            for learner in [learner_of(config, folder, player)]
-            for spec in (learner, *_ranks_beside(config, learner))
-        ),
+        *(learner_of(config, folder, player) for player in config.league["players"]),
         *_flower(config, folder),
     )
     title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
