@@ -9,7 +9,7 @@ while True:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -23,6 +23,7 @@ from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
 from agents.trajectories import TrajectorySpec, on_policy
 from warren.errors import ConfigurationError
+from warren.trees import map_tree
 
 
 class Acted(NamedTuple):
@@ -65,6 +66,7 @@ class Policy(nn.Module):
         self.behaviour: Mapping[str, float] = {}  # what the algorithm wants of those that act: see `Algorithm`
         self._observations = SpaceTree(observation_space, "observation")
         self._device = next(self.parameters()).device
+        self.learn_in()
 
     @property
     def device(self) -> torch.device:
@@ -191,6 +193,27 @@ class Policy(nn.Module):
                 output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
             return torch.softmax(output, -1).cpu().numpy(), memory
 
+    def learn_in(self, precision: torch.dtype = torch.float32, compiled: bool = False) -> None:
+        """How `evaluate` and `unroll` compute the network from now on; all that is made of its outputs is float32.
+
+        In bfloat16 by autocast: weights and their gradients stay float32. `compiled`: by torch.compile, at the first
+        use, for batches of any size.
+        """
+        self._precision = precision
+        self._forward, self._unrolled = self.network.step, self.network.unroll
+        if compiled:
+            self._forward, self._unrolled = (
+                torch.compile(function, dynamic=True) for function in (self._forward, self._unrolled)
+            )
+
+    def _learning(self, function: Callable[..., tuple[Outputs, Memory]], *given: Any) -> tuple[Outputs, Memory]:
+        if self._precision is torch.float32:
+            return function(*given)
+        with torch.autocast(self._device.type, self._precision):
+            outputs, memory = function(*given)
+        policy, value = map_tree(Tensor.float, outputs.policy), outputs.value.float()
+        return Outputs(policy, value), {name: part.float() for name, part in memory.items()}
+
     def evaluate(self, observation: Leaves, action: Any, action_mask: Any = None) -> Evaluated:
         """A flat batch: observations [B, ...] and actions [B, ...] as `step` returned them, in tensors.
 
@@ -202,7 +225,7 @@ class Policy(nn.Module):
                 "a network with a memory is trained on unrolls in their order, not on shuffled steps; leave out its "
                 "`core`, or choose an algorithm that unrolls"
             )
-        outputs, _ = self.network.step(observation, {})
+        outputs, _ = self._learning(self._forward, observation, {})
         return self._evaluated(outputs, action, action_mask)
 
     def unroll(
@@ -213,7 +236,7 @@ class Policy(nn.Module):
         `begins` bool [T, N]: where an episode begins, and with it the memory.
         """
         memory = {name: part.clone() for name, part in memory.items()}  # what `step` made takes part in no gradient
-        outputs, memory = self.network.unroll(observation, memory, begins)
+        outputs, memory = self._learning(self._unrolled, observation, memory, begins)
         return self._evaluated(outputs, action, action_mask), memory
 
     def _evaluated(self, outputs: Outputs, action: Any, action_mask: Any) -> Evaluated:

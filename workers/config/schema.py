@@ -123,6 +123,8 @@ class Config:
     on_rank_loss: str = "restart"  # restart: a learner that died comes back; continue: those that are left go on alone
     learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
+    precision: str = "float32"  # in which a learner computes its network; or bfloat16, losses and weights in float32
+    compile: bool = False  # a learner's network by torch.compile, in its first update: needs a C++ compiler
     actor_device: str = "cpu"  # where the policies of a plain run's actors are
 
     # The same weights, bit for bit, from the same seed and total_steps, run after run, however many actors the

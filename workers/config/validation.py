@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 
 import envs
-from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, devices
+from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints, computing, devices
 from agents.algorithms.contract import provided
 from envs import exploitability, gamecore_actors
 from envs.check import check
@@ -195,9 +195,12 @@ def _devices(config: Config, role: str) -> Iterator[str]:
     for setting, user in (("device", "learner"), ("actor_device", "actor")):
         if role == user or (role == "train" and not config.hosts):  # of other hosts' devices nothing is known here
             try:
-                devices.resolve(getattr(config, setting), setting)
+                device = devices.resolve(getattr(config, setting), setting)
             except ConfigurationError as error:
                 yield from error.problems
+                continue
+            if user == "learner":
+                yield from computing.problems(config.precision, config.compile, device)
 
 
 def _names(config: Config, role: str) -> Iterator[str]:

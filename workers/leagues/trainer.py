@@ -9,7 +9,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from agents import Algorithm, build_algorithm, checkpoints, devices
+from agents import Algorithm, build_algorithm, checkpoints
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
@@ -61,7 +61,8 @@ class LeagueTrainer(Trainer):
 
     def build(self) -> tuple[Policy, Algorithm]:
         """A policy for the league's game with the weights of this generation, and its algorithm."""
-        policy = policy_builder(self.league)(self._seed("weights")).to(devices.resolve(self.config.device))
+        policy = policy_builder(self.league)(self._seed("weights"))
+        self.place(policy)
         settings = self.league.algorithm
         algorithm = build_algorithm(self.algorithm_name, settings, policy, self._seed("order"))
         self.teach(policy, algorithm, settings)

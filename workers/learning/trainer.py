@@ -14,7 +14,7 @@ import redis
 from celery.utils.log import get_logger
 
 import envs
-from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, devices
+from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, computing, devices
 from agents.algorithms.peers import ALONE
 from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
@@ -92,7 +92,7 @@ class Trainer:
         """A policy with fresh weights, and what trains it."""
         env = self.config.env.settings()
         policy = build_policy(self.config.network, *envs.spaces(env), self.config.seed, env.value_channels)
-        policy.to(devices.resolve(self.config.device))
+        self.place(policy)
         settings = self.config.algorithm
         algorithm = build_algorithm(settings["name"], settings, policy, self.config.seed)
         self.teach(policy, algorithm, settings)
@@ -103,6 +103,11 @@ class Trainer:
         """Have the algorithm train together with the other ranks, where there are any."""
         if self.ranks is not None:
             algorithm.take_peers(self.ranks)  # type: ignore[attr-defined]  # the configuration was verified
+
+    def place(self, policy: Policy) -> None:
+        """Where and how the settings have it learn, before an algorithm takes its parameters."""
+        policy.to(devices.resolve(self.config.device))
+        policy.learn_in(computing.PRECISIONS[self.config.precision], self.config.compile)
 
     def teach(self, policy: Policy, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
         """Give the algorithm its teacher, if the settings name one; it is loaded once. Raises ConfigurationError."""

@@ -379,6 +379,16 @@ def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) 
     assert problems("device=cuda:99", "run=some-run", role="actor") == []
 
 
+def test_how_a_learner_computes_is_checked_before_it_starts(
+    problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    precision, compiler = problems("precision=half", "compile=true")
+    assert precision == "precision='half' is none; use float32 or bfloat16"
+    assert compiler.startswith("compile=true needs a C++ compiler, and there is no no-such-compiler")
+    assert problems("precision=half", "compile=true", "run=some-run", role="actor") == []
+
+
 def test_what_an_algorithm_needs_of_its_data_is_looked_at_before_anything_starts(problems: Problems) -> None:
     assert problems("algorithm=a2c", "sampling=gathered") == []
     (problem,) = problems("algorithm=a2c", "sampling=streaming")
