@@ -7,11 +7,24 @@ python -m workers.train resume=runs/cartpole/20260101-120000-ab12
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import nullcontext
+from functools import partial
 
-from workers.config.command_line import role
-from workers.launch.training import run
+
+def main() -> None:
+    """The command line."""
+    # Ahead of the first import of NumPy, which would start a thread a core: what has threads cannot be forked safely.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    from workers.config.command_line import role
+    from workers.launch.training import run
+    from workers.servers.forks import Forks
+
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    with Forks.begin() or nullcontext() as forks:
+        role("train", partial(run, forks=forks))()
+
 
 if __name__ == "__main__":
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    role("train", run)()
+    main()

@@ -33,6 +33,7 @@ from workers.launch.server_watch import ServerWatch
 from workers.launch.spec import RunSpec
 from workers.launch.stalls import Answering, Stalls, explain
 from workers.launch.supervisor import Managed, Supervisor
+from workers.servers.forks import Forks
 
 POLL_EVERY = 0.1  # s between polls of children, figures and keys pressed
 BEAT_EVERY = 1.0  # s between polls of the other launchers, and renewals of the lease
@@ -62,7 +63,10 @@ FromCard = Callable[[dict[str, Any]], RunSpec]
 
 
 class Launcher:
-    """One host's launcher of one run. `from_card`: for who joins and learns only from the leader what it is to run."""
+    """One host's launcher of one run. `from_card`: for who joins and learns only from the leader what it is to run.
+
+    `forks`: what forks its processes; without it exec starts them.
+    """
 
     def __init__(
         self,
@@ -71,9 +75,12 @@ class Launcher:
         view: Says,
         make_monitor: MakeMonitor,
         from_card: FromCard | None = None,
+        forks: Forks | None = None,
     ) -> None:
         self.spec, self.folder, self.say = spec, folder, view.say
-        self._make_monitor, self._from_card = make_monitor, from_card
+        self._make_monitor, self._from_card, self._forks = make_monitor, from_card, forks
+        if forks is not None:
+            forks.say = view.say
         self.interrupts = Interrupts(getattr(view, "close", None))
         self.playing = False
         self._serving: set[str] = set()
@@ -116,8 +123,9 @@ class Launcher:
             self._join(self.place)
         environment = {**found.environment(), "WARREN_RUN": self.spec.run}
         self.supervisor = Supervisor(
-            self.folder.path, environment, self.spec.restarts, self.say, self.watch.excuses, self._servers_away
-        )
+            self.folder.path, environment, self.spec.restarts, self.say, self.watch.excuses, self._servers_away,
+            self._forks,
+        )  # fmt: skip
         self.interrupts.install(self.supervisor.processes)
         outcome = Outcome("failed", 1)
         self._began = time.monotonic()

@@ -37,7 +37,8 @@ class ProcessSpec:
     `command`: without the interpreter. `numbered`: more of it, in which {rank} and {name} stand for those of the
     process. `phase`: 0 for what starts at once, 1 for what starts when all services of all hosts are served; the run
     is over when all that started in phase 1, anywhere, is done. `stop_order`: those of 0 are stopped first.
-    `setting`: what a person calls the number of them, where it may be changed while the run lasts.
+    `setting`: what a person calls the number of them, where it may be changed while the run lasts. `forked`: it may be
+    forked from a process that has imported what most roles need (workers/servers/fork_server.py).
     """
 
     role: str
@@ -54,6 +55,7 @@ class ProcessSpec:
     suffix: str = ""  # of the names: tells them from another host's
     single: bool = False  # there is one of it in the run, and its name is the role's alone
     num: int | None = None  # processes of it in the whole run; default: those of `ranks`
+    forked: bool = False
 
     def name(self, rank: int) -> str:
         """The process's name, and that of its log."""

@@ -13,6 +13,7 @@ import psutil
 from warren.errors import NotFinite, WarrenError
 from workers.launch.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, Done, ProcessSpec, Restart
+from workers.servers.forks import Forks
 from workers.servers.process import Child, explain_status
 
 ENDED_FOR = 3.0  # s that a child which ended with status 0 is left alone: the learner may be about to end the run too
@@ -56,7 +57,7 @@ class Supervisor:
     """Starts and watches processes; `say` prints a line for the person at the terminal.
 
     `excused`: whether the servers are, or just were, away: what dies of that is no failure of the process's own, and
-    nothing is started until they are back.
+    nothing is started until they are back. `forks`: what forks those processes that can be.
     """
 
     def __init__(
@@ -67,9 +68,10 @@ class Supervisor:
         say: Callable[[str], None],
         excused: Callable[[], bool] = lambda: False,
         away: Callable[[], bool] = lambda: False,
+        forks: Forks | None = None,
     ) -> None:
         self._folder, self._environment, self._restarts, self._say = folder, environment, restarts, say
-        self._excused, self._away = excused, away
+        self._excused, self._away, self._forks = excused, away, forks
         self.children: list[Managed] = []
 
     def start(self, spec: ProcessSpec, rank: int) -> Managed:
@@ -172,7 +174,8 @@ class Supervisor:
         spec = managed.spec
         numbers = {"WARREN_RANK": str(managed.rank), "WARREN_NUM": str(spec.num or len(spec.ranks))}
         environment: Mapping[str, str] = {**os.environ, **self._environment, **numbers, **spec.environment}
-        managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace)
+        forks = self._forks if spec.forked else None
+        managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace, forks)
         managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0
 
     def _report(self, managed: Managed) -> None:

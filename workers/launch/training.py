@@ -27,6 +27,7 @@ from workers.launch.services_monitor import ShareMonitor
 from workers.launch.spec import RunSpec, ServersSpec
 from workers.launch.training_spec import compiled
 from workers.runtime.connect import given_urls
+from workers.servers.forks import Forks
 from workers.ui.run_view import RunView
 
 FIXED_ON_RESUME = re.compile(
@@ -35,10 +36,22 @@ FIXED_ON_RESUME = re.compile(
 )
 
 
-def run(config: Config) -> int:
-    """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed."""
+# What roles need and takes them long to import. torch._dynamo is loaded by the first optimizer.
+HEAVY = ("workers.config.validation", "workers.learning.worker", "workers.rollout.worker", "torch._dynamo")
+HEAVY_IN_A_LEAGUE = (
+    "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
+)  # fmt: skip
+
+
+def run(config: Config, forks: Forks | None = None) -> int:
+    """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed.
+
+    `forks`: what forks the processes of the run.
+    """
+    if forks is not None and config.fork:
+        forks.load(HEAVY if config.league is None else HEAVY + HEAVY_IN_A_LEAGUE)
     if not hosts.leads(config):
-        return _join(config)
+        return _join(config, forks)
     if config.resume is not None:
         config = resumed(config)
     name_run(config)
@@ -46,28 +59,29 @@ def run(config: Config) -> int:
         config = replace(config, **hosts.given_totals(config))
     verify(config, role="train")
     with RunFolder.take(run_folder(config)) as folder:
-        return _lead(config, folder)
+        return _lead(config, folder, forks)
 
 
-def _lead(config: Config, folder: RunFolder) -> int:
+def _lead(config: Config, folder: RunFolder, forks: Forks | None) -> int:
     spec = compiled(config, folder.path)
     if config.league is None:
         from workers.launch import training_monitor  # and with it what a league has no use for
         from workers.ui.training_view import View
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
-            outcome = Launcher(spec, folder, view, partial(training_monitor.TrainingMonitor, config, view)).run()
+            monitor = partial(training_monitor.TrainingMonitor, config, view)
+            outcome = Launcher(spec, folder, view, monitor, forks=forks).run()
         return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
     from workers.launch import league_monitor  # what a run without a league has no use for
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
-        monitor = partial(league_monitor.LeagueMonitor, config, league_view)
-        outcome = Launcher(spec, folder, league_view, monitor).run()
+        league = partial(league_monitor.LeagueMonitor, config, league_view)
+        outcome = Launcher(spec, folder, league_view, league, forks=forks).run()
     return league_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status)
 
 
-def _join(config: Config) -> int:
+def _join(config: Config, forks: Forks | None) -> int:
     """Start this host's share of a run that another host leads; what that is comes from the leader."""
     problems = list(hosts.problems(config))
     if config.run is None:
@@ -95,14 +109,14 @@ def _join(config: Config) -> int:
             led = from_hydra(OmegaConf.create(card["config"]))
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigurationError(f"run {config.run} is none that trains: {error}") from None
-        led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level)
+        led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level, fork=config.fork)
         if config.host not in led.hosts:
             listed = ", ".join(led.hosts) or "none"
             raise ConfigurationError(f"host: {config.host!r} is none of the run's hosts ({listed}); list it there")
         return compiled(led, path)
 
     with RunFolder.take(path) as folder, RunView(title) as view:
-        return Launcher(joining, folder, view, partial(ShareMonitor, view), from_card).run().status
+        return Launcher(joining, folder, view, partial(ShareMonitor, view), from_card, forks).run().status
 
 
 def resumed(config: Config) -> Config:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,10 @@ from envs import is_gamecore
 from workers.config import hosts
 from workers.config.schema import Config, to_yaml
 from workers.launch.spec import Done, ProcessSpec, Restart, RunSpec, ServersSpec
+from workers.servers.forks import ENVIRONMENT
 
 # A role reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
 HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
-# One thread of linear algebra a process: they share this machine's cores.
-ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def training(config: Config, folder: Path) -> RunSpec:
@@ -98,7 +96,7 @@ def _counted(
 def _flower(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:
     if config.flower_port is None:
         return ()
-    return (_role(config, folder, "flower", single=True, restart=Restart.optional),)
+    return (replace(_role(config, folder, "flower", single=True, restart=Restart.optional), forked=False),)
 
 
 def _role(
@@ -110,4 +108,5 @@ def _role(
         *HYDRA_QUIET,
         *overrides,
     )
-    return ProcessSpec(role, ranks, command, environment=ENVIRONMENT, grace=config.grace, **more)
+    environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
+    return ProcessSpec(role, ranks, command, environment=environment, grace=config.grace, forked=config.fork, **more)

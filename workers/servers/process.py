@@ -17,6 +17,7 @@ from typing import TypeVar
 import psutil
 
 from warren.errors import BrokerError, ConfigurationError
+from workers.servers.forks import ForkedGuard, Forks
 
 T = TypeVar("T")
 
@@ -28,8 +29,23 @@ PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re
 POLL = 0.05  # seconds between two checks whether a server is ready
 
 
+class ExecutedGuard(subprocess.Popen[bytes]):
+    """The guard of a process that exec starts; it is told to stop through its standard input."""
+
+    def ask(self, grace: float | None) -> None:
+        """Tell it to stop the process within `grace` s."""
+        assert self.stdin is not None
+        with contextlib.suppress(OSError, ValueError):  # ValueError: it was asked before
+            if grace is not None and not self.stdin.closed:
+                self.stdin.write(f"{grace:g}\n".encode())
+            self.stdin.close()
+
+
 class Child:
-    """A server under its guard; ends with this process, whatever ends this process. Output goes to `log`, appended."""
+    """A process under its guard; ends with this process, whatever ends this process. Output goes to `log`, appended.
+
+    `forks`: what forks it where that is possible; exec starts it otherwise.
+    """
 
     def __init__(
         self,
@@ -38,16 +54,21 @@ class Child:
         log: Path,
         env: Mapping[str, str] | None = None,
         grace: float = 5.0,
+        forks: Forks | None = None,
     ) -> None:
-        self.name, self.log, self._grace = name, log, grace
+        self.name, self.log, self._grace, self._forks = name, log, grace, forks
         self._command, self._env = [*map(str, command)], dict(env) if env is not None else None
         self._guard, self._log_start = self._start()
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], int]:
+    def _start(self) -> tuple[ExecutedGuard | ForkedGuard, int]:
         log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as output:
             self.log.chmod(0o600)
-            guard = subprocess.Popen(
+            if self._forks is not None:
+                forked = self._forks.start(self._command, output, self._env, self._grace)
+                if forked is not None:
+                    return forked, log_start
+            guard = ExecutedGuard(
                 [sys.executable, "-I", "-S", str(GUARD), str(self._grace), *self._command],
                 stdin=subprocess.PIPE,
                 stdout=output,
@@ -110,13 +131,9 @@ class Child:
 
         `grace`: s until SIGKILL, where it is to be another than was said at the start.
         """
-        stdin = self._guard.stdin
-        assert stdin is not None
-        with contextlib.suppress(OSError, ValueError):  # ValueError: it was asked before
-            if grace is not None and not stdin.closed:
-                self._grace = grace
-                stdin.write(f"{grace:g}\n".encode())
-            stdin.close()
+        if grace is not None:
+            self._grace = grace
+        self._guard.ask(grace)
 
     def stop(self) -> None:
         """SIGTERM, then SIGKILL after the grace time. Safe to call twice; returns within the grace time and 5 s."""
@@ -129,7 +146,8 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL to the server and to all that it started, without asking; returns once they are gone."""
-        _kill_tree(self._guard.pid)
+        if self.alive:  # the system may have given the number of one that has ended to another
+            _kill_tree(self._guard.pid)
         self._guard.wait()
 
 

@@ -1,0 +1,225 @@
+"""Processes that are forked rather than started: like fresh ones, and gone with their launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from own_processes import living
+from waiting import until
+
+from workers.servers.forks import ENVIRONMENT, differing
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
+
+ROOT = Path(__file__).resolve().parents[3]
+
+# A launcher: begins a fork server, starts what its standard input names, tells statuses.
+HOST = """
+import json, os, sys
+from pathlib import Path
+from workers.servers.forks import Forks
+from workers.servers.process import Child
+
+children = {}
+with Forks.begin() as forks:
+    forks.say = lambda line: print(json.dumps({"said": line}), flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        name = asked["name"]
+        if "module" in asked:
+            given = {**os.environ, **asked.get("environment", {})}
+            command = [sys.executable, "-m", asked["module"], "a", "b c"]
+            children[name] = Child(name, command, Path(f"{name}.log"), given, 0.5, forks if asked["fork"] else None)
+            told = {"guard": children[name]._guard.pid}
+        elif asked.get("wait"):
+            told = {"status": children[name]._guard.wait(30)}
+        elif asked.get("stop"):
+            children[name].stop()
+            told = {"status": children[name].status}
+        print(json.dumps({"server": forks.pid, **told}), flush=True)
+"""
+
+PROBE = """
+import atexit, json, os, signal, sys, threading
+atexit.register(lambda: print("at exit"))
+seen = {
+    "argv": sys.argv[1:], "file": os.path.basename(sys.argv[0]), "name": __name__, "spec": __spec__.name,
+    "folder": os.getcwd(), "path": sys.path[0], "environment": dict(os.environ),
+    "stdin": sys.stdin.read(), "alone": os.getsid(0) == os.getpid(), "threads": threading.active_count(),
+    "signals": [str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)],
+    "files": sorted(os.listdir("/proc/self/fd"))[:4],
+    "line": open("/proc/self/cmdline").read().replace("\\0", " ").strip(),
+    "buffered": [type(sys.stdout.buffer).__name__, sys.stdout.write_through, sys.stderr.errors],
+}
+print(json.dumps(seen))
+"""
+
+ENDINGS = {
+    "import sys; sys.exit(65)": 65,
+    "raise SystemExit": 0,
+    "import os; os._exit(3)": 3,
+    "import os; os.kill(os.getpid(), 9)": 137,
+    "import os, signal; os.kill(os.getpid(), signal.SIGTERM)": 143,
+    "1 / 0": 1,
+    "pass": 0,
+}
+
+
+class Host:
+    """The launcher of HOST, in `folder`, which is where its processes' modules and logs are."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.said = folder, []  # type: tuple[Path, list[str]]
+        (folder / "host.py").write_text(HOST)
+        self.process = subprocess.Popen(
+            [sys.executable, "host.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": f"{folder}:{ROOT}"},
+        )
+
+    def ask(self, name: str, **words: Any) -> dict[str, Any]:
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(json.dumps({"name": name, **words}) + "\n")
+        self.process.stdin.flush()
+        while "said" in (told := json.loads(self.process.stdout.readline())):
+            self.said.append(told["said"])
+        return dict(told)
+
+    def start(self, name: str, code: str, fork: bool = True, **words: Any) -> dict[str, Any]:
+        """Start the module `name`, of this code."""
+        (self.folder / f"{name}.py").write_text(code)
+        return self.ask(name, module=name, fork=fork, **words)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def child(self, told: dict[str, Any]) -> psutil.Process:
+        """The process below a guard, once it is there."""
+        return until(lambda: next(iter(psutil.Process(told["guard"]).children()), None))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+def was_forked(host: Host, told: dict[str, Any]) -> bool:
+    return psutil.Process(told["guard"]).ppid() == told["server"]
+
+
+FOREVER = "import time; print('begun', flush=True); time.sleep(600)"
+
+
+def test_a_forked_process_sees_what_a_fresh_one_sees(host: Host) -> None:
+    for unbuffered in ("", "1"):
+        seen = []
+        for fork in (True, False):
+            told = host.start("probe", PROBE, fork, environment={"PYTHONUNBUFFERED": unbuffered, "WARREN_X": "y"})
+            assert host.ask("probe", wait=True)["status"] == 0, host.log("probe")
+            *_, answer, last = host.log("probe").splitlines()
+            assert last == "at exit"
+            seen.append(json.loads(answer))
+            assert told["guard"]
+        assert seen[0] == seen[1]
+        assert seen[0]["environment"]["WARREN_X"] == "y"
+
+
+def test_the_exit_status_and_the_traceback_are_those_of_a_fresh_process(host: Host) -> None:
+    for number, (code, status) in enumerate(ENDINGS.items()):
+        host.start(f"ending{number}", code)
+        assert host.ask(f"ending{number}", wait=True)["status"] == status, code
+    error = host.log(f"ending{[*ENDINGS].index('1 / 0')}")
+    assert error.startswith('Traceback (most recent call last):\n  File "<frozen runpy>"')
+    assert error.rstrip().endswith("ZeroDivisionError: division by zero")
+
+
+def test_what_does_not_stop_in_time_is_killed(host: Host) -> None:
+    host.start("deaf", f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}")
+    host.start("good", f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {FOREVER}")
+    until(lambda: "begun" in host.log("deaf") and "begun" in host.log("good"))
+    assert host.ask("deaf", stop=True)["status"] == 137
+    assert host.ask("good", stop=True)["status"] == 7
+
+
+@pytest.mark.parametrize("victims", ["launcher", "launcher and fork server", "guard"])
+def test_a_forked_process_ends_with_its_launcher_or_guard_however_those_end(host: Host, victims: str) -> None:
+    told = host.start("forever", FOREVER)
+    left = [host.child(told), psutil.Process(told["guard"])]
+    assert was_forked(host, told)
+    if victims == "guard":
+        os.kill(told["guard"], signal.SIGKILL)
+        assert host.ask("forever", wait=True)["status"] == 137
+    else:
+        left.append(psutil.Process(told["server"]))
+        for victim in [host.process.pid, told["server"]][: 2 if "server" in victims else 1]:
+            os.kill(victim, signal.SIGKILL)
+    until(lambda: not living(left))
+
+
+def test_when_the_fork_server_dies_its_processes_live_on_and_others_are_started_by_exec(host: Host) -> None:
+    first = host.start("first", FOREVER)
+    process = host.child(first)
+    os.kill(first["server"], signal.SIGKILL)
+    second, third = host.start("second", FOREVER), host.start("third", FOREVER)
+    for told in (second, third):
+        assert psutil.Process(told["guard"]).ppid() == host.process.pid
+    assert process.is_running()
+    assert host.ask("first", stop=True)["status"] == 143
+    (line,) = host.said
+    assert line.startswith("warning: no more processes can be forked (it has ended)")
+
+
+def test_a_module_that_was_edited_is_read_anew(host: Host) -> None:
+    for word in ("one", "other"):
+        host.start("edited", f"import neighbour; print({word!r}, neighbour.word)")
+        (host.folder / "neighbour.py").write_text(f"word = {word + '!'!r}")
+        host.ask("edited", wait=True)
+        host.start("edited", f"import neighbour; print({word!r}, neighbour.word)")
+        assert host.ask("edited", wait=True)["status"] == 0
+        assert host.log("edited").splitlines()[-1] == f"{word} {word}!"
+
+
+def test_an_environment_that_imports_may_have_read_is_given_by_exec(host: Host) -> None:
+    for name, value, forked in (
+        ("WARREN_RANK", "3", True),
+        ("CUDA_VISIBLE_DEVICES", "1", True),
+        ("OMP_NUM_THREADS", "2", False),
+        ("PYTHONHASHSEED", "0", False),
+        ("LD_PRELOAD", "", False),
+    ):
+        told = host.start("reader", f"import os; print(os.environ[{name!r}]); {FOREVER}", environment={name: value})
+        until(lambda: "begun" in host.log("reader").splitlines()[-1:])
+        assert host.log("reader").splitlines()[-2] == value
+        assert was_forked(host, told) == forked, name
+        host.ask("reader", stop=True)
+        (host.folder / "reader.log").unlink()
+
+
+def test_which_variables_differ() -> None:
+    ours = {"PATH": "/bin", "MKL_NUM_THREADS": "1", "WARREN_RUN": "a"}
+    assert differing(ours, ours) == []
+    assert differing(ours, {"PATH": "/bin", "MKL_NUM_THREADS": "1"}) == []
+    assert differing(ours, {**ours, "PATH": "/usr/bin", "TORCH_HOME": "/t"}) == ["PATH", "TORCH_HOME"]
+    assert differing(ours, {"PATH": "/bin", "WARREN_RUN": "b"}) == ["MKL_NUM_THREADS"]
+
+
+def test_a_process_with_threads_is_not_forked(tmp_path: Path) -> None:
+    code = "import threading; from workers.servers.forks import Forks\n"
+    code += "threading.Thread(target=threading.Event().wait, daemon=True).start(); print(Forks.begin())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "None\n"

@@ -1,0 +1,185 @@
+"""A process with everything imported that forks Python processes on request: a start takes 20 ms instead of seconds.
+
+`forks.py` begins it, out of a launcher that has one thread and has computed nothing: torch that was used before a
+fork hangs in the child. From then on it has one thread and computes nothing either; it imports what it is told to, and
+forks. What it forks is a guard (guard.py), which forks the process proper and sees to its end, as the guard of one that
+was started by exec does. The process is to be like a fresh `python -m MODULE ARGUMENT...` in all that can be seen from
+within and without: environment, folder, output, session, signals, `sys.argv`, `__main__`, exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+from workers.servers import guard
+from workers.servers.process_title import set_title
+
+MOST = 1 << 20  # bytes of a request
+HIGHEST = 1 << 20  # above any number of an open file
+CONTROL, LOG, INPUT = range(3)  # the files that come with a request; the last one only where there is any input
+DEFAULTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+
+
+def serve(requests: int, launcher: int) -> NoReturn:
+    """Answer requests on the socket `requests` until its other end is closed; never returns.
+
+    A child leaves it by SystemExit, through all frames above, so that it ends as any interpreter does.
+    """
+    guard.die_with(launcher)  # nothing here is worth an orderly end
+    os.setsid()  # a Ctrl-C in the terminal is for the launcher alone
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    os.dup2(requests, 3)
+    os.closerange(4, HIGHEST)
+    os.environ.update({**os.environ})  # out of the title's way
+    set_title(f"{sys.executable} {__file__} of process {launcher}")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system forgets guards that have ended
+    connection = socket.socket(fileno=3)
+    refusal = ""
+    while True:
+        message, files, _, _ = socket.recv_fds(connection, MOST, 3)
+        if not message:
+            os._exit(0)
+        request = json.loads(message)
+        if "modules" in request:
+            refusal = refusal or _import(request["modules"])
+            continue
+        if threads() > 1:
+            refusal = f"{threads()} threads run in the process that would be forked"
+        if refusal:
+            answer: dict[str, Any] = {"refusal": refusal}
+        elif pid := os.fork():
+            answer = {"pid": pid}
+        else:
+            connection.detach()
+            _guard(request, files, launcher)
+        for file in files:
+            os.close(file)
+        connection.send(json.dumps(answer).encode())
+
+
+def threads() -> int:
+    """How many this process has, those of libraries included."""
+    return len([*Path("/proc/self/task").iterdir()])
+
+
+def _import(modules: list[str]) -> str:
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    gc.collect()
+    gc.freeze()  # collections in the children would write to all of it, and so copy it
+    return ""
+
+
+class Forked:
+    """A child of a guard, as subprocess.Popen has it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Its status, -n by signal n; None while it runs."""
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout: float = float("inf")) -> None:
+        """Return when it has ended, or after `timeout` s."""
+        deadline = time.monotonic() + timeout
+        while self.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+
+def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn:
+    """In the forked process: guard a child, tell its status on standard input, which is a socket, and end."""
+    line = request["line"]
+    set_title(" ".join([sys.executable, guard.__file__, f"{request['grace']:g}", *line]))
+    os.setsid()
+    # Other numbers first: one of the files may have the number that another is to get.
+    kept = [os.dup(os.open(os.devnull, os.O_RDONLY)) if n >= len(files) else os.dup(files[n]) for n in range(3)]
+    os.dup2(kept[CONTROL], 0)
+    os.dup2(kept[LOG], 1)
+    os.dup2(kept[LOG], 2)
+    os.dup2(kept[INPUT], 3)
+    os.closerange(4, HIGHEST)
+    me = os.getpid()
+
+    def start() -> Forked:
+        if pid := os.fork():
+            os.close(3)
+            return Forked(pid)
+        _child(request, me)
+
+    status = guard.watch(start, request["grace"], lambda: _gone(launcher))
+    with contextlib.suppress(OSError):  # nobody is left to hear it
+        os.write(0, str(status).encode())
+    os._exit(0)
+
+
+def _gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _child(request: dict[str, Any], parent: int) -> NoReturn:
+    """In the process proper: make it look freshly started, and run it; ends in SystemExit."""
+    os.setsid()
+    os.dup2(3, 0)
+    os.close(3)
+    os.closerange(4, HIGHEST)
+    guard.die_with(parent)
+    line, environment = request["line"], request["environment"]
+    signal.set_wakeup_fd(-1, warn_on_full_buffer=False)
+    for number in DEFAULTS:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    os.environ.clear()
+    os.environ.update(environment)
+    set_title(" ".join(line))
+    unbuffered = bool(environment.get("PYTHONUNBUFFERED"))
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _output(1, unbuffered)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _output(2, unbuffered)  # type: ignore[misc]
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # `random` does it by itself; torch's seed is the same in all fresh processes
+    importlib.invalidate_caches()  # a file may be newer than the listing of its folder
+    sys.argv = ["-m", *line[3:]]
+    try:
+        os.chdir(request["folder"])
+        runpy.run_module(line[2], run_name="__main__", alter_sys=True)
+    except Exception as error:  # the traceback is to begin where the module does
+        traceback = error.__traceback__ and error.__traceback__.tb_next
+        sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _output(number: int, unbuffered: bool) -> io.TextIOWrapper:
+    raw = io.FileIO(number, "w", closefd=False)
+    errors = "backslashreplace" if number == 2 else None
+    if unbuffered:
+        return io.TextIOWrapper(raw, errors=errors, write_through=True)
+    return io.TextIOWrapper(io.BufferedWriter(raw), errors=errors, line_buffering=number == 2)

@@ -1,0 +1,174 @@
+"""The launcher's side of a fork server (fork_server.py): begins it, asks it for processes, hears of their ends.
+
+    with Forks.begin() as forks:  # before any thread, any connection, any tensor
+        forks.load(["workers.learning.worker"])
+        child = Child("learner", line, log, environment, forks=forks)
+
+Whatever it cannot do is done by exec, as if there were none: see `Forks.start`.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+ANSWER_WITHIN = 60.0  # s; it may still be importing torch, on a busy machine
+KILLED = 128 + signal.SIGKILL  # status of a guard that ended without telling one, and of its child with it
+
+# Variables that nothing reads before a role's own code runs: setting them in the forked process is enough. All others
+# may have been read by an import or by the interpreter's start; a process for which one of those differs is started by
+# exec.
+READ_LATE = ("WARREN_", "CUDA_VISIBLE_DEVICES", "PYTHONUNBUFFERED", "TORCHINDUCTOR_CACHE_DIR")
+# Of all roles, and so of the fork server. One thread of linear algebra a process: they share this machine's cores.
+ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1"}
+
+
+class ForkedGuard:
+    """The guard of a forked process; `pid` is its own. Its socket tells the process's status when both have ended."""
+
+    def __init__(self, pid: int, control: socket.socket) -> None:
+        self.pid, self._control = pid, control
+        self._told, self._status = b"", None  # type: tuple[bytes, int | None]
+
+    def poll(self) -> int | None:
+        """The process's exit status, 128 + n by signal n; None while it runs."""
+        while self._status is None:
+            try:
+                part = self._control.recv(64, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except ConnectionError:
+                part = b""
+            self._told += part
+            if not part:
+                self._status = int(self._told or KILLED)
+                self._control.close()
+        return self._status
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises subprocess.TimeoutExpired after `timeout` s."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise subprocess.TimeoutExpired("a forked process", timeout or 0.0)
+            select.select([self._control], [], [], left)
+        return status
+
+    def ask(self, grace: float | None) -> None:
+        """Tell it to stop the process within `grace` s."""
+        with contextlib.suppress(OSError):  # it has ended, or was asked before
+            if grace is not None:
+                self._control.send(f"{grace:g}\n".encode())
+            self._control.shutdown(socket.SHUT_WR)
+
+
+class Forks:
+    """A fork server. Use as a context manager; `say` gets one line when it has died."""
+
+    def __init__(self, pid: int, connection: socket.socket, environment: Mapping[str, str]) -> None:
+        self.pid, self._connection, self._environment = pid, connection, environment
+        self._gone = False
+        self.say: Callable[[str], object] = lambda line: print(line, file=sys.stderr)
+
+    @classmethod
+    def begin(cls) -> Forks | None:
+        """Fork it off this process; None where that is not safe: in a process with threads, and on other systems."""
+        if sys.platform != "linux":
+            return None
+        from workers.servers.fork_server import serve, threads  # what they need, only Linux has
+
+        if threads() > 1:
+            return None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        launcher, environment = os.getpid(), {**os.environ, **ENVIRONMENT}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            ours.detach()
+            os.environ.update(ENVIRONMENT)
+            serve(theirs.detach(), launcher)
+        theirs.close()
+        ours.settimeout(ANSWER_WITHIN)
+        return cls(pid, ours, environment)
+
+    def load(self, modules: Iterable[str]) -> None:
+        """Have it import these, of Warren's and libraries' alone: children import the user's own, as it is then."""
+        self._send({"modules": [*modules]}, ())
+
+    def start(
+        self,
+        line: Sequence[str],
+        log: BinaryIO,
+        environment: Mapping[str, str] | None,
+        grace: float,
+        given: socket.socket | None = None,
+    ) -> ForkedGuard | None:
+        """Fork a guard and a process of `line`, `python -m MODULE ARGUMENT...`; None where exec has to start it.
+
+        `given`: what the process gets as standard input.
+        """
+        environment = dict(os.environ) if environment is None else environment
+        if self._gone or [*line[:2]] != [sys.executable, "-m"] or differing(self._environment, environment):
+            return None
+        ours, theirs = socket.socketpair()
+        request = {"line": [*line], "environment": {**environment}, "folder": str(Path.cwd()), "grace": grace}
+        files = [theirs.fileno(), log.fileno(), *([] if given is None else [given.fileno()])]
+        with theirs:
+            self._send(request, files)
+            answer = self._answer()
+        if "pid" in answer:
+            return ForkedGuard(answer["pid"], ours)
+        ours.close()
+        self._lost(str(answer.get("refusal", "it has ended")))
+        return None
+
+    def close(self) -> None:
+        """End it; processes that it started live on under their guards."""
+        self._connection.close()
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            self.pid = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, request: Mapping[str, object], files: Sequence[int]) -> None:
+        carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
+        with contextlib.suppress(OSError):  # no answer says so too
+            self._connection.sendmsg([json.dumps(request).encode()], carried)
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self._connection.recv(1 << 12) or "{}"))
+        except (OSError, ValueError):
+            return {}
+
+    def _lost(self, why: str) -> None:
+        """Of no more use: an answer may come late, and be taken for another's."""
+        self._gone = True
+        self.close()
+        self.say(f"warning: no more processes can be forked ({why}); those that start from now on take seconds")
+
+
+def differing(ours: Mapping[str, str], asked: Mapping[str, str]) -> list[str]:
+    """The variables that rule out a fork, of a process that is to have `asked`."""
+    names = ours.keys() | asked.keys()
+    return sorted(name for name in names if ours.get(name) != asked.get(name) and not name.startswith(READ_LATE))
