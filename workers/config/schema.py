@@ -133,7 +133,7 @@ class Config:
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up
-    fork: bool = False  # fork processes from one that has imported torch and the rest: quicker starts; Linux alone
+    fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux alone
     # s that a process has to finish when told to stop; a learner also gets as long as an update takes.
     grace: float = 8.0
     round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
