@@ -12,10 +12,10 @@ import torch
 import torch.distributed as distributed
 from torch import Tensor
 
+from workers.learning.allreduce.compat import gloo_group
 from workers.learning.allreduce.ring import LATE, Lost, RanksChanged
 
 LOOK_EVERY = timedelta(seconds=0.25)  # between looks at who lives, of a rank that waits
-FOREVER = timedelta(days=30)  # gloo's own patience: who is lost is found out otherwise
 _abandoned: list[Any] = []
 
 dist: Any = distributed  # its classes are there, and in no stub
@@ -40,18 +40,13 @@ class TorchRing:
 
     def __init__(self, rank: int, size: int, address: str, port: int, here: str, lost: Lost) -> None:
         self.rank, self.size, self._lost = rank, size, lost
-        options = dist.ProcessGroupGloo._Options()
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=here)]
-        options._timeout = timedelta(seconds=LATE)  # until all are connected
-        options._threads = 1
         try:
             store = dist.TCPStore(
                 address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=LATE)
             )
-            self._group: Any = dist.ProcessGroupGloo(store, rank, size, options)
+            self._group: Any = gloo_group(store, rank, size, here, timedelta(seconds=LATE))
         except (RuntimeError, dist.DistError) as error:
             raise RanksChanged(f"rank {rank} of {size} was not connected to the others: {_line(error)}") from None
-        self._group._set_default_timeout(FOREVER)
 
     def sum(self, tensor: Tensor) -> None:
         """See Ring."""
