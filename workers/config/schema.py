@@ -120,6 +120,8 @@ class Config:
     # update. minibatch_size and batch_segments count all of theirs together.
     learners: int = 1
     allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto, by what is there and the size
+    compression: str = "none"  # of gradients among them: none, fp16, bf16 (not by Horovod), topk
+    top_k: float = 0.01  # the share of numbers that compression=topk sends; the rest is sent later
     on_rank_loss: str = "restart"  # restart: a learner that died comes back; continue: those that are left go on alone
     learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps

@@ -32,6 +32,7 @@ from workers.config.schema import CONF, Config, Sampling
 from workers.servers import given_urls
 
 ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
+COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
     "actors": 1,
@@ -130,6 +131,12 @@ def _learners(config: Config) -> Iterator[str]:
         yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
     elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
         yield "allreduce: horovod is not built; run `make horovod` (five minutes, once), or use allreduce=torch"
+    if config.compression not in COMPRESSIONS:
+        yield f"compression: {config.compression!r} is not one of {', '.join(COMPRESSIONS)}"
+    elif config.compression == "bf16" and config.allreduce == "horovod":
+        yield "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch"
+    if not 0 < config.top_k <= 1:
+        yield f"top_k: {config.top_k:g} is no share of the numbers of a gradient; it must be above 0 and at most 1"
     if config.on_rank_loss not in ("restart", "continue"):
         yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
     if config.learner_id >= config.learners:

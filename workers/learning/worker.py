@@ -20,6 +20,7 @@ from tasks.worker.batching import BatchTask
 from warren.errors import ConfigurationError, NotFinite, WarrenError
 from workers.config.schema import Config, Sampling, to_yaml
 from workers.config.validation import run_folder, verify
+from workers.learning.allreduce import compression
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.shares import RanksDiffer
 from workers.learning.sync_rounds import Rounds
@@ -274,7 +275,10 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
         return None
     prefix = f"{session.topology.key_prefix}ranks:{player}"
     server = session.redis.connection_pool.connection_kwargs.get("host", "127.0.0.1")
-    return Ranks(session.redis, prefix, config.learner_id, config.learners, config.allreduce, server)
+    # bfloat16 is torch's alone; the configuration was verified not to ask Horovod for it.
+    backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
+    how = compression.build(config.compression, config.top_k)
+    return Ranks(session.redis, prefix, config.learner_id, config.learners, backend, server, how)
 
 
 def lease_of(session: Session, player: str) -> Lease:

@@ -419,3 +419,13 @@ def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Probl
     assert "of which segments an update is made depends on when they arrive" in problem
     (problem,) = problems("deterministic=true", "experiment=kuhn")
     assert problem.startswith("deterministic: a league cannot be")
+
+
+def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_can(problems: Problems) -> None:
+    assert problems("learners=2", "compression=topk", "top_k=0.001", "allreduce=torch") == []
+    assert problems("learners=2", "compression=bf16") == []
+    found = problems("learners=2", "compression=zip", "top_k=0")
+    assert [one.partition(":")[0] for one in found] == ["compression", "top_k"]
+    assert "'zip' is not one of none, fp16, bf16, topk" in found[0]
+    by_horovod = problems("learners=2", "compression=bf16", "allreduce=horovod")
+    assert "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch" in by_horovod

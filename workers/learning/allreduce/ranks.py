@@ -24,6 +24,7 @@ from torch import Tensor
 
 from warren.errors import WarrenError
 from workers.learning.allreduce import horovod_ring, torch_ring
+from workers.learning.allreduce.compression import Compression, Uncompressed
 from workers.learning.allreduce.membership import Membership
 from workers.learning.allreduce.ring import Alone, RanksChanged, Ring, broadcast_bytes, gather_rows
 
@@ -40,19 +41,27 @@ class Stopping(WarrenError):
 class Ranks:
     """See the module. Implements `agents.algorithms.peers.Peers` for the algorithm; of one thread at a time.
 
-    `expected`: how many learners there are to be at first. `backend`: "torch", "horovod" or "auto".
+    `expected`: how many learners there are to be at first. `backend`: "torch", "horovod" or "auto". `compression`: of
+    gradients, the same at all learners.
     """
 
     def __init__(
-        self, client: Any, prefix: str, learner: int, expected: int, backend: str = "auto", server: str = "127.0.0.1"
+        self,
+        client: Any,
+        prefix: str,
+        learner: int,
+        expected: int,
+        backend: str = "auto",
+        server: str = "127.0.0.1",
+        compression: Compression | None = None,
     ) -> None:
         self.learner, self._expected, self._wanted = learner, expected, backend
+        self.compression = compression or Uncompressed()
         self._connection = (client, f"{prefix}:", server)
         self._membership: Membership | None = None
         self._ring: Ring = Alone()
         self._joined = self._entering = False
         self._stopping = threading.Event()
-        self._buffer = torch.empty(0)
         self._meeting: Any = None  # the meeting place of the newest generation that was formed here
         self.waited = 0.0  # s that this rank has waited for others to have their share
 
@@ -173,20 +182,10 @@ class Ranks:
         return int(min(found))
 
     def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
-        """See Peers. One collective, of one float32 tensor: the gradient, the loss, and the weight."""
+        """See Peers."""
         if self.size == 1:
             return loss
-        length = len(gradient)
-        if len(self._buffer) != length + 2:
-            self._buffer = torch.empty(length + 2)
-        buffer = self._buffer
-        buffer[:length].copy_(gradient)
-        buffer[length], buffer[length + 1] = loss, 1.0
-        buffer.mul_(weight)
-        self._ring.sum(buffer)
-        buffer[:-1].div_(buffer[-1].clone())
-        gradient.copy_(buffer[:length])
-        return buffer[length].to(loss, copy=True)
+        return self.compression.average(self._ring, gradient, loss, weight)
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """The mean of each figure over all ranks."""

@@ -21,8 +21,9 @@ class RanksChanged(WarrenError):
 class Ring(Protocol):
     """The ranks 0 .. size - 1 of one generation. All call the same collectives in the same order, and wait in them.
 
-    Tensors are contiguous, of float16, float32, float64, int32 or int64 and the same shape on all ranks. What a rank
-    gets is the same bits on each. A collective raises RanksChanged where a rank is lost; then only `close` may follow.
+    Tensors are contiguous, of float16, float32, float64, int32 or int64 (torch's: of bfloat16 too) and the same shape
+    on all ranks. What a rank gets is the same bits on each. A collective raises RanksChanged where a rank is lost;
+    then only `close` may follow.
     """
 
     name: str
