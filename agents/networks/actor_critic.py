@@ -63,6 +63,7 @@ class ActorCritic(Network):
         self.policy_head = _linear(size, heads.policy, policy_gain, generator)
         self.value_head = _linear(size, heads.values, 1.0, generator)
         self._heads = heads
+        self.separate_value = not shared
         self.memory = {
             _named(name, part): shape for name in self.trunks for part, shape in self._trunk(name).memory.items()
         }

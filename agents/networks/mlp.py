@@ -49,6 +49,8 @@ class MLPConfig:
 class MLPActorCritic(Network):
     """Two MLPs over the flattened observation. The policy's last layer starts near zero: near-uniform first actions."""
 
+    separate_value = True
+
     def __init__(self, flat: Flat, heads: Heads, config: MLPConfig, generator: torch.Generator) -> None:
         super().__init__()
         sizes = [flat.size, *config.hidden_sizes]

@@ -59,6 +59,7 @@ class Network(nn.Module):
     """A feed-forward network implements `step` alone; one with a memory also `unroll`, and says its `memory`."""
 
     memory: dict[str, tuple[int, ...]] = {}  # name -> shape of one slot's memory
+    separate_value = False  # whether `value` shares no computation with `act`: values are had later then, all at once
 
     def initial_memory(self, n: int) -> Memory:
         """The memory of `n` slots where an episode begins: zeros float32 [n, ...], where the weights are."""

@@ -39,7 +39,7 @@ class Normalized(Network):
     def __init__(self, network: Network, tree: SpaceTree, values: int, config: NormalizationConfig) -> None:
         """`values`: how many a network gives. Raises ConfigurationError for a network without a `value_layer`."""
         super().__init__()
-        self.network, self.memory = network, network.memory
+        self.network, self.memory, self.separate_value = network, network.memory, network.separate_value
         self._clip = config.observation_clip
         self._names: list[str] = []
         if config.normalize_observations:

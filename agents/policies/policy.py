@@ -18,12 +18,15 @@ import torch
 from torch import Tensor, nn
 
 from agents.networks import Memory, Network, Normalized, Outputs
+from agents.networks.network import flatten_steps
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
 from agents.trajectories import TrajectorySpec, on_policy
 from warren.errors import ConfigurationError
-from warren.trees import map_tree
+from warren.trees import map_tree, take
+
+AT_ONCE = 2048  # observations in a pass of `values`: what a layer makes of them stays in the processor's cache
 
 
 class Acted(NamedTuple):
@@ -163,6 +166,24 @@ class Policy(nn.Module):
             if memory is None:
                 memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
             return self.network.value(leaves, memory).cpu().numpy()
+
+    @property
+    def values_apart(self) -> bool:
+        """Whether `values` of a segment cost less than values at each of its steps: no memory, separate trunks."""
+        return self.network.separate_value and not self.network.memory
+
+    def values(self, observations: Any) -> np.ndarray:
+        """observations [T, N, ...] -> V float32 [T, N], or [T, N, channels], of a policy without a memory."""
+        with torch.inference_mode():
+            leaves = self.leaves(observations)
+            steps, slots = (leaves if isinstance(leaves, Tensor) else next(iter(leaves.values()))).shape[:2]
+            several = max(1, AT_ONCE // slots)
+            values = [
+                self.network.value(flatten_steps(take(leaves, slice(step, step + several))), {})
+                for step in range(0, steps, several)
+            ]
+            flat = torch.cat(values)
+            return flat.view(steps, slots, *flat.shape[1:]).cpu().numpy()
 
     def probabilities(self, observation: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
         """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False.

@@ -8,6 +8,7 @@ from torch.distributions import Categorical, Independent, Normal
 
 from agents import build_policy
 from warren.errors import ConfigurationError, UnknownName
+from warren.trees import take
 
 OBSERVATIONS = Box(-1, 1, (4,), np.float32)
 ACTIONS = {
@@ -55,6 +56,21 @@ def test_a_step_without_values_takes_the_same_actions_from_the_same_draws(policy
     np.testing.assert_array_equal(alone.extras["log_prob"], whole.extras["log_prob"])
     assert "value" not in alone.extras
     assert torch.equal(one.get_state(), other.get_state())
+
+
+@pytest.mark.parametrize("config", [{}, {"shared": True}, {"normalize_values": True}])
+def test_values_of_a_segment_are_those_of_its_steps_however_many_are_taken_at_once(config, monkeypatch):
+    space = Dict({"speed": OBSERVATIONS, "gear": Discrete(3)})
+    policy = build_policy(
+        {"name": "mlp", **config}, space, Discrete(3), seed=3, reward_channels={"win": 1.0, "style": 0.1}
+    )
+    segment = {"speed": observations(35).reshape(7, 5, 4), "gear": np.arange(35).reshape(7, 5) % 3}
+    one_by_one = np.stack([policy.value(take(segment, step)) for step in range(7)])
+    for at_once in (1, 10, 14, 1000):
+        monkeypatch.setattr("agents.policies.policy.AT_ONCE", at_once)
+        values = policy.values(segment)
+        assert (values.shape, values.dtype) == ((7, 5, 2), np.float32)
+        np.testing.assert_allclose(values, one_by_one, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["sample", "greedy"])

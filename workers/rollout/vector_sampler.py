@@ -43,6 +43,7 @@ class VectorSampler:
         self.env_steps = 0  # over all environments, since the start
         self._generator = torch.Generator().manual_seed(seed)
         self._name, self._timing = name, timing or Timing()
+        self._stepping = blaming(name, "step()")
         self._spec = policy.spec()
         with blaming(self._name, "reset()"):
             self._observation, _ = vector_env.reset()
@@ -63,13 +64,15 @@ class VectorSampler:
         rewards = np.empty(shape + spec.reward.shape, np.float32)
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         final_values = np.zeros_like(extras["value"])
+        values_apart = policy.values_apart
         acting = stepping = 0.0
         for step in range(budget):
             put(observations, step, observation)
             began = perf_counter()
-            action, said, memory = policy.step(observation, memory, generator=self._generator)
+            action, said, memory = policy.step(observation, memory, generator=self._generator, value=not values_apart)
             put(actions, step, action)
-            put(extras, step, said)
+            for name, part in said.items():
+                extras[name][step] = part
             acted = perf_counter()
             acting += acted - began
             with blaming(self._name, "step()"):
@@ -90,6 +93,10 @@ class VectorSampler:
             lambda part, leaf: np.asarray(part, leaf.dtype), observation, spec.last["observation"]
         )
         self._check("observation", observations, 2)
+        if values_apart:
+            began = perf_counter()
+            extras["value"] = policy.values(observations)
+            acting += perf_counter() - began
         self._check("observation", last_observation, 1)
         self._check("reward", rewards, 2)
         self._observation, self._memory = observation, memory

@@ -35,9 +35,9 @@ def short_counter(end: int = 5, limit: int = 3):
     return gymnasium.wrappers.TimeLimit(Counter(end), limit)
 
 
-def make(env_id="CartPole-v1", num_envs=3, seed=1, **kwargs):
+def make(env_id="CartPole-v1", num_envs=3, seed=1, network=None, **kwargs):
     vector_env = envs.make_vector(env_id, num_envs, seed, **kwargs)
-    policy = build_policy({}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
+    policy = build_policy(network or {}, vector_env.single_observation_space, vector_env.single_action_space, seed=1)
     return VectorSampler(vector_env, policy, seed), policy
 
 
@@ -89,8 +89,10 @@ def test_an_episode_that_ends_as_its_time_runs_out_is_worth_nothing_more():
     assert not trajectory.cut["value"].any()
 
 
-def test_values_and_log_probabilities_are_those_of_the_recorded_pairs():
-    sampler, policy = make(max_episode_steps=15)
+@pytest.mark.parametrize("network", [{}, {"shared": True}], ids=["separate trunks", "one trunk"])
+def test_values_and_log_probabilities_are_those_of_the_recorded_pairs(network):
+    sampler, policy = make(max_episode_steps=15, network=network)
+    assert policy.values_apart == (not network)
     trajectory = sampler.collect(40)
     observation = torch.from_numpy(trajectory.observation.reshape(-1, 4))
     log_prob, _, value, _ = policy.evaluate(observation, torch.from_numpy(trajectory.action.ravel()))
