@@ -10,8 +10,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -82,17 +81,24 @@ def _load_file(kind: str, path: str, name: str) -> ModuleType:
     return module
 
 
-@contextmanager
-def blame(doing: str) -> Iterator[None]:
-    """Turns any failure of the block into a ConfigurationError: "`doing` failed at file:line: what and why"."""
-    try:
-        yield
-    except WarrenError:
-        raise
-    except (Exception, SystemExit) as error:  # a module that ends in sys.exit() must not end a worker silently
+class blame:
+    """Turns any failure of its block into a ConfigurationError: "`doing` failed at file:line: what and why".
+
+    One object serves any number of blocks, one after another: samplers enter one at every step.
+    """
+
+    def __init__(self, doing: str) -> None:
+        self.doing = doing
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        # A module that ends in sys.exit() must not end a worker silently.
+        if not isinstance(error, Exception | SystemExit) or isinstance(error, WarrenError):
+            return
         remedy = f"; {install(error.name)}" if isinstance(error, ModuleNotFoundError) and error.name else ""
         what = f"{type(error).__name__}: {error}{copies(error)}{remedy}"
-        raise ConfigurationError(f"{doing} failed{where(error)}: {what}") from error
+        raise ConfigurationError(f"{self.doing} failed{where(error)}: {what}") from error
 
 
 def copies(error: BaseException) -> str:

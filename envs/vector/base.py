@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -113,7 +112,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._channel_returns[done] = 0
             self._returns[done] = 0
             self._lengths[done] = 0
-        return stepped._replace(reward=self.rewards.learned_from(total))
+        reward = self.rewards.learned_from(total)
+        return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
     def pop_episodes(self) -> np.ndarray:
         """float32 [K, 2 + C]: return and length of every game finished since the last call, in order of finishing.
@@ -137,12 +137,13 @@ def stacked(space: gymnasium.Space[Any], observations: Sequence[Any] | np.ndarra
     return concatenate(space, observations, batch)
 
 
-@contextmanager
-def blaming(env_id: str, call: str) -> Iterator[None]:
+class blaming(blame):
     """What goes wrong in an environment's `call` is a ConfigurationError that names it, the place and the copy."""
-    doing = f"environment {env_id!r}: {call}"
-    with blame(doing):
-        try:
-            yield
-        except (WrongObservation, WrongReward) as error:
-            raise ConfigurationError(f"{doing} {error}{copies(error)}") from error
+
+    def __init__(self, env_id: str, call: str) -> None:
+        super().__init__(f"environment {env_id!r}: {call}")
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, WrongObservation | WrongReward):
+            raise ConfigurationError(f"{self.doing} {error}{copies(error)}") from error
+        super().__exit__(kind, error, trace)

@@ -75,7 +75,7 @@ class VectorSampler:
                 extras[name][step] = part
             acted = perf_counter()
             acting += acted - began
-            with blaming(self._name, "step()"):
+            with self._stepping:
                 observation, reward, terminated, truncated, info = env.step(policy.env_action(action))
             rewards[step] = env.rewards.learned_from(info["reward_channels"]) if policy.channels else reward
             stepping += perf_counter() - acted
