@@ -7,11 +7,14 @@ import time
 from collections.abc import Iterator
 
 STUCK = 60.0  # s that one call may take, imports and the start of a game included
+own_process = False  # whether this process is here for the check alone, and may be ended
 
 
 def watch() -> None:
-    """From now on the process may be busy for STUCK seconds; then it ends, and every thread's lines are printed."""
-    faulthandler.dump_traceback_later(STUCK, exit=True)
+    """From now on a process of the check's own may be busy for STUCK seconds; then it ends, and every thread's lines
+    are printed."""
+    if own_process:
+        faulthandler.dump_traceback_later(STUCK, exit=True)
 
 
 def budget(steps: int, seconds: float) -> Iterator[int]:

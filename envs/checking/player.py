@@ -8,7 +8,7 @@ import os
 import sys
 
 from envs import user_envs
-from envs.checking import one_agent, two_player
+from envs.checking import budget, one_agent, two_player
 from envs.checking.report import PROBLEMS, Report
 from envs.registry import SOURCES, make
 from envs.settings import EnvSettings
@@ -55,4 +55,5 @@ def _is_game(settings: EnvSettings) -> bool:
 
 
 if __name__ == "__main__":
+    budget.own_process = True
     main()
