@@ -38,7 +38,8 @@ with Forks.begin() as forks:
         if "module" in asked:
             given = {**os.environ, **asked.get("environment", {})}
             command = [sys.executable, "-m", asked["module"], "a", "b c"]
-            children[name] = Child(name, command, Path(f"{name}.log"), given, 0.5, forks if asked["fork"] else None)
+            forked_by = forks if asked["fork"] else None
+            children[name] = Child(name, command, Path(f"{name}.log"), given, asked.get("grace", 30.0), forked_by)
             told = {"guard": children[name]._guard.pid}
         elif asked.get("wait"):
             told = {"status": children[name]._guard.wait(30)}
@@ -149,7 +150,7 @@ def test_the_exit_status_and_the_traceback_are_those_of_a_fresh_process(host: Ho
 
 
 def test_what_does_not_stop_in_time_is_killed(host: Host) -> None:
-    host.start("deaf", f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}")
+    host.start("deaf", f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {FOREVER}", grace=0.5)
     host.start("good", f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); {FOREVER}")
     until(lambda: "begun" in host.log("deaf") and "begun" in host.log("good"))
     assert host.ask("deaf", stop=True)["status"] == 137
