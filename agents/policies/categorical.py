@@ -25,14 +25,14 @@ class Categorical(Distribution):
         super().__init__()
         self.size, self._start = actions, start
 
-    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        log_probs = torch.log_softmax(output, -1)
-        action = _draw(log_probs, generator)
-        return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1)
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return _draw(output, generator)
 
-    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        log_prob, action = torch.log_softmax(output, -1).max(-1)
-        return action, log_prob
+    def mode(self, output: Tensor) -> Tensor:
+        return output.argmax(-1)
+
+    def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
+        return torch.log_softmax(output, -1).gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = torch.log_softmax(output, -1)
@@ -75,14 +75,14 @@ class MultiCategorical(Distribution):
         rows[..., self._real] = output
         return torch.log_softmax(rows, -1)
 
-    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        log_probs = self._rows(output)
-        action = _draw(log_probs, generator)
-        return action.squeeze(-1), log_probs.gather(-1, action).squeeze(-1).sum(-1)
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
+        return _draw(self._rows(output), generator)
 
-    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        log_prob, action = self._rows(output).max(-1)
-        return action, log_prob.sum(-1)
+    def mode(self, output: Tensor) -> Tensor:
+        return self._rows(output).argmax(-1)
+
+    def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
+        return self._rows(output).gather(-1, action.unsqueeze(-1)).squeeze(-1).sum(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         log_probs = self._rows(output)
@@ -99,7 +99,7 @@ class MultiCategorical(Distribution):
         return (action.reshape(len(action), *self._shape) + self._starts).astype(self._dtype)
 
 
-def _draw(log_probs: Tensor, generator: torch.Generator) -> Tensor:
-    """int64 [..., 1]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p."""
-    noise = torch.empty(log_probs.shape).exponential_(generator=generator).log_()
-    return (log_probs - noise.to(log_probs.device)).argmax(-1, keepdim=True)
+def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """int64 [...]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p, and logits are log p + c."""
+    noise = torch.empty(logits.shape).exponential_(generator=generator).log_()
+    return (logits - noise.to(logits.device)).argmax(-1)

@@ -20,12 +20,16 @@ class Distribution(nn.Module):
 
     size: int  # numbers that it needs of the network
 
-    def sample(self, output: Any, generator: torch.Generator) -> tuple[Any, Tensor]:
-        """(action, its log-probability); draws on the CPU, wherever the output is."""
+    def sample(self, output: Any, generator: torch.Generator) -> Any:
+        """An action; draws on the CPU, wherever the output is."""
         raise NotImplementedError
 
-    def mode(self, output: Any) -> tuple[Any, Tensor]:
-        """(the likeliest action, its log-probability)."""
+    def mode(self, output: Any) -> Any:
+        """The likeliest action."""
+        raise NotImplementedError
+
+    def log_prob(self, output: Any, action: Any) -> Tensor:
+        """The log-probability of `action`."""
         raise NotImplementedError
 
     def log_prob_entropy(self, output: Any, action: Any) -> tuple[Tensor, Tensor]:

@@ -29,18 +29,19 @@ class Gaussian(Distribution):
         self.log_std = nn.Parameter(torch.full((low.size,), math.log(initial_std)))
         self._low, self._high = low, high
 
-    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
         noise = torch.empty(output.shape).normal_(generator=generator).to(output.device)
-        log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
-        return output + self.log_std.exp() * noise, log_prob
+        return output + self.log_std.exp() * noise
 
-    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        return output, (-self.log_std - _HALF_LOG_TWO_PI).sum().expand(output.shape[:-1])
+    def mode(self, output: Tensor) -> Tensor:
+        return output
+
+    def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
+        noise = (action - output) * torch.exp(-self.log_std)
+        return (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        noise = (action - output) * torch.exp(-self.log_std)
-        log_prob = (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
-        return log_prob, gaussian_entropy(self.log_std).expand(output.shape[:-1])
+        return self.log_prob(output, action), gaussian_entropy(self.log_std).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
         """The mean and log_std, [..., 2 A]."""
@@ -71,20 +72,15 @@ class SquashedGaussian(Gaussian):
         self.register_buffer("_nodes", torch.tensor(nodes * 2**0.5, dtype=torch.float32), persistent=False)
         self.register_buffer("_weights", torch.tensor(weights / np.pi**0.5, dtype=torch.float32), persistent=False)
 
-    def sample(self, output: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        action, log_prob = super().sample(output, generator)
-        return action, log_prob - _log_slope(action).sum(-1)
-
-    def mode(self, output: Tensor) -> tuple[Tensor, Tensor]:
-        action, log_prob = super().mode(output)
-        return action, log_prob - _log_slope(action).sum(-1)
+    def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
+        return super().log_prob(output, action) - _log_slope(action).sum(-1)
 
     def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        log_prob, entropy = super().log_prob_entropy(output, action)
+        log_prob, entropy = super().log_prob_entropy(output, action)  # of this class's log_prob
         # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.
         u = output.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * self._nodes
         narrowing = (_log_slope(u) * self._weights).sum((-2, -1))
-        return log_prob - _log_slope(action).sum(-1), entropy + narrowing
+        return log_prob, entropy + narrowing
 
     def env_action(self, action: np.ndarray) -> np.ndarray:
         share = (np.tanh(action.reshape(len(action), *self._low.shape)) + 1) / 2

@@ -29,11 +29,14 @@ class Parts(Distribution):
     def _each(self) -> zip[tuple[str, Any]]:
         return zip(self._names, self.parts, strict=True)
 
-    def sample(self, output: dict[str, Tensor], generator: torch.Generator) -> tuple[dict[str, Tensor], Tensor]:
-        return _summed({name: part.sample(output[name], generator) for name, part in self._each()})
+    def sample(self, output: dict[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
+        return {name: part.sample(output[name], generator) for name, part in self._each()}
 
-    def mode(self, output: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
-        return _summed({name: part.mode(output[name]) for name, part in self._each()})
+    def mode(self, output: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: part.mode(output[name]) for name, part in self._each()}
+
+    def log_prob(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> Tensor:
+        return torch.stack([part.log_prob(output[name], action[name]) for name, part in self._each()]).sum(0)
 
     def log_prob_entropy(self, output: dict[str, Tensor], action: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         both = [part.log_prob_entropy(output[name], action[name]) for name, part in self._each()]
@@ -62,8 +65,3 @@ class Parts(Distribution):
 
     def numpy(self, action: dict[str, Tensor]) -> dict[str, Any]:
         return {name: part.cpu().numpy() for name, part in action.items()}
-
-
-def _summed(drawn: dict[str, tuple[Tensor, Tensor]]) -> tuple[dict[str, Tensor], Tensor]:
-    log_probs = torch.stack([log_prob for _, log_prob in drawn.values()])
-    return {name: action for name, (action, _) in drawn.items()}, log_probs.sum(0)

@@ -9,7 +9,7 @@ while True:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -35,6 +35,13 @@ class Acted(NamedTuple):
     action: Any  # int64 [N] or [N, K], float32 [N, A]; leaf name -> such an array where actions are a Dict or Tuple
     extras: dict[str, np.ndarray]  # log_prob float32 [N], value float32 [N] or [N, channels]
     memory: Memory
+
+
+class Said(NamedTuple):
+    """What a network gave at a step of a segment, from which `extras` follow."""
+
+    output: Any
+    value: Tensor | None  # None: to be computed with all others
 
 
 class Evaluated(NamedTuple):
@@ -149,12 +156,12 @@ class Policy(nn.Module):
             if action_mask is not None:
                 output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
             if mode == "sample":
-                action, log_prob = self.distribution.sample(output, generator or self.generator)
+                action = self.distribution.sample(output, generator or self.generator)
             elif mode == "greedy":
-                action, log_prob = self.distribution.mode(output)
+                action = self.distribution.mode(output)
             else:
                 raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
-            extras = {"log_prob": log_prob.cpu().numpy()}
+            extras = {"log_prob": self.distribution.log_prob(output, action).cpu().numpy()}
             if value:
                 extras["value"] = values.cpu().numpy()
             return Acted(self.distribution.numpy(action), extras, memory)
@@ -167,10 +174,27 @@ class Policy(nn.Module):
                 memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
             return self.network.value(leaves, memory).cpu().numpy()
 
-    @property
-    def values_apart(self) -> bool:
-        """Whether `values` of a segment cost less than values at each of its steps: no memory, separate trunks."""
-        return self.network.separate_value and not self.network.memory
+    def draw(self, observation: Any, memory: Memory, generator: torch.Generator) -> tuple[Any, Said, Memory]:
+        """`step` for who keeps a whole segment: (action, what `extras` makes their extras of at its end, memory)."""
+        with torch.inference_mode():
+            leaves = self.leaves(observation)
+            value: Tensor | None = None
+            if self.network.separate_value and not self.network.memory:  # `values` has them later, in less time
+                output, memory = self.network.act(leaves, memory)
+            else:
+                (output, value), memory = self.network.step(leaves, memory)
+            action = self.distribution.sample(output, generator)
+            return self.distribution.numpy(action), Said(output, value), memory
+
+    def extras(self, said: Sequence[Said], observations: Any, actions: Any) -> dict[str, np.ndarray]:
+        """Of T steps by these weights, with observations and actions [T, N, ...]: what `Acted.extras` holds of one."""
+        with torch.inference_mode():
+            output = map_tree(lambda *parts: torch.stack(parts), *(step.output for step in said))
+            action = map_tree(lambda part: torch.as_tensor(part, device=self._device), actions)
+            log_prob = self.distribution.log_prob(output, action).cpu().numpy()
+            values = [step.value for step in said if step.value is not None]
+            value = torch.stack(values).cpu().numpy() if values else self.values(observations)
+            return {"log_prob": log_prob, "value": value}
 
     def values(self, observations: Any) -> np.ndarray:
         """observations [T, N, ...] -> V float32 [T, N], or [T, N, channels], of a policy without a memory."""

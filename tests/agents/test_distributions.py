@@ -44,14 +44,16 @@ def test_several_choices_are_independent_categoricals(kind, leading):
     multi, counts = MULTI[kind], MULTI[kind]._counts
     logits = output(multi.size).reshape(*leading, -1)
     theirs = independent(logits, counts)
-    action, log_prob = multi.sample(logits, torch.Generator().manual_seed(1))
+    action = multi.sample(logits, torch.Generator().manual_seed(1))
+    log_prob = multi.log_prob(logits, action)
     assert action.shape == (*leading, len(counts)) and action.dtype == torch.int64
     expected = sum(one.log_prob(action[..., k]) for k, one in enumerate(theirs))
     torch.testing.assert_close(log_prob, expected)
     again, entropy = multi.log_prob_entropy(logits, action)
     torch.testing.assert_close(again, log_prob)
     torch.testing.assert_close(entropy, sum(one.entropy() for one in theirs))
-    best, log_prob = multi.mode(logits)
+    best = multi.mode(logits)
+    log_prob = multi.log_prob(logits, best)
     torch.testing.assert_close(best, torch.stack([one.probs.argmax(-1) for one in theirs], -1))
     torch.testing.assert_close(log_prob, multi.log_prob_entropy(logits, best)[0])
     other = output(multi.size, seed=3).reshape(*leading, -1)
@@ -62,7 +64,7 @@ def test_several_choices_are_independent_categoricals(kind, leading):
 def test_several_choices_are_drawn_as_often_as_they_are_likely():
     multi, n = MULTI["unequal"], 40_000
     logits = output(multi.size, rows=1)
-    action, _ = multi.sample(logits.expand(n, -1), torch.Generator().manual_seed(1))
+    action = multi.sample(logits.expand(n, -1), torch.Generator().manual_seed(1))
     for k, one in enumerate(independent(logits, COUNTS)):
         frequency = torch.bincount(action[:, k], minlength=COUNTS[k]) / n
         torch.testing.assert_close(frequency, one.probs[0], rtol=0, atol=0.01)
@@ -78,7 +80,7 @@ def test_masked_actions_have_probability_zero_and_the_entropy_is_that_of_the_leg
     masked = distribution.masked(logits, torch.from_numpy(mask))
     for part, allowed in zip(masked.split(counts, -1), np.split(mask, np.cumsum(counts)[:-1], -1), strict=True):
         assert (torch.softmax(part, -1).detach().numpy()[~allowed] == 0.0).all()
-    action, _ = distribution.sample(masked, torch.Generator().manual_seed(1))
+    action = distribution.sample(masked, torch.Generator().manual_seed(1))
     starts = np.cumsum([0, *counts[:-1]])
     assert np.take_along_axis(mask, action.detach().numpy().reshape(40, -1) + starts, -1).all()
     log_prob, entropy = distribution.log_prob_entropy(masked, action)
@@ -99,12 +101,14 @@ def legal(generator, rows, count):
 def test_a_gaussian_is_torchs():
     ours, mean = gaussian(Gaussian), output(2)
     theirs = distributions.Independent(distributions.Normal(mean, ours.log_std.exp()), 1)
-    action, log_prob = ours.sample(mean, torch.Generator().manual_seed(1))
+    action = ours.sample(mean, torch.Generator().manual_seed(1))
+    log_prob = ours.log_prob(mean, action)
     torch.testing.assert_close(log_prob, theirs.log_prob(action))
     again, entropy = ours.log_prob_entropy(mean, action)
     torch.testing.assert_close(again, theirs.log_prob(action))
     torch.testing.assert_close(entropy, theirs.entropy())
-    best, log_prob = ours.mode(mean)
+    best = ours.mode(mean)
+    log_prob = ours.log_prob(mean, best)
     torch.testing.assert_close(log_prob, theirs.log_prob(best))
 
 
@@ -124,11 +128,13 @@ def test_a_squashed_gaussian_has_the_density_of_the_squashed_number():
     ours, mean = gaussian(SquashedGaussian), output(2)
     base = distributions.Normal(mean.double(), ours.log_std.exp().double())
     theirs = distributions.TransformedDistribution(base, distributions.TanhTransform())
-    u, log_prob = ours.sample(mean, torch.Generator().manual_seed(1))
+    u = ours.sample(mean, torch.Generator().manual_seed(1))
+    log_prob = ours.log_prob(mean, u)
     expected = theirs.log_prob(u.double().tanh()).sum(-1)
     torch.testing.assert_close(log_prob.double(), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(ours.log_prob_entropy(mean, u)[0], log_prob)
-    best, log_prob = ours.mode(mean)
+    best = ours.mode(mean)
+    log_prob = ours.log_prob(mean, best)
     torch.testing.assert_close(best, mean)
     torch.testing.assert_close(log_prob, ours.log_prob_entropy(mean, mean)[0])
 

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from agents.policies import Policy
+from agents.policies.policy import Said
 from agents.trajectories import Trajectory
-from agents.trees import empty
+from agents.trees import empty, zeros
 from envs import VectorEnv
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
@@ -60,19 +61,18 @@ class VectorSampler:
         remembered_before = {name: part.cpu().numpy() for name, part in memory.items()}
         shape = (budget, env.num_envs)
         spec = self._spec
-        observations, actions, extras = (empty(part, shape) for part in (spec.observation, spec.action, spec.extras))
+        observations, actions = empty(spec.observation, shape), empty(spec.action, shape)
         rewards = np.empty(shape + spec.reward.shape, np.float32)
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-        final_values = np.zeros_like(extras["value"])
-        values_apart = policy.values_apart
+        cut_off = zeros(spec.cut, shape)
+        said: list[Said] = []
         acting = stepping = 0.0
         for step in range(budget):
             put(observations, step, observation)
             began = perf_counter()
-            action, said, memory = policy.step(observation, memory, generator=self._generator, value=not values_apart)
+            action, outputs, memory = policy.draw(observation, memory, self._generator)
+            said.append(outputs)
             put(actions, step, action)
-            for name, part in said.items():
-                extras[name][step] = part
             acted = perf_counter()
             acting += acted - began
             with self._stepping:
@@ -86,19 +86,18 @@ class VectorSampler:
                 if len(cut):
                     last = stacked(env.single_observation_space, info["final_obs"][cut])
                     remembered = {name: part[cut] for name, part in memory.items()}
-                    final_values[step, cut] = policy.value(last, remembered)
+                    cut_off["value"][step, cut] = policy.value(last, remembered)
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
         last_observation = map_tree(
             lambda part, leaf: np.asarray(part, leaf.dtype), observation, spec.last["observation"]
         )
         self._check("observation", observations, 2)
-        if values_apart:
-            began = perf_counter()
-            extras["value"] = policy.values(observations)
-            acting += perf_counter() - began
         self._check("observation", last_observation, 1)
         self._check("reward", rewards, 2)
+        began = perf_counter()
+        extras = policy.extras(said, observations, actions)
+        acting += perf_counter() - began
         self._observation, self._memory = observation, memory
         self.env_steps += budget * env.num_envs
         self._timing.add("collect/environments", stepping)
@@ -111,7 +110,7 @@ class VectorSampler:
             truncated=truncations,
             extras=extras,
             last={"observation": last_observation, "value": policy.value(observation, memory)},
-            cut={"value": final_values},
+            cut=cut_off,
             version=np.full(env.num_envs, self.version),
             episodes=env.pop_episodes(),
             memory=remembered_before,

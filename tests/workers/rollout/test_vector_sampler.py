@@ -92,7 +92,7 @@ def test_an_episode_that_ends_as_its_time_runs_out_is_worth_nothing_more():
 @pytest.mark.parametrize("network", [{}, {"shared": True}], ids=["separate trunks", "one trunk"])
 def test_values_and_log_probabilities_are_those_of_the_recorded_pairs(network):
     sampler, policy = make(max_episode_steps=15, network=network)
-    assert policy.values_apart == (not network)
+    assert policy.network.separate_value == (not network)
     trajectory = sampler.collect(40)
     observation = torch.from_numpy(trajectory.observation.reshape(-1, 4))
     log_prob, _, value, _ = policy.evaluate(observation, torch.from_numpy(trajectory.action.ravel()))
