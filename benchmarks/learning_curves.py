@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 Curve = Sequence[tuple[int, float]]  # environment steps, mean return
-COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple")
+COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple", "tab:red")
 
 
 def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float, returns: str) -> None:

@@ -1,0 +1,39 @@
+"""benchmarks.allreduce: its ranks train together, and its figures are what they are called."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import allreduce
+from benchmarks.allreduce_processes import rank_lines
+from workers.learning.allreduce import horovod_ring
+
+
+def test_the_gap_of_curves_is_in_deviations_of_their_seeds() -> None:
+    curves = np.array([[1.0, 10.0], [3.0, 30.0]])  # deviations 1.41 and 14.1
+    assert allreduce.gap(curves, curves) == 0.0
+    assert allreduce.gap(curves, curves + np.array([0.0, 14.0])) == pytest.approx(7.0 / 7.778, rel=1e-3)
+
+
+def test_horovod_is_left_out_in_so_many_words_where_it_is_not_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(horovod_ring, "is_built", lambda: False)
+    assert allreduce.parsed([]).backends == ["torch"]
+    assert "make horovod" in capsys.readouterr().out
+    assert "bf16" not in allreduce.compressions("horovod")
+
+
+def test_two_ranks_train_and_end_with_equal_weights(
+    redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARREN_REDIS_URL", redis_url)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    names = ["none", "topk"]
+    lines = rank_lines(2, 120, run=run_name, backend="torch", part="train", updates=2, compressions=names)
+    assert [line["compression"] for line in lines if line["learner"] == 0] == names
+    weights = {(line["compression"], line["weights"]) for line in lines}
+    assert len(lines) == 4
+    assert len(weights) == 2
+    assert {line["optimizer_steps"] for line in lines} == {80}
