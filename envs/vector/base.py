@@ -104,14 +104,15 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self._returns += total
         self._lengths += 1
         done = stepped.terminated | stepped.truncated
-        if done.any() and "final_info" in stepped.info:
+        if "final_info" in stepped.info:
             done &= ~np.asarray(stepped.info["final_info"].get(LIFE_LOST, False))
-        if done.any():
-            ended = (self._returns[done, None], self._lengths[done, None], self._channel_returns[done])
-            self._finished.append(np.concatenate(ended, axis=1))
-            self._channel_returns[done] = 0
-            self._returns[done] = 0
-            self._lengths[done] = 0
+        (ended,) = done.nonzero()
+        if len(ended):
+            self._finished.append(
+                np.column_stack([self._returns[ended], self._lengths[ended], self._channel_returns[ended]])
+            )
+            for count in (self._returns, self._lengths, self._channel_returns):
+                count[ended] = 0
         reward = self.rewards.learned_from(total)
         return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
