@@ -101,5 +101,5 @@ class MultiCategorical(Distribution):
 
 def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:
     """int64 [...]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p, and logits are log p + c."""
-    noise = torch.empty(logits.shape).exponential_(generator=generator).log_()
+    noise = torch.empty_like(logits, device="cpu").exponential_(generator=generator).log_()
     return (logits - noise.to(logits.device)).argmax(-1)
