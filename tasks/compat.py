@@ -6,15 +6,21 @@ its name. Versions that they hold for: celery 5.7, kombu 5.7, amqp 5.4.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+import redis
 from celery import Celery
 from celery.app.trace import build_tracer
+from celery.backends.redis import ResultConsumer
 from celery.concurrency.base import BasePool
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import create_request_cls
 from kombu.transport import TRANSPORT_ALIASES
+from redis.backoff import NoBackoff
+from redis.client import PubSub
+from redis.retry import Retry
 
 # py-amqp
 
@@ -75,8 +81,41 @@ class App(Celery):  # type: ignore[misc]
 
 
 def retry_redis(backend: Any, retry: Any) -> None:
-    """Have a Redis result backend, which has not connected yet, try again as the redis-py `Retry` says."""
+    """Have a Redis result backend, which has not connected yet, try again as the redis-py `Retry` says.
+
+    It misses no result that is stored while its connection is broken.
+    """
     backend.connparams["retry"] = retry
+    backend._get_client = lambda: _ResultClient
+    mine = backend.result_consumer
+    backend.result_consumer = _ResultConsumer(
+        backend, mine.app, mine.accept, mine._pending_results, mine._pending_messages
+    )
+
+
+class _ResultClient(redis.Redis):
+    """A client whose subscriptions raise when their connection breaks, while commands are tried again.
+
+    If redis-py subscribed anew by itself, Celery would not know that it has to look for results that came in between.
+    """
+
+    def pubsub(self, **options: Any) -> PubSub:
+        pool = copy.copy(self.connection_pool)
+        pool.connection_kwargs = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 0)}
+        pool.reset()  # its connections are its own
+        return PubSub(pool, **options)
+
+
+class _ResultConsumer(ResultConsumer):  # type: ignore[misc]
+    """Celery's, which after a broken connection looks for results and then subscribes: one may come in between."""
+
+    def _reconnect_pubsub(self) -> None:
+        super()._reconnect_pubsub()
+        with self._locked():  # so it looks once more
+            keys = list(self.subscribed_to)
+            for found in self.backend.client.mget(keys) if keys else ():
+                if found:
+                    self.on_state_change(self._decode_result(found), None)
 
 
 def give_up_result(backend: Any, result: Any) -> None:

@@ -6,12 +6,14 @@ import ast
 import inspect
 import json
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import amqp
 import pytest
+import redis
 from amqp.transport import TCPTransport
 from celery import Celery
 from celery.app.control import Control
@@ -22,6 +24,7 @@ from celery.worker.request import Request as CeleryRequest
 from kombu import Connection
 from kombu.message import Message
 from kombu.pidbox import Mailbox, Node
+from waiting import until
 
 from tasks import compat
 from tasks.app import create_app
@@ -117,7 +120,75 @@ class Prepared(compat.App):
 def test_celery_every_new_result_backend_passes_get_backend_and_connects_with_connparams():
     app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
     assert app.backend.connparams["retry"] == "patient"
-    assert app.backend.client.connection_pool.connection_kwargs["retry"] == "patient"
+    client = app.backend.client
+    assert client.connection_pool.connection_kwargs["retry"] == "patient"
+    subscriptions = client.pubsub().connection_pool
+    assert subscriptions.connection_kwargs["retry"].get_retries() == 0
+    assert client.connection_pool.connection_kwargs["retry"] == "patient", "a pool of its own"
+
+
+class Waiting:
+    """Waits for two results; `store` is a transaction that stores the first one, and more, in Redis."""
+
+    def __init__(self, servers: Any) -> None:
+        self.app = create_app(Topology(f"compat-{secrets.token_hex(4)}"), servers.broker_url, servers.redis_url)
+        self.backend, self.heard = self.app.backend, []
+        self.redis = redis.Redis.from_url(servers.redis_url)
+        self.results: list[Any] = []
+        for name in ("first", "second"):
+            self.waits_for(name)
+
+    def waits_for(self, name: str) -> None:
+        self.results.append(self.app.AsyncResult(name))
+        self.results[-1].then(lambda ready: self.heard.append(ready.result))  # subscribes
+
+    def store(self, *, kill: bool) -> None:
+        result = self.backend.encode_result("done", "SUCCESS")
+        meta = {"task_id": "first", "status": "SUCCESS", "result": result, "traceback": None, "children": []}
+        with self.redis.pipeline(transaction=True) as pipe:
+            if kill:
+                pipe.client_kill_filter(_type="pubsub")
+            pipe.set(self.backend.get_key_for_task("first"), self.backend.encode(meta))
+            assert all(pipe.execute())
+
+    def hears(self) -> None:
+        until(lambda: self.heard or self.backend.result_consumer.drain_events(timeout=0.1), "the result")
+        assert self.heard == ["done"]
+
+
+@pytest.fixture
+def waiting(embedded) -> Iterator[Waiting]:
+    waiting = Waiting(embedded)
+    yield waiting
+    for result in waiting.results:
+        compat.give_up_result(waiting.backend, result)
+
+
+def test_celery_a_result_is_heard_that_came_while_the_subscription_was_broken(waiting):
+    waiting.store(kill=True)
+    waiting.hears()
+
+
+def test_celery_a_result_is_heard_though_the_next_subscription_finds_the_connection_broken(waiting):
+    waiting.store(kill=True)
+    for name in ("third", "fourth", "fifth"):  # the first of them writes to a socket that is closed, and it is no error
+        waiting.waits_for(name)
+    waiting.hears()
+
+
+def test_celery_a_result_is_heard_that_came_between_a_look_for_it_and_the_new_subscription(waiting, monkeypatch):
+    client = waiting.backend.client
+    look = client.mget
+
+    def look_too_early(*keys: Any) -> Any:
+        monkeypatch.undo()
+        found = look(*keys)
+        waiting.store(kill=False)
+        return found
+
+    monkeypatch.setattr(client, "mget", look_too_early)
+    waiting.redis.client_kill_filter(_type="pubsub")
+    waiting.hears()
 
 
 def test_celery_a_redis_backend_forgets_results_by_on_result_fulfilled():
