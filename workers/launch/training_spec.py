@@ -109,4 +109,6 @@ def _role(
         *overrides,
     )
     environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
-    return ProcessSpec(role, ranks, command, environment=environment, grace=config.grace, forked=config.fork, **more)
+    # CUDA cannot be used in a child of a process that has asked for it, as an import may.
+    forked = config.fork and config.device == config.actor_device == "cpu"
+    return ProcessSpec(role, ranks, command, environment=environment, grace=config.grace, forked=forked, **more)

@@ -28,7 +28,7 @@ from workers.servers.process_title import set_title
 
 MOST = 1 << 20  # bytes of a request
 HIGHEST = 1 << 20  # above any number of an open file
-CONTROL, LOG, INPUT = range(3)  # the files that come with a request; the last one only where there is any input
+CONTROL, LOG = range(2)  # the files that come with a request
 DEFAULTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -50,7 +50,7 @@ def serve(requests: int, launcher: int) -> NoReturn:
     connection = socket.socket(fileno=3)
     refusal = ""
     while True:
-        message, files, _, _ = socket.recv_fds(connection, MOST, 3)
+        message, files, _, _ = socket.recv_fds(connection, MOST, 2)
         if not message:
             os._exit(0)
         request = json.loads(message)
@@ -115,17 +115,15 @@ def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn
     set_title(" ".join([sys.executable, guard.__file__, f"{request['grace']:g}", *line]))
     os.setsid()
     # Other numbers first: one of the files may have the number that another is to get.
-    kept = [os.dup(os.open(os.devnull, os.O_RDONLY)) if n >= len(files) else os.dup(files[n]) for n in range(3)]
+    kept = [os.dup(file) for file in files]
     os.dup2(kept[CONTROL], 0)
     os.dup2(kept[LOG], 1)
     os.dup2(kept[LOG], 2)
-    os.dup2(kept[INPUT], 3)
-    os.closerange(4, HIGHEST)
+    os.closerange(3, HIGHEST)
     me = os.getpid()
 
     def start() -> Forked:
         if pid := os.fork():
-            os.close(3)
             return Forked(pid)
         _child(request, me)
 
@@ -148,9 +146,8 @@ def _gone(process: int) -> bool:
 def _child(request: dict[str, Any], parent: int) -> NoReturn:
     """In the process proper: make it look freshly started, and run it; ends in SystemExit."""
     os.setsid()
-    os.dup2(3, 0)
-    os.close(3)
-    os.closerange(4, HIGHEST)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.closerange(3, HIGHEST)
     guard.die_with(parent)
     line, environment = request["line"], request["environment"]
     signal.set_wakeup_fd(-1, warn_on_full_buffer=False)

@@ -114,20 +114,15 @@ class Forks:
         log: BinaryIO,
         environment: Mapping[str, str] | None,
         grace: float,
-        given: socket.socket | None = None,
     ) -> ForkedGuard | None:
-        """Fork a guard and a process of `line`, `python -m MODULE ARGUMENT...`; None where exec has to start it.
-
-        `given`: what the process gets as standard input.
-        """
+        """Fork a guard and a process of `line`, `python -m MODULE ARGUMENT...`; None where exec has to start it."""
         environment = dict(os.environ) if environment is None else environment
         if self._gone or [*line[:2]] != [sys.executable, "-m"] or differing(self._environment, environment):
             return None
         ours, theirs = socket.socketpair()
         request = {"line": [*line], "environment": {**environment}, "folder": str(Path.cwd()), "grace": grace}
-        files = [theirs.fileno(), log.fileno(), *([] if given is None else [given.fileno()])]
         with theirs:
-            self._send(request, files)
+            self._send(request, [theirs.fileno(), log.fileno()])
             answer = self._answer()
         if "pid" in answer:
             return ForkedGuard(answer["pid"], ours)

@@ -46,6 +46,14 @@ def test_a_flower_an_evaluator_or_an_added_players_learner_never_ends_a_run(tmp_
     assert learner_of(config, tmp_path, "late", added=True).restart is Restart.optional
 
 
+@pytest.mark.parametrize(
+    ("setting", "forked"), [("", True), ("fork=false", False), ("device=auto", False), ("actor_device=cuda", False)]
+)
+def test_processes_are_forked_where_none_may_use_a_gpu(tmp_path: Path, setting: str, forked: bool) -> None:
+    spec = compiled(compose(*filter(None, [setting, "flower_port=5555"])), tmp_path)
+    assert {one.role: one.forked for one in spec.processes} == {"learner": forked, "actor": forked, "flower": False}
+
+
 def test_the_learner_ends_a_run_and_a_players_learner_only_its_own_work(tmp_path: Path) -> None:
     plain = {spec.role: spec.done for spec in compiled(compose(), tmp_path).processes}
     assert plain == {"learner": Done.run, "actor": Done.restart}
