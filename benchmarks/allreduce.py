@@ -47,29 +47,45 @@ def compressions(backend: str) -> list[str]:
     return [name for name in NAMES if backend != "horovod" or name != NOT_BY_HOROVOD]
 
 
+class Rounds:
+    """What the first of the ranks told of each thing that it timed: median ms of its rounds, and bytes that it sent."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = {}
+        self.sent: dict[str, int] = {}
+
+    def add(self, key: str, line: dict[str, Any]) -> None:
+        """One thing, timed in one round."""
+        if line["learner"] == 0:
+            self.times.setdefault(key, []).append(statistics.median(line["ms"]))
+            self.sent[key] = line["sent"]
+
+    def medians(self) -> dict[str, float]:
+        """ms of each thing, median over rounds; printed."""
+        found = {key: round(statistics.median(times), 3) for key, times in self.times.items()}
+        for key, ms in found.items():
+            spread = f"{min(self.times[key]):.2f} to {max(self.times[key]):.2f}"
+            print(f"{key:40} {ms:10.2f} ms ({spread}) {self.sent[key]:12,} bytes a rank", flush=True)
+        return found
+
+
 def ring(options: argparse.Namespace) -> dict[str, Any]:
     """ms and bytes of averages, median over rounds in which backends take turns."""
-    times: dict[str, list[float]] = {}
-    sent: dict[str, int] = {}
-    for _ in range(options.rounds):
+    rounds = Rounds()
+    for turn in range(options.rounds):
         for backend in options.backends:
+            print(f"averages by {backend}, round {turn + 1} of {options.rounds}", flush=True)
             lines = rank_lines(
                 2, options.limit, run=options.run(), backend=backend, part="average", megabytes=options.sizes,
                 compressions=compressions(backend),
             )  # fmt: skip
             for line in lines:
-                if line["learner"] == 0:
-                    key = f"{backend} {line['megabytes']:g} MB {line['compression']}"
-                    times.setdefault(key, []).append(statistics.median(line["ms"]))
-                    sent[key] = line["sent"]
-    found = {key: round(statistics.median(values), 3) for key, values in times.items()}
-    for key, ms in found.items():
-        spread = f"{min(times[key]):.2f} to {max(times[key]):.2f}"
-        print(f"{key:28} {ms:10.2f} ms ({spread}) {sent[key]:12,} bytes a rank", flush=True)
+                rounds.add(f"{backend} {line['megabytes']:g} MB {line['compression']}", line)
+    found = rounds.medians()
     largest = f"{max(options.sizes):g} MB"
-    report: dict[str, Any] = {"average_ms": found, "average_bytes": sent, "horovod_vs_gloo_100mb": None}
+    report: dict[str, Any] = {"average_ms": found, "average_bytes": rounds.sent, "horovod_vs_gloo_100mb": None}
     if "horovod" in options.backends:  # of speeds: above 1, Horovod is faster
-        pairs = zip(times[f"torch {largest} none"], times[f"horovod {largest} none"], strict=True)
+        pairs = zip(rounds.times[f"torch {largest} none"], rounds.times[f"horovod {largest} none"], strict=True)
         report["horovod_vs_gloo_100mb"] = round(statistics.median(gloo / horovod for gloo, horovod in pairs), 3)
     report["time_vs_uncompressed"] = {
         key: round(ms / found[f"{key.rpartition(' ')[0]} none"], 3)
@@ -81,29 +97,24 @@ def ring(options: argparse.Namespace) -> dict[str, Any]:
 
 def step(options: argparse.Namespace) -> dict[str, Any]:
     """ms of an update, median over rounds in which one rank and two take turns."""
-    times: dict[str, list[float]] = {}
-    sent: dict[str, int] = {}
-    for _ in range(options.rounds):
+    rounds = Rounds()
+    for turn in range(options.rounds):
         for backend in ("alone", *options.backends):
+            print(f"updates by {backend}, round {turn + 1} of {options.rounds}", flush=True)
             lines = rank_lines(
                 1 if backend == "alone" else 2, options.limit, run=options.run(), part="update", repeats=3,
                 backend="torch" if backend == "alone" else backend, hidden_sizes=options.networks,
                 compressions=["none"] if backend == "alone" else compressions(backend),
             )  # fmt: skip
             for line in lines:
-                if line["learner"] == 0:
-                    key = f"{line['parameters']} parameters, {backend} {line['compression']}"
-                    times.setdefault(key, []).append(statistics.median(line["ms"]))
-                    sent[key] = line["sent"]
-    found = {key: round(statistics.median(values), 2) for key, values in times.items()}
-    for key, ms in found.items():
-        print(f"{key:40} {ms:10.2f} ms an update {sent[key]:14,} bytes a rank", flush=True)
+                rounds.add(f"{line['parameters']} parameters, {backend} {line['compression']}", line)
+    found = rounds.medians()
     speedup = {
         key: round(found[f"{key.partition(',')[0]}, alone none"] / ms, 3)
         for key, ms in found.items()
         if " alone " not in key
     }
-    return {"update_ms": found, "update_bytes": sent, "speed_vs_one_rank": speedup}
+    return {"update_ms": found, "update_bytes": rounds.sent, "speed_vs_one_rank": speedup}
 
 
 def gap(one: np.ndarray, other: np.ndarray) -> float:
