@@ -13,6 +13,8 @@ QUEUES ?=
 WORKERS ?= 2
 ARGS ?=
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Else each of a run's processes would compile all its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup horovod train league test test-rabbitmq4 check lint format servers compose clean
@@ -61,7 +63,8 @@ clean: ## remove caches and build results; .venv and runs/ stay
 
 # A stamp is touched only after its whole recipe, so an interrupted installation is taken up again. Torch goes first and
 # alone: what depends on it then finds a build that was chosen on purpose and fetches no other.
-# A line a step is said, the rest goes to a log, which is shown when the step fails.
+# A line a step is said, the rest goes to a log, which is shown when the step fails. A module is compiled when it is first
+# imported: most of torch's never are.
 $(VENV)/.ready-run: pyproject.toml constraints.txt
 	@$(make-venv)
 	@$(call quietly,torch,$(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) torch)
@@ -80,7 +83,7 @@ SETUP_LOG := $(VENV)/setup.log
 comma := ,
 define quietly
 echo "installing $(1) (details in $(SETUP_LOG))"; \
-if ! $(PYTHON) -m pip install --progress-bar off --constraint constraints.txt $(2) >$(SETUP_LOG) 2>&1; then \
+if ! $(PYTHON) -m pip install --no-compile --progress-bar off --constraint constraints.txt $(2) >$(SETUP_LOG) 2>&1; then \
   tail -n 20 $(SETUP_LOG) >&2; echo "error: installing $(1) failed; all of it is in $(SETUP_LOG)" >&2; exit 1; \
 fi
 endef
