@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod train league test test-rabbitmq4 check lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-rabbitmq4 check lint format servers compose clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,13 @@ horovod: $(VENV)/.ready-run ## build Horovod for allreduce=horovod: five minutes
 
 train: $(VENV)/.ready-run ## train; ARGS="..." are Hydra overrides
 	@$(PYTHON) -m workers.train $(ARGS)
+
+gfootball: $(VENV)/.ready-run ## build Google Research Football: ten minutes, once for each Python
+	@$(PYTHON) -m envs.build_football
+
+football: gfootball ## train football's empty goal to nine goals in ten episodes, and film what was learned
+	@$(PYTHON) -m workers.train experiment=football $(ARGS)
+	@$(PYTHON) -m workers.play runs/football --games 5 --video runs/football.mp4
 
 league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.015
 	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)

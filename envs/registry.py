@@ -8,6 +8,7 @@
 | `envpool:Pong-v5`                 | envpool's, many at once in C++                                |
 | `vizdoom:basic`                   | ViZDoom's scenarios                                           |
 | `mpe:simple`                      | the multi-particle environments of one agent                  |
+| `football:academy_corner`         | Google Research Football, against its own AI                  |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
 | `gamecore:file.py:MyActor`        | a game that drives its own sessions, by the Actor of it       |
@@ -45,6 +46,7 @@ SOURCES = {
     "envpool": "envs.envpool_envs",
     "vizdoom": "envs.vizdoom_envs",
     "mpe": "envs.mpe_envs",
+    "football": "envs.football_envs",
     SOURCE: "envs.gamecore_actors",
 }
 USER_SOURCE = "envs.user_envs"  # any other "left:right"

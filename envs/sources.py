@@ -6,6 +6,7 @@
 | `openspiel:goofspiel?num_cards=4`      | with parameters of the game; `openspiel:goofspiel(num_cards=4)` also    |
 | `pettingzoo:connect_four_v3`           | any two-player game of PettingZoo, parallel or turn-based               |
 | `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
+| `football:1_vs_1_easy`                 | Google Research Football, an agent on either side                       |
 | `my.module:MyGame`, `file.py:MyGame`   | your own: a TwoPlayerVectorEnv, or anything that makes a PettingZoo env |
 
 An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
@@ -23,13 +24,19 @@ from envs.two_player import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it.
-SOURCES = {"openspiel": "envs.openspiel_games", "pettingzoo": "envs.pettingzoo_games", "matrix": "envs.matrix_games"}
+SOURCES = {
+    "openspiel": "envs.openspiel_games",
+    "pettingzoo": "envs.pettingzoo_games",
+    "matrix": "envs.matrix_games",
+    "football": "envs.football_games",
+}
+FOR_ONE_TOO = {"football"}  # a source of games for one agent as well: what asks decides
 USER_SOURCE = "envs.user_games"  # any other "left:right"
 
 
 def is_two_player(env_id: str) -> bool:
-    """Whether the id names a source of two-player games; a user's own games are not told apart by their id."""
-    return env_id.partition(":")[0] in SOURCES
+    """Whether the id names a source of two-player games alone; a user's own games are not told apart by their id."""
+    return env_id.partition(":")[0] in SOURCES.keys() - FOR_ONE_TOO
 
 
 class OfALeague(ConfigurationError):

@@ -22,6 +22,10 @@ EXTRAS = {
     "pettingzoo": "games", "pyspiel": "games", "open_spiel": "games", "ale_py": "atari", "cv2": "atari",
     "envpool": "envpool", "vizdoom": "vizdoom", "mpe2": "mpe", "slimevolleygym": "slimevolley",
 }  # fmt: skip
+BUILT = {
+    "gfootball": "make gfootball",
+    "gfootball_engine": "make gfootball",
+}  # on this machine, since they have no wheels
 _ROOT = Path(__file__).resolve().parents[1]
 _NOT_THEIRS = (
     "<frozen",
@@ -118,6 +122,8 @@ def where(error: BaseException) -> str:
 def install(module: str) -> str:
     """What to do about a module that is missing."""
     top = module.partition(".")[0]
+    if top in BUILT:
+        return f"build it: {BUILT[top]}"
     if top in EXTRAS:
         return f"install Warren's {EXTRAS[top]}: {pip()} install -e '.[{EXTRAS[top]}]'"
     return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"

@@ -13,21 +13,31 @@ from envs import Turn, TwoPlayerVectorEnv
 from envs.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
+from workers.evaluation.video import Video
 from workers.runtime.trained import Trained, load
 
 Chooser = Callable[[TwoPlayerVectorEnv, Turn], int]  # the action of the player to move in game 0
 
 
-def watch(trained: Trained, games: int, render: str | None, greedy: bool, say: Callable[[str], None]) -> None:
-    """Play so many episodes; a line each, and their mean return."""
+def watch(
+    trained: Trained, games: int, render: str | None, greedy: bool, say: Callable[[str], None], film: Path | None = None
+) -> None:
+    """Play so many episodes; a line each, and their mean return. `film`: what is seen goes to this file."""
+    video = None
+    if film is not None:
+        video, render = Video(film), "rgb_array"
     env = trained.make(**({"render_mode": render} if render else {}))
     returns = []
+    if video is not None:
+        video.fps = float(env.metadata.get("render_fps") or video.fps)
     try:
         for episode in range(games):
             observation, _ = env.reset(seed=episode)
             trained.begin()
             total, steps, over = 0.0, 0, False
             while not over:
+                if video is not None:
+                    video.add(env.render())
                 observation, reward, terminated, truncated, _ = env.step(trained.act(observation, greedy=greedy))
                 total, steps, over = total + float(reward), steps + 1, terminated or truncated
             returns.append(total)
@@ -36,6 +46,10 @@ def watch(trained: Trained, games: int, render: str | None, greedy: bool, say: C
         raise ConfigurationError(f"--render {render}: {with_pip(str(missing))}") from None
     finally:
         env.close()
+        if video is not None:
+            video.close()
+    if video is not None:
+        say(f"{video.frames} frames are in {video.path}")
     say(f"mean return {np.mean(returns):.1f} of {games} episodes")
 
 
@@ -97,7 +111,7 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
     trained = load(given.folder, given.player)
     say(f"{trained.env_id}, {trained.source}")
     if not trained.two_player:
-        watch(trained, given.games, given.render, not given.sample, say)
+        watch(trained, given.games, given.render, not given.sample, say, given.video)
         return 0
     greedy = given.greedy
     machines = [trained, *([load(given.folder, given.against)] if given.against else [])]
@@ -123,10 +137,18 @@ def main(description: str | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workers.play", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="a run folder, as in runs/cartpole/TRIAL")
+    parser.add_argument(
+        "folder", type=Path, help="a run folder, as in runs/cartpole/TRIAL; of runs/cartpole the newest"
+    )
     parser.add_argument("--games", type=int, default=3, help="episodes or games; default: 3")
     parser.add_argument("--sample", action="store_true", help="of one agent: draw actions as in training")
     parser.add_argument("--render", metavar="MODE", help="of one agent: as the environment draws itself, as in human")
+    parser.add_argument(
+        "--video",
+        type=Path,
+        metavar="FILE",
+        help="of one agent: film it, as the environment draws itself: .gif or .mp4",
+    )
     parser.add_argument("--player", default="main", help="of a league: who plays; default: main")
     parser.add_argument("--against", metavar="PLAYER", help="of a league: another of its players, in your place")
     parser.add_argument("--greedy", action="store_true", help="of a league: the likeliest action, always")

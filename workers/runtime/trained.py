@@ -69,12 +69,16 @@ class Trained:
 
 
 def load(folder: str | Path, player: str = "main") -> Trained:
-    """The newest checkpoint of a run folder; of a league's, that of `player`, or the frozen model of that name.
+    """The newest checkpoint of a run folder, or of the newest run in a folder of runs.
+
+    Of a league's, that of `player`, or the frozen model of that name.
 
     Raises ConfigurationError for what is no run folder, UnknownName for a player that it does not hold, CheckpointError
     for what is damaged.
     """
     folder = Path(folder)
+    if not (folder / "config.yaml").is_file() and (runs := sorted(folder.glob("*/config.yaml"))):
+        folder = runs[-1].parent  # their names begin with the time
     if not (folder / "config.yaml").is_file():
         raise ConfigurationError(
             f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"

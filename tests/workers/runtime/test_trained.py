@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import hydra
 import numpy as np
+import PIL.Image
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
@@ -52,7 +55,15 @@ def nim(tmp_path: Path) -> Path:
 
 
 def options(folder: Path, **given: object) -> argparse.Namespace:
-    default = {"games": 2, "sample": False, "render": None, "player": "main", "against": None, "greedy": False}
+    default = {
+        "games": 2,
+        "sample": False,
+        "render": None,
+        "video": None,
+        "player": "main",
+        "against": None,
+        "greedy": False,
+    }
     return argparse.Namespace(folder=folder, **{**default, "seat": 0, "seed": 0, **given})
 
 
@@ -86,6 +97,64 @@ def test_watching_prints_what_each_episode_returned(cartpole: Path) -> None:
     said: list[str] = []
     assert play.run(options(cartpole), say=said.append) == 0
     assert said[1].startswith("episode 1: return ") and said[-1].startswith("mean return ")
+
+
+class Drawn(gymnasium.Env[np.ndarray, int]):
+    """Three steps an episode, and a picture of each."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        self.render_mode, self.steps = render_mode, 0
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict[str, object]]:
+        self.steps = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, object]]:
+        self.steps += 1
+        return np.zeros(4, np.float32), 1.0, self.steps == 3, False, {}
+
+    def render(self) -> np.ndarray:
+        assert self.render_mode == "rgb_array"
+        return np.full((32, 48, 3), 40 * self.steps, np.uint8)
+
+
+@pytest.mark.parametrize("kind", [".gif", ".mp4"])
+def test_watching_films_what_the_environment_draws(cartpole: Path, tmp_path: Path, kind: str) -> None:
+    if kind == ".mp4":
+        pytest.importorskip("cv2")
+    said: list[str] = []
+    film = tmp_path / f"film{kind}"
+    play.watch(
+        replace(load(cartpole), settings=envs.EnvSettings(f"{__file__}:Drawn")), 2, None, True, said.append, film
+    )
+    assert f"6 frames are in {film}" in said
+    if kind == ".gif":
+        with PIL.Image.open(film) as image:
+            assert (image.n_frames, image.size) == (6, (48, 32))
+    else:
+        import cv2
+
+        read = cv2.VideoCapture(str(film))
+        assert [read.read()[0] for _ in range(7)] == [True] * 6 + [False]
+
+
+def test_a_film_of_another_kind_is_refused_before_anything_is_played(cartpole: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"film\.avi: it must end in \.gif or \.mp4"):
+        play.run(options(cartpole, video=tmp_path / "film.avi"), say=lambda line: None)
+
+
+def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
+    newest = cartpole / "20260102-000000-aaaa"
+    for name in ("20260101-000000-bbbb", newest.name):
+        (cartpole / name).mkdir()
+        (cartpole / name / "config.yaml").write_text((cartpole / "config.yaml").read_text())
+    (cartpole / "config.yaml").unlink()
+    (cartpole / "checkpoints").rename(newest / "checkpoints")
+    assert load(cartpole).source.is_relative_to(newest)
 
 
 def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None:

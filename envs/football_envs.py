@@ -1,0 +1,54 @@
+"""Google Research Football for one agent, against the game's own AI: "football:academy_empty_goal_close".
+
+Its options are those of football_match.Match, as `env.kwargs`; of two agents against each other: football_games.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.construct import blame
+from envs.football_match import Match
+
+
+def make(name: str, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env:
+    """The scenario `name`, on the left side. Raises UnknownName and ConfigurationError."""
+    with blame(f"environment 'football:{name}'"):
+        return FootballEnv(name, render_mode, **kwargs)
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved: no scenario has one."""
+    return None
+
+
+class FootballEnv(gymnasium.Env):
+    """One scenario; nineteen actions. An episode that the clock ends is truncated: no observation shows the clock."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+
+    def __init__(self, name: str, render_mode: str | None = None, **kwargs: Any) -> None:
+        self.match, self.render_mode = Match(name, 1, **kwargs), render_mode
+        self.observation_space = self.match.observation_space
+        self.action_space = gymnasium.spaces.Discrete(len(self.match.actions))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """(observation, {}) of a new episode."""
+        super().reset(seed=seed)
+        return self.match.reset(int(self.np_random.integers(1 << 31)))[0], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One step, a tenth of a second of the game."""
+        observations, rewards, over, by_the_clock = self.match.step([int(action)])
+        return observations[0], float(rewards[0]), over and not by_the_clock, by_the_clock, {}
+
+    def render(self) -> np.ndarray:
+        """The pitch from above, uint8 [320, 640, 3]."""
+        return self.match.picture()
+
+    def close(self) -> None:
+        """Closes the match."""
+        self.match.close()

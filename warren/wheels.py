@@ -1,0 +1,94 @@
+"""Packages that have no wheels: built once on this machine, kept in the cache folder, installed from there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from warren.errors import WarrenError
+
+SAY_EVERY = 10.0  # s between lines of progress, where the output is no terminal
+_PERCENT = re.compile(rb"\[ *(\d+)%\]")  # make's, as CMake has it
+
+
+def cache_folder() -> Path:
+    """WARREN_CACHE, or ~/.cache/warren."""
+    return Path(os.environ.get("WARREN_CACHE") or Path.home() / ".cache" / "warren")
+
+
+def cached(folder: Path) -> Path | None:
+    """The wheel that was built into `folder` before."""
+    return next(iter(folder.glob("*.whl")), None)
+
+
+def build(
+    what: str, requirement: str, folder: Path, environment: Mapping[str, str], about: int, python: str = sys.executable
+) -> Path:
+    """The wheel of `requirement`, built now by `python`'s own pip and packages; says how far it is.
+
+    `what`: its name for a person. `environment`: more variables than this process has. `about`: the seconds that two
+    cores take. Raises WarrenError with the end of the log.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "build.log"
+    command = [
+        *(python, "-m", "pip", "wheel", "--verbose", "--no-deps", "--no-build-isolation"),
+        *("--no-cache-dir", "--wheel-dir", str(folder), requirement),
+    ]
+    variables = {
+        **os.environ,
+        "MAKEFLAGS": f"-j{os.cpu_count() or 1}",
+        "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}",
+        **environment,
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=variables, stdout=output, stderr=subprocess.STDOUT)
+        _watch(what, process, log, about)
+    wheel = cached(folder)
+    if process.returncode != 0 or wheel is None:
+        last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        raise WarrenError(f"{what} was not built; the end of {log}:\n{last}")
+    return wheel
+
+
+def install(wheel: Path, needed: Sequence[str]) -> None:
+    """Install the wheel, and of `needed` requirements those whose package is missing. Raises WarrenError."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet"]
+    lacking = [one for one in needed if not _has(re.split(r"[<>=!~\[]", one)[0])]
+    for more in (lacking, ["--no-deps", "--force-reinstall", str(wheel)]):
+        if more and subprocess.run([*command, *more], check=False).returncode != 0:
+            raise WarrenError(f"pip could not install {' '.join(more)}")
+
+
+def _watch(what: str, process: subprocess.Popen[bytes], log: Path, about: int) -> None:
+    """Say how far the build is, until it ends: in one line of a terminal, else a line now and then."""
+    began, said, terminal = time.monotonic(), 0.0, sys.stdout.isatty()
+    while True:
+        try:
+            process.wait(1.0)
+            break
+        except subprocess.TimeoutExpired:
+            done = _PERCENT.findall(log.read_bytes())
+            seconds = time.monotonic() - began
+            text = f"building {what}: {int(done[-1]) if done else 0} % after {seconds:.0f} s (of about {about})"
+            if terminal:
+                print(f"\r{text}", end="", flush=True)
+            elif seconds - said >= SAY_EVERY:
+                said = seconds
+                print(text, flush=True)
+    if terminal:
+        print()
+
+
+def _has(name: str) -> bool:
+    try:
+        importlib.metadata.version(name)
+        return True
+    except importlib.metadata.PackageNotFoundError:
+        return False
