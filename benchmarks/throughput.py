@@ -29,6 +29,7 @@ from benchmarks.report import finish
 from benchmarks.throughput_jobs import Job, train
 from benchmarks.throughput_peers import Peer, Ran
 from workers import servers
+from workers.runtime.segment_ledger import REASONS
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("cartpole", "pong", "pipeline", "start", "slow")
@@ -188,10 +189,10 @@ def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     half = len(resident) // 2
     growth = max(resident[half:]) / max(resident[:half]) - 1
     account = done.segments
-    used = sum(account[name] for name in ("learned", "stale", "unused", "refused", "reset"))
+    gone = sum(account[name] for name in ("learned", *REASONS, "in_flight"))
     figures = {
         "slow_memory_growth": round(growth, 3),
-        "slow_account_adds_up": account["confirmed"] == used + account["missing"] and account["lost"] == 0,
+        "slow_account_adds_up": account["made"] == gone and account["lost"] == 0,
         "slow_segments": account,
         "slow_data_age_median": done.data_age,
     }

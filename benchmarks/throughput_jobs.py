@@ -26,7 +26,7 @@ class Job:
     """One finished run."""
 
     outcome: dict[str, Any]  # of outcome.json: state, steps, mean_return, seconds since the first environment step
-    segments: dict[str, int]  # of segments.json: what became of each
+    segments: dict[str, Any]  # of segments.json: what became of each
     points: Sequence[dict[str, Any]]  # of metrics.jsonl
     whole_s: float  # of the command, from its start to its end
     resident_mb: Sequence[float]  # of all its processes together, twice a second

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
@@ -52,10 +51,6 @@ def test_a_streaming_league_learns_through_kills_and_loses_nothing_that_was_conf
         check_books(store)
         run.process.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
-    segments = json.loads((run.folder / "segments.json").read_text())
-    print(segments)
-    assert segments["lost"] == 0
-    dropped = sum(segments[reason] for reason in ("stale", "reset", "refused", "unused"))
-    assert segments["confirmed"] == segments["learned"] + dropped + segments["missing"]
+    segments = run.account()
     assert segments["learned"] > 20 and segments["refused"] == 0
     assert "Traceback" not in run.output

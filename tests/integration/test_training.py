@@ -30,6 +30,10 @@ def test_cartpole_is_solved_through_rabbitmq_and_redis(tmp_path: Path, servers: 
     assert list((run.folder / "tensorboard").iterdir())
     assert list((run.folder / "checkpoints").glob("*.safetensors"))
     assert {p.name for p in (run.folder / "logs").iterdir()} == {"learner.log", "actor-0.log", "actor-1.log"}
+    account, last = run.account(), run.metrics()[-1]
+    assert account["steps"]["learned"] == last["steps"]
+    assert account["steps"]["stale"] == last["stale_steps"]
+    assert account["steps"]["made"] % account["made"] == 0, "each segment has as many steps"
 
 
 @pytest.mark.slow

@@ -10,6 +10,8 @@ from typing import Any
 import psutil
 from integration.launched import Launched
 
+from workers.runtime.segment_ledger import REASONS
+
 
 class TrainingRun(Launched):
     """`python -m workers.train` on servers of its own choice, or on those whose URLs are given."""
@@ -41,6 +43,17 @@ class TrainingRun(Launched):
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+    def account(self, lost: int = 0) -> dict[str, Any]:
+        """Of a run that has ended, what became of all segments and steps that were made: it adds up."""
+        found: dict[str, Any] = json.loads((self.folder / "segments.json").read_text())
+        assert found == json.loads((self.folder / "outcome.json").read_text())["segments"]
+        for numbers in (found, found["steps"]):
+            assert numbers["made"] == sum(numbers[name] for name in ("learned", *REASONS, "in_flight")), found
+        assert found["in_flight"] == found["unsent"] + found["waiting"] + found["lost"]
+        assert found["lost"] == lost, found
+        assert f"segments: {found['made']:,} made = {found['learned']:,} learned" in self.output
+        return found
 
     def after_updates(self, count: int) -> int:
         """Wait until `count` more updates have been made; the number made in all."""

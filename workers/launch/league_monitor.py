@@ -20,11 +20,12 @@ from tasks.events import EVALUATION, STATUS, Subscription, of_player
 from tasks.topology import Topology
 from warren.errors import BrokerError
 from workers.config.league import LeagueConfig
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
+from workers.launch.account import write_account
 from workers.launch.figures import Figures, scores, statuses
 from workers.launch.monitor import Context, Health
-from workers.launch.training_monitor import CountCheck, UpdateTimes, write_account
+from workers.launch.training_monitor import CountCheck, UpdateTimes
 from workers.launch.training_spec import learner_of
 from workers.runtime.actor_count import actors_key
 from workers.runtime.ended import open_run
@@ -105,8 +106,7 @@ class LeagueMonitor:
             subscription.stop()
 
     def account(self) -> None:
-        if self.config.sampling is Sampling.streaming:  # the league's own books are in its folder
-            write_account(self.session, self.topology, self.context)
+        write_account(self.session, self.topology, self.context)
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
         return {"state": state, "steps": self.figures.steps, "seconds": self._clock.seconds}

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tasks.admin.cleanup import Depths
 from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
 from workers.config.validation import verify
+from workers.launch.account import write_account
 from workers.launch.figures import Figures, statuses
 from workers.launch.folder import OUTCOME
 from workers.launch.monitor import Context, Health
@@ -78,9 +77,7 @@ class TrainingMonitor:
             self._subscription.stop()
 
     def account(self) -> None:
-        """Where every segment went, now that all is quiet; what was confirmed and is nowhere is lost, and said so."""
-        if self.config.sampling is Sampling.streaming:
-            write_account(self.session, self.topology, self.context)
+        write_account(self.session, self.topology, self.context)
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
         """The learner's own; where it could write none, what its last status said."""
@@ -126,24 +123,6 @@ class CountCheck:
             return ()
         except ConfigurationError as error:
             return tuple(error.problems)
-
-
-def write_account(session: Session, topology: Topology, context: Context) -> None:
-    """Where every segment of a streaming run went, into segments.json and as a line of text; for when all is quiet."""
-    account = session.ledger.account()
-    # The watch knows the queues that each run has; a league has one a player.
-    depths = Depths(session.app, topology).read() if context.watch.depths_now() else {}
-    left = sum(depths.get(topology.learner_queue(player).routing_key, 0) for player in topology.players)
-    lost = max(0, account.missing - left)
-    unused = account.unused + account.missing - lost
-    found = {**asdict(account), "waiting": left, "lost": lost}
-    context.folder.write("segments.json", json.dumps(found) + "\n")
-    context.say(
-        f"segments: {account.confirmed:,} confirmed, {account.learned:,} learned, {account.stale:,} too old, "
-        f"{account.repeated:,} delivered again, {unused:,} unused, {lost:,} lost"
-        + (f", {account.reset:,} of players that were begun anew since" if account.reset else "")
-        + (f", {account.refused:,} refused (the learner's log says why)" if account.refused else "")
-    )
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:

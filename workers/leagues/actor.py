@@ -31,6 +31,7 @@ from workers.rollout.answers import answer
 from workers.rollout.match_record import MatchRecord
 from workers.rollout.match_result import MatchResult
 from workers.rollout.match_scheduler import Matches
+from workers.rollout.numbering import Numbering
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
@@ -56,6 +57,7 @@ class LeagueActorRole:
         )
         self.ending = Ending(session.redis, session.topology.key_prefix)
         self.record = MatchRecord.from_environment(self.source)
+        self._numbered = Numbering(session, self.source)
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
         self.failure: BaseException | None = None
@@ -78,7 +80,7 @@ class LeagueActorRole:
         if home.weights.version > version:  # another round of that version was learned from
             return {"superseded": home.weights.version}
         try:
-            return {"number": None, **self.collect(home, actors, -(-self.league.lanes // actors))}
+            return self.collect(home, actors, -(-self.league.lanes // actors))
         except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
             return {"deferred": str(error)}
 
@@ -94,12 +96,11 @@ class LeagueActorRole:
         trajectory = self._matches(home, actors).collect(trajectories)
         assert home.sampler is not None
         return {
-            "source": self.source,
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
             "expired": home.sampler.pop_expired(),
             "generation": home.generation,
-            "trajectory": trajectory.to_dict(),
+            **self._numbered(trajectory),
         }
 
     def on_ready(self) -> None:

@@ -51,7 +51,7 @@ class LeagueLearnerRole(LearnerRole):
             again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
             again.daemon = True
             again.start()
-        return [None]
+        return self._spare(payloads)
 
     def figures(self) -> str:
         """How far it is, as text."""

@@ -23,6 +23,7 @@ from kombu.exceptions import OperationalError
 from tasks.client.bounded_sender import FIRST_WAIT, LAST_WAIT, BoundedSender
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.runtime.actor_count import ActorCount, SegmentsWaiting
+from workers.runtime.segment_ledger import Segment
 
 if TYPE_CHECKING:
     from workers.leagues.actor import LeagueActorRole
@@ -89,8 +90,7 @@ class LeagueStream:
         self._sending: dict[str, Sending] = {}
         self._learning: list[str] = []  # who is to be played for, as the league said last
         self._look_at = 0.0
-        self._number = 0  # of the next segment
-        self._unnoted: list[int] = []  # segments that the broker has, and the ledger is still to be told of
+        self._unnoted: list[Segment] = []  # segments that the broker has, and the ledger is still to be told of
 
     def run(self) -> None:
         """Play and send until told to stop. Raises ConfigurationError when the user's environment keeps failing."""
@@ -175,8 +175,7 @@ class LeagueStream:
             return
         sending.play_at, sending.failures, sending.deferred = 0.0, 0, ""
         self._turns.had(name, payload["trajectory"]["terminated"].size)
-        sending.unsent = ({"round": None, "number": self._number, **payload},)
-        self._number += 1
+        sending.unsent = ({"round": None, **payload},)
         self._send(sending)
 
     def _defer(self, name: str, why: str) -> None:
@@ -195,7 +194,8 @@ class LeagueStream:
     def _send(self, sending: Sending) -> None:
         assert sending.unsent is not None
         if sending.sender.offer("learner.learn", sending.unsent):
-            self._unnoted.append(sending.unsent[0]["number"])
+            payload = sending.unsent[0]
+            self._unnoted.append(Segment(payload["source"], payload["number"], payload["steps"]))
             sending.unsent, sending.wait = None, FIRST_WAIT
         else:
             sending.again_at = time.monotonic() + sending.wait
@@ -205,7 +205,7 @@ class LeagueStream:
         """Tell the ledger what the broker has confirmed; what it could not be told of, with the next."""
         try:
             while self._unnoted:
-                self._session.ledger.confirm(self._actor.source, self._unnoted[0])
+                self._session.ledger.confirm(self._unnoted[0])
                 self._unnoted.pop(0)
         except redis.RedisError as error:
             logger.warning("segments that were sent are not noted yet: %s", error)

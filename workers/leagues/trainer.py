@@ -130,6 +130,7 @@ class LeagueTrainer(Trainer):
     def close(self) -> None:
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
         self.settle_down()
+        self.settle()
         if self.progress.updates and not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
             self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))

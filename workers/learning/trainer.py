@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
 from workers.runtime.run_status import verdict
+from workers.runtime.segment_ledger import LEARNED
 from workers.runtime.session import PLAYER, Session
 from workers.runtime.timing import Timing
 
@@ -286,9 +287,8 @@ class Trainer:
 
     def _learn(self, calls: Sequence[Any]) -> list[Any]:
         errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
-        stale: list[Arrived] = []
-        refused: list[Any] = []
-        reset: list[Arrived] = []
+        became: list[tuple[Any, ...]] = []  # of each payload, as Settlement.add takes it
+        used: set[int] = set()  # indices of calls of which something was not refused
         with self.timing.stage("check"):
             for index, payload in _payloads(calls):
                 try:
@@ -296,39 +296,54 @@ class Trainer:
                     expired = int(payload.get("expired", 0))
                     if self.is_of_another(payload):
                         self.progress.reset_steps += arrived.trajectory.num_steps + expired
-                        reset.append(arrived)
+                        became.append(("reset", payload))
+                        used.add(index)
                         continue
                     dropped = self.source.add(arrived, self.progress.version)
                     self.progress.stale_steps += dropped + expired
                     if dropped == arrived.trajectory.num_steps:
-                        stale.append(arrived)
+                        became.append(("stale", payload))
+                        used.add(index)
                 except (WireError, KeyError, TypeError) as error:
                     errors[index] = self._refuse(payload, error)
-                    refused.append(payload)
-        learned: Sequence[Arrived] = ()
-        unused: Sequence[Arrived] = ()
+                    became.append(("refused", payload))
+        learned = False
         if self.source.ready():
             batch = self.source.sample()
+            found: dict[int, Exception] = {}
             if self.outcome is None:
-                with self.timing.stage("update"):
-                    found = self._update(batch)
-                for place, fault in found.items():
-                    bad = batch.arrived[place]
-                    errors[bad.call] = self._refuse(bad.payload, fault)
-                    refused.append(bad.payload)
-                learned = [arrived for place, arrived in enumerate(batch.arrived) if place not in found]
-            else:
-                unused = batch.arrived
+                try:
+                    with self.timing.stage("update"):
+                        found = self._update(batch)
+                except Stopping:  # all of it goes back to its queue
+                    raise
+                except Exception:
+                    self.settle([*became, *(("failed", arrived.payload) for arrived in batch.arrived)])
+                    raise
+            for place, arrived in enumerate(batch.arrived):
+                if place in found:
+                    errors[arrived.call] = self._refuse(arrived.payload, found[place])
+                    became.append(("refused", arrived.payload))
+                    continue
+                used.add(arrived.call)
+                if self.outcome is None:
+                    learned = True
+                    became.append((LEARNED, arrived.payload, arrived.trajectory.num_steps))
+                else:
+                    became.append(("unused", arrived.payload))
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        payloads = [[arrived.payload for arrived in kind] for kind in (learned, stale, unused, reset)]
-        self.settlement.add(*payloads[:3], refused, payloads[3])
-        with self.timing.stage("settle"):
-            self._attempt("write down what was learned from", self.settlement.settle)
+        self.settle(became)
         if learned:
             self._after_update()
-        used = {arrived.call for arrived in (*learned, *unused, *stale, *reset)}
         return [None if index in used else errors.get(index) for index in range(len(calls))]
+
+    def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
+        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away."""
+        for one in became:
+            self.settlement.add(*one)
+        with self.timing.stage("settle"):
+            self._attempt("write down what was learned from", self.settlement.settle)
 
     def _refuse(self, payload: Any, error: Exception) -> Exception:
         self.progress.refused += 1
@@ -514,14 +529,14 @@ class Trainer:
         if self.ranks is not None:
             logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self._digest())
         if not self.leads:
-            self._attempt("write down what was learned from", self.settlement.settle)
+            self.settle()
             self._leave()
             return
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
         outcome["weights"] = self._digest()
         outcome["timing"] = self.timing.shares() or read_json(self.folder / "outcome.json").get("timing", {})
         title = f"{self.config.env.id}, {self.config.sampling.value}"
-        self._attempt("write down what was learned from", self.settlement.settle)
+        self.settle()
         if not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
         self._attempt("close the metrics", self._close_log)

@@ -94,10 +94,10 @@ class LearnerRole:
         failed = next((payload for payload in payloads if "failed" in payload), None)
         if failed is not None:
             self.rounds.failed(round_id, failed["failed"], failed["by_user"])
-            return [None]
+            return self._spare(payloads)
         if not self.rounds.returned(round_id):
             logger.warning("round %s came back after another of its version had been used; dropped", round_id)
-            return [None]
+            return self._spare(payloads)
         self.rounds.succeeded()
         if self.config.deterministic:
             payloads.sort(key=lambda payload: payload.get("actor", 0))
@@ -105,12 +105,17 @@ class LearnerRole:
         if newer >= 0:  # a pool that was restored, and a learner that went on from an older checkpoint
             self.trainer.skip_past(newer)
             self.rounds.dispatch(self.trainer.progress.version)
-            return [None]
+            return self._spare(payloads)
         try:
             return self._update(calls)
         finally:  # an update that failed ends its round as well: without a next one nothing would ever happen again
             if self.trainer.outcome is None and self.failure is None:
                 self._dispatch()
+
+    def _spare(self, payloads: Sequence[Any]) -> list[None]:
+        """Of a round that is not learned from, what was played counts as dropped."""
+        self.trainer.settle(("spare", payload) for payload in payloads)
+        return [None]
 
     def _dispatch(self) -> None:
         assert self.rounds is not None

@@ -27,6 +27,7 @@ from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.handover import SendingThread
+from workers.rollout.numbering import Numbering
 from workers.rollout.pace import Pace
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
 from workers.rollout.separate_samplers import SeparateSamplers
@@ -35,6 +36,7 @@ from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
+from workers.runtime.segment_ledger import Segment
 from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name, stop_worker
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
@@ -69,7 +71,7 @@ class ActorRole:
         self.stopping = threading.Event()
         self.failure: BaseException | None = None
         self.first_step_at: float | None = None
-        self.number = 0  # of the next segment
+        self._numbered = Numbering(session, self.source)
         self._sender: BoundedSender | None = None
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
@@ -130,9 +132,9 @@ class ActorRole:
         if self.weights.version > version:  # another round of that version was learned from
             return {"superseded": self.weights.version}
         if not self.config.deterministic:
-            return {"number": None, **self.collect()}
+            return self.collect()
         if self._repeated is None or self._repeated[0] != version:  # else a round that was dispatched once more
-            self._repeated = (version, {"number": None, "actor": self.config.actor_id, **self.collect()})
+            self._repeated = (version, {"actor": self.config.actor_id, **self.collect()})
         return self._repeated[1]
 
     def collect(self) -> dict[str, Any]:
@@ -148,10 +150,9 @@ class ActorRole:
             self.sampler = self._make_sampler()  # whatever state the environments are left in, they begin anew
             raise
         return {
-            "source": self.source,
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
-            "trajectory": trajectory.to_dict(),
+            **self._numbered(trajectory),
         }
 
     def load_newest(self) -> None:
@@ -216,16 +217,12 @@ class ActorRole:
             stop_worker()
 
     def _send(self, payload: dict[str, Any]) -> bool:
-        """On the sending thread: the segment's number is given once the broker has it, so none is left out.
-
-        Whether the learner's queue had room at once.
-        """
+        """On the sending thread: whether the learner's queue had room at once."""
         if self._sender is None:
             queue = self.session.topology.learner_queue()
             self._sender = BoundedSender(self.session.app, queue, self._bound, self.stopping)
-        if self._sender.send("learner.learn", ({"round": None, "number": self.number, **payload},)):
-            self.session.ledger.confirm(self.source, self.number)
-            self.number += 1
+        if self._sender.send("learner.learn", ({"round": None, **payload},)):
+            self.session.ledger.confirm(Segment(payload["source"], payload["number"], payload["steps"]))
         if not self._sender.found_room:
             self.pace.full(self.weights.version)
         return self._sender.found_room

@@ -1,90 +1,147 @@
-"""Which segments were confirmed and which were used: a bit each in Redis, so that none is lost uncounted.
+"""What became of each segment: made by an actor, confirmed by the broker, trained on or dropped; so that it adds up.
 
-Each actor process numbers its segments. It sets a bit when the broker has confirmed one; the learner sets a bit when
-an update has used one, or when it dropped one, by the reason. What is confirmed and in none is still on its way.
+Each actor process numbers its segments. It notes each that it has made, before anybody else can have it, and each that
+the broker has confirmed; the learner notes what became of it: an update has used it, or it was dropped, by the reason.
+A note is a bit in Redis, so what is noted twice counts once. What was made and neither used nor dropped is in flight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-KINDS = ("learned", "stale", "reset", "refused", "unused", "confirmed")  # what is several of these counts as the first
+LEARNED = "learned"
+REASONS: Mapping[str, str] = {  # why segments are dropped
+    "stale": "too old",
+    "reset": "of players that were begun anew since",
+    "refused": "refused (the learner's log says why)",
+    "failed": "in updates that failed",
+    "spare": "of rounds that were not needed",
+    "unused": "after the end",
+}
+
+# KEYS: names of actor processes (set), totals (hash). ARGV: prefix of the bits, then of each segment its source, its
+# number, its steps. `make` counts a segment once; with `bit`, also sets that one of it.
+_MAKE = """
+local function make(source, number, steps)
+  redis.call('SADD', KEYS[1], source)
+  if redis.call('SETBIT', ARGV[1] .. 'made:' .. source, number, 1) == 0 then
+    redis.call('HINCRBY', KEYS[2], 'made', 1)
+    redis.call('HINCRBY', KEYS[2], 'made_steps', steps)
+  end
+end
+"""
+_NOTE = f"""{_MAKE}
+make(ARGV[2], ARGV[3], ARGV[4])
+if ARGV[5] == '1' then redis.call('SETBIT', ARGV[1] .. 'confirmed:' .. ARGV[2], ARGV[3], 1) end
+"""
+# Of each segment also what became of it, and how many of its steps an update has used; the others of one that was
+# learned from were too old. What it was first, it remains: a learner may die before the broker knows.
+_SETTLE = f"""{_MAKE}
+for at = 2, #ARGV, 5 do
+  local source, number, steps, kind, used = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+  make(source, number, steps)
+  if redis.call('SETBIT', ARGV[1] .. 'settled:' .. source, number, 1) == 1 then
+    redis.call('HINCRBY', KEYS[2], 'repeated', 1)
+  else
+    redis.call('HINCRBY', KEYS[2], kind, 1)
+    redis.call('HINCRBY', KEYS[2], kind .. '_steps', used)
+    redis.call('HINCRBY', KEYS[2], 'stale_steps', steps - used)
+  end
+end
+"""
+
+
+class Segment(NamedTuple):
+    """Of one actor process, `source`, which counts them from 0. `steps`: environment steps, or a player's decisions."""
+
+    source: str
+    number: int
+    steps: int
+
+
+class Settled(NamedTuple):
+    """What became of a segment: LEARNED, with `used` of its steps, or one of REASONS, with all of them."""
+
+    segment: Segment
+    kind: str
+    used: int
+
+
+class Count(NamedTuple):
+    """So many segments, and their steps together."""
+
+    segments: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
 class Account:
-    """Segments of a run. `repeated`: deliveries of a segment that was used already (after a learner died).
+    """Segments of a run: made = learned + dropped, by the reason, + in flight.
 
-    What was used counts as confirmed, also where the actor was killed before it could say so. The rest adds up to it:
-    confirmed = learned + stale + reset + unused + refused + missing.
+    Steps that were too old, in a segment of which the others were learned from, are among the steps of `stale`. What
+    was settled counts as made and as confirmed, also where the actor was killed before it could say so.
     """
 
-    confirmed: int
-    learned: int
-    stale: int
-    repeated: int
-    unused: int  # given up at the end of the run
-    missing: int  # none of these: still in a queue, or lost
-    refused: int = 0  # damaged, or no update could be made with them
-    reset: int = 0  # of a league's player that was begun anew since
+    made: Count
+    learned: Count
+    dropped: Mapping[str, Count]  # by the names of REASONS
+    unsent: int  # segments that were made, and that no broker has confirmed: an actor has, or had, them
+    missing: int  # segments that were confirmed, and not settled: still in a queue, or lost
+    repeated: int  # deliveries of a segment that was settled already (after a learner died)
+
+    @property
+    def in_flight(self) -> Count:
+        """Neither learned from nor dropped."""
+        gone = [self.learned, *self.dropped.values()]
+        steps = self.made.steps - sum(count.steps for count in gone)
+        return Count(self.unsent + self.missing, steps)
+
+    @property
+    def confirmed(self) -> int:
+        """Segments that have reached a learner, or the broker."""
+        return self.learned.segments + sum(count.segments for count in self.dropped.values()) + self.missing
 
 
 class Ledger:
-    """The segments of one run; keys begin with `prefix`."""
+    """The segments of one run; keys begin with `prefix`. All methods raise redis.RedisError."""
 
     def __init__(self, redis: Any, prefix: str) -> None:
         self._redis, self._prefix = redis, f"{prefix}ledger:"
+        self._keys = [f"{self._prefix}sources", f"{self._prefix}totals"]
+        self._note, self._settle = (redis.register_script(text) for text in (_NOTE, _SETTLE))
 
-    def confirm(self, source: str, number: int) -> None:
-        """The broker has segment `number` of actor process `source`."""
-        with self._redis.pipeline(transaction=False) as pipe:
-            pipe.sadd(f"{self._prefix}sources", source)
-            pipe.setbit(f"{self._prefix}confirmed:{source}", number, 1)
-            pipe.execute()
+    def make(self, segment: Segment) -> None:
+        """An actor has made it, and nobody else has it yet."""
+        self._note(keys=self._keys, args=[self._prefix, *segment, 0])
 
-    def settle(
-        self,
-        learned: Iterable[tuple[str, int]],
-        stale: Iterable[tuple[str, int]],
-        unused: Iterable[tuple[str, int]] = (),
-        refused: Iterable[tuple[str, int]] = (),
-        reset: Iterable[tuple[str, int]] = (),
-    ) -> None:
-        """Segments, each (source, number): an update has used it, it was too old, came after the end, was refused, was
-        of a player that has been begun anew.
-        """
-        given = {"learned": learned, "stale": stale, "unused": unused, "refused": refused, "reset": reset}
-        settled = {kind: list(segments) for kind, segments in given.items()}
-        if not any(settled.values()):
-            return
-        with self._redis.pipeline(transaction=True) as pipe:
-            for kind, segments in settled.items():
-                for source, number in segments:
-                    pipe.setbit(f"{self._prefix}{kind}:{source}", number, 1)
-            # An actor that was killed before it could say that the broker has its first segment is a source as well.
-            pipe.sadd(f"{self._prefix}sources", *{source for segments in settled.values() for source, _ in segments})
-            *before, _ = pipe.execute()
-        repeated = sum(before)
-        if repeated:
-            self._redis.incrby(f"{self._prefix}repeated", repeated)
+    def confirm(self, segment: Segment) -> None:
+        """The broker has it."""
+        self._note(keys=self._keys, args=[self._prefix, *segment, 1])
+
+    def settle(self, settled: Iterable[Settled]) -> None:
+        """What became of segments, all at once."""
+        told = [part for segment, kind, used in settled for part in (*segment, kind, used)]
+        if told:
+            self._settle(keys=self._keys, args=[self._prefix, *told])
 
     def account(self) -> Account:
         """Count everything."""
-        counted = dict.fromkeys(KINDS, 0)
-        for source in self._redis.smembers(f"{self._prefix}sources"):
-            rest = 0  # what counts as something already
-            for kind, bits in zip(KINDS, self._bits(source.decode()), strict=True):
-                counted[kind] += (bits & ~rest).bit_count()
-                rest |= bits
-        repeated = int(self._redis.get(f"{self._prefix}repeated") or 0)
-        missing = counted.pop("confirmed")
-        return Account(sum(counted.values()) + missing, repeated=repeated, missing=missing, **counted)
+        found = {name.decode(): int(number) for name, number in self._redis.hgetall(self._keys[1]).items()}
+        counts = {kind: Count(found.get(kind, 0), found.get(f"{kind}_steps", 0)) for kind in (LEARNED, *REASONS)}
+        made = Count(found.get("made", 0), found.get("made_steps", 0))
+        unsent = missing = 0
+        for source in self._redis.smembers(self._keys[0]):
+            made_bits, confirmed, settled = self._bits(source.decode())
+            unsent += (made_bits & ~confirmed & ~settled).bit_count()
+            missing += (confirmed & ~settled).bit_count()
+        learned = counts.pop(LEARNED)
+        return Account(made, learned, counts, unsent, missing, found.get("repeated", 0))
 
     def _bits(self, source: str) -> list[int]:
-        """One of each of KINDS, aligned: Redis strings grow to the highest bit that was set."""
-        keys = [f"{self._prefix}{kind}:{source}" for kind in KINDS]
+        """Made, confirmed, settled, aligned: Redis strings grow to the highest bit that was set."""
+        keys = [f"{self._prefix}{kind}:{source}" for kind in ("made", "confirmed", "settled")]
         found = [value or b"" for value in self._redis.mget(keys)]
         longest = max(map(len, found))
         return [int.from_bytes(value.ljust(longest, b"\0"), "big") for value in found]

@@ -74,7 +74,7 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
     if figures is None:
         return [("state", "waiting for the first update"), ("processes", processes), ("queues", waiting)]
     mean = figures["mean_return"]
-    refused = figures.get("refused", 0)
+    refused, stale = figures.get("refused", 0), figures.get("stale_steps", 0)
     return [
         ("steps", f"{figures['steps']:,}"),
         ("steps/s", f"{figures['steps_per_second']:,.0f}"),
@@ -84,6 +84,7 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
         ("data age", f"{figures['data_age'] * 1e3:.0f} ms, {figures['staleness']:.1f} versions"),
         ("queues", waiting),
         ("processes", processes),
+        *([("too old", f"{stale:,} steps dropped")] if stale else []),
         *([("refused", f"{refused:,} segments; see the learner's log")] if refused else []),
     ]
 

@@ -94,6 +94,7 @@ def actor(monkeypatch: pytest.MonkeyPatch, league: LeagueConfig, client: Client,
         app=SimpleNamespace(task=lambda *_, **__: None),
         redis=None,
         topology=SimpleNamespace(key_prefix="r:"),
+        ledger=SimpleNamespace(make=lambda segment: None),
     )
     return LeagueActorRole(Config(trial="t", run="r", env=EnvConfig(id="e"), actors=2), session, league)
 

@@ -14,6 +14,7 @@ from warren.errors import ConfigurationError, LeagueError, PlayerUnavailable
 from workers.config.schema import Config, EnvConfig
 from workers.leagues import streaming as module
 from workers.leagues.streaming import LeagueStream, Turns
+from workers.runtime.segment_ledger import Segment
 
 LANES, UNROLL = 8, 4  # 32 decisions a segment
 
@@ -44,6 +45,7 @@ class Actor:
         self.learning = list(players)
         self.raising: dict[str, Exception] = {}
         self.collected: list[str] = []
+        self.made = 0
         self.left: list[str] = []
         self.confirmed: list[int] = []
         self.league_away = self.redis_away = False
@@ -77,10 +79,10 @@ class Actor:
             raise LeagueError("the league did not answer")
         return list(self.learning)
 
-    def confirm(self, source: str, number: int) -> None:
+    def confirm(self, segment: Segment) -> None:
         if self.redis_away:
             raise redis.ConnectionError("away")
-        self.confirmed.append(number)
+        self.confirmed.append(segment.number)
 
     def collect(self, home: Any, actors: int, trajectories: int) -> dict[str, Any]:
         self.collected.append(home.name)
@@ -88,7 +90,9 @@ class Actor:
             self.stopping.set()
         if home.name in self.raising:
             raise self.raising[home.name]
-        return {"source": self.source, "generation": 3, "trajectory": {"terminated": np.zeros((UNROLL, trajectories))}}
+        number, self.made = self.made, self.made + 1
+        arrays = {"terminated": np.zeros((UNROLL, trajectories))}
+        return {"source": self.source, "number": number, "steps": 32, "generation": 3, "trajectory": arrays}
 
     def leave_matches(self, home: Any) -> None:
         self.left.append(home.name)

@@ -143,16 +143,24 @@ def test_after_an_exploit_schedules_go_on_and_after_a_reset_they_begin(run: Run)
 
 def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:
     trainer, settled = trained(run), []
-    run.session.ledger = SimpleNamespace(settle=lambda *segments: settled.append(segments))
+    run.session.ledger = SimpleNamespace(settle=settled.extend)
     trainer._start_from(None, generation=2)
     games = envs.make_two_player("matrix:rps", 4, 1)
     trajectory = MatchSampler(games, trainer.policy, seed=1, unroll_length=4).collect(8)
     trajectory.version[:] = trainer.progress.version
-    payload = {"source": "a", "first_step_at": 1.0, "collected_at": 2.0, "trajectory": trajectory.to_dict()}
+    payload = {
+        "source": "a",
+        "steps": 32,
+        "first_step_at": 1.0,
+        "collected_at": 2.0,
+        "trajectory": trajectory.to_dict(),
+    }
     before = trainer.progress.updates
     calls = [{**payload, "number": number, "generation": number} for number in (1, 2)]
     assert trainer.learn([*calls, {**payload, "number": 3, "generation": "one of these"}]) == [None] * 3
-    assert settled == [([("a", 2)], [], [], [], [("a", 1), ("a", 3)])]
+    assert [(segment.number, kind, used) for segment, kind, used in settled] == [
+        (1, "reset", 32), (3, "reset", 32), (2, "learned", 32),
+    ]  # fmt: skip
     assert (trainer.progress.updates, trainer.progress.reset_steps) == (before + 1, 2 * 32)
     assert trainer.learn(calls[:1]) == [None]
     assert trainer.progress.updates == before + 1, "nothing is learned from it alone either"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from league.models.pool import checksum_of
 from workers.config.schema import Config, EnvConfig
 from workers.learning.trainer import Trainer
 from workers.rollout.vector_sampler import VectorSampler
+from workers.runtime.segment_ledger import Settled
 
 CARTPOLE = "CartPole-v1"
 
@@ -55,7 +57,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.order: list[str] = []
-        self.settled: list[tuple[Any, ...]] = []
+        self.settled: list[dict[str, list[tuple[int, int]]]] = []  # by what became of them: number, steps used
         self.pool = Pool(self.order)
         self.refusing: Exception | None = None
         self.session: Any = SimpleNamespace(
@@ -71,11 +73,15 @@ class Run:
         self.sampler = VectorSampler(vector, policy, 1)
         self.number = 0
 
-    def settle(self, *segments: Any) -> None:
+    def settle(self, settled: Iterable[Settled]) -> None:
         self.order.append("settle")
         if self.refusing is not None:
             raise self.refusing
-        self.settled.append(tuple(map(tuple, segments)))
+        found: dict[str, list[tuple[int, int]]] = {}
+        for segment, kind, used in settled:
+            assert (segment.source, segment.steps) == ("a", 32)
+            found.setdefault(kind, []).append((segment.number, used))
+        self.settled.append(found)
 
     def trainer(self) -> Any:
         return Trainer(self.session, self.folder, on_finished=lambda: None)
@@ -84,6 +90,5 @@ class Run:
         self.sampler.load(self.sampler.policy.state_dict(), version)
         self.number += 1
         trajectory = self.sampler.collect(16).to_dict()
-        return {
-            "source": "a", "number": self.number, "first_step_at": 0.0, "collected_at": 0.0, "trajectory": trajectory,
-        }  # fmt: skip
+        made = {"source": "a", "number": self.number, "steps": 32}
+        return {**made, "first_step_at": 0.0, "collected_at": 0.0, "trajectory": trajectory}

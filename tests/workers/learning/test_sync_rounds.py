@@ -246,6 +246,7 @@ class Trainer:
         self.troubles, self.trouble = 0, ""
         self.errors: list[Exception] = []
         self.updates = 0
+        self.spare: list[tuple[str, int]] = []
 
     def learn(self, calls: Any) -> list[Any]:
         if self.errors:
@@ -253,6 +254,9 @@ class Trainer:
         self.updates += 1
         self.progress.version += 1
         return [None] * len(calls)
+
+    def settle(self, became: Any) -> None:
+        self.spare += [(kind, payload["number"]) for kind, payload in became if "number" in payload]
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_ne
     trainer = run.trainer()
     trainer.learn([run.payload()])
     assert run.order == ["settle", "put 1"]
-    assert run.settled == [((("a", 1),), (), (), (), ())]
+    assert run.settled == [{"learned": [(1, 32)]}]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_fails_after_an_update_does_not_undo_it(
     with monkeypatch.context() as patched:
         patched.setattr(trainer, what, fail)
         assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
-    assert run.settled == [((("a", 1),), (), (), (), ())]
+    assert run.settled == [{"learned": [(1, 32)]}]
     assert trainer.troubles == 1
     assert str(error) in trainer.trouble
     assert trainer.learn([run.payload()]) == [None]
@@ -77,14 +77,14 @@ def test_a_ledger_that_is_away_is_told_later(run: Run) -> None:
     assert trainer.learn([run.payload()]) == [None]
     run.refusing = None
     trainer.learn([run.payload()])
-    assert run.settled == [((("a", 1), ("a", 2)), (), (), (), ())]
+    assert run.settled == [{"learned": [(1, 32), (2, 32)]}]
 
 
 def test_trajectories_that_come_after_the_end_are_unused_and_not_learned(run: Run) -> None:
     trainer = run.trainer()
     trainer.finish("solved")
     trainer.learn([run.payload()])
-    assert run.settled == [((), (), (("a", 1),), (), ())]
+    assert run.settled == [{"unused": [(1, 32)]}]
     assert trainer.progress.updates == 0
 
 
@@ -114,8 +114,8 @@ def test_a_segment_that_is_not_as_the_runs_are_is_refused_alone(
     spoil(calls[place]["trajectory"])
     outcomes = trainer.learn(calls)
     assert [isinstance(outcome, Exception) for outcome in outcomes] == [index == place for index in range(4)]
-    good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
-    assert run.settled == [(good, (), (), (("a", place + 1),), ())]
+    good = [(number, 32) for number in (1, 2, 3, 4) if number != place + 1]
+    assert run.settled == [{"learned": good, "refused": [(place + 1, 32)]}]
     assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
     assert f"segment {place + 1} of a was refused (1 so far)" in caplog.text
     assert run.pool.version("main") == 1, "the others' update is published"
@@ -146,8 +146,8 @@ def test_a_segment_that_raises_in_the_update_does_not_take_its_neighbours_with_i
     monkeypatch.setattr(type(trainer.algorithm), "update", picky)
     outcomes = trainer.learn(calls)
     assert [isinstance(outcome, ArithmeticError) for outcome in outcomes] == [index == place for index in range(4)]
-    good = tuple(("a", number) for number in (1, 2, 3, 4) if number != place + 1)
-    assert run.settled == [(good, (), (), (("a", place + 1),), ())]
+    good = [(number, 32) for number in (1, 2, 3, 4) if number != place + 1]
+    assert run.settled == [{"learned": good, "refused": [(place + 1, 32)]}]
     assert (trainer.progress.updates, trainer.progress.steps, trainer.progress.refused) == (1, 3 * 32, 1)
 
 
@@ -161,6 +161,17 @@ def test_an_update_that_fails_is_not_blamed_on_a_segment(run: Run, monkeypatch: 
     with pytest.raises(MemoryError):
         trainer.learn([run.payload(), run.payload()])
     assert trainer.progress.refused == 0
+    assert run.settled == [{"failed": [(1, 32), (2, 32)]}]
+
+
+def test_of_a_segment_of_which_half_is_too_old_the_other_half_counts_as_learned(run: Run) -> None:
+    trainer = run.trainer()
+    trainer.progress.version = 100
+    half, old = run.payload(100), run.payload(0)
+    half["trajectory"]["version"][1] = 0
+    assert trainer.learn([half, old]) == [None, None]
+    assert run.settled == [{"learned": [(1, 16)], "stale": [(2, 32)]}]
+    assert (trainer.progress.steps, trainer.progress.stale_steps) == (16, 48)
 
 
 def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own(run: Run) -> None:

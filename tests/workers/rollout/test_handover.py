@@ -11,6 +11,7 @@ from warren.errors import BrokerError
 from workers.config.schema import Config, EnvConfig
 from workers.rollout import worker
 from workers.rollout.handover import SendingThread
+from workers.runtime.segment_ledger import Segment
 
 WITHIN = 60.0  # s, on a machine that does other things
 
@@ -108,7 +109,8 @@ class Actor:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refusing: Exception | None = None) -> None:
         self.sent: list[int] = []
-        self.confirmed: list[int] = []
+        self.made: list[Segment] = []
+        self.confirmed: list[Segment] = []
         self.stopped = threading.Event()
         outer = self
 
@@ -134,7 +136,7 @@ class Actor:
         session: Any = SimpleNamespace(
             app=SimpleNamespace(task=lambda *_, **__: None), pool=None, redis=None,
             topology=SimpleNamespace(key_prefix="", learner_queue=lambda: None),
-            ledger=SimpleNamespace(confirm=lambda source, number: self.confirmed.append(number)),
+            ledger=SimpleNamespace(make=self.made.append, confirm=self.confirmed.append),
         )  # fmt: skip
         config = Config(trial="t", run="r", env=EnvConfig(id="CartPole-v1", num_envs=2), unroll_length=8)
         self.role = worker.ActorRole(config, session)
@@ -147,7 +149,8 @@ def test_an_actor_confirms_what_was_sent_in_order_and_says_where_its_time_went(
 ) -> None:
     with caplog.at_level("INFO"):
         actor = Actor(monkeypatch)
-    assert actor.sent == actor.confirmed == [0, 1, 2] and actor.role.number == 3
+    assert actor.sent == [segment.number for segment in actor.confirmed] == [0, 1, 2]
+    assert actor.made[:3] == actor.confirmed and len(actor.made) > 3 and {one.steps for one in actor.made} == {16}
     assert actor.role.failure is None and not actor.stopped.is_set()
     for part in ("collect", "environments", "policy", "wait for the sender", "send"):
         assert part in caplog.text
@@ -155,5 +158,5 @@ def test_an_actor_confirms_what_was_sent_in_order_and_says_where_its_time_went(
 
 def test_an_actor_ends_with_what_its_sender_failed_with(monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     actor = Actor(monkeypatch, refusing=BrokerError("the broker has been away for 120 s"))
-    assert actor.confirmed == [0, 1, 2]
+    assert [segment.number for segment in actor.confirmed] == [0, 1, 2]
     assert str(actor.role.failure) == "the broker has been away for 120 s" and actor.stopped.is_set()

@@ -1,92 +1,119 @@
-"""Every confirmed segment is learned, stale, or missing, and repeated deliveries are counted, on a real Redis."""
+"""Every segment that was made is learned, dropped for a reason, or in flight, on a real Redis."""
 
 from __future__ import annotations
 
+import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workers.runtime.segment_ledger import Account, Ledger
+from workers.runtime.segment_ledger import LEARNED, REASONS, Account, Count, Ledger, Segment, Settled
+
+STEPS = 8  # of each segment here
 
 
-def test_a_run_without_segments_has_an_empty_account(redis_url: str, run_name: str) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
-    assert ledger.account() == Account(0, 0, 0, 0, 0, 0)
-    ledger.settle([], [])
-    assert ledger.account() == Account(0, 0, 0, 0, 0, 0)
+@pytest.fixture
+def ledger(redis_url: str, run_name: str) -> Ledger:
+    return Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
 
 
-def test_segments_are_told_apart_by_source_and_number(redis_url: str, run_name: str) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
+def a(number: int, source: str = "a") -> Segment:
+    return Segment(source, number, STEPS)
+
+
+def learned(*numbers: int) -> list[Settled]:
+    return [Settled(a(number), LEARNED, STEPS) for number in numbers]
+
+
+def adds_up(account: Account) -> bool:
+    parts = [account.learned, *account.dropped.values(), account.in_flight]
+    return account.made == (sum(part.segments for part in parts), sum(part.steps for part in parts))
+
+
+def test_a_run_without_segments_has_an_empty_account(ledger: Ledger) -> None:
+    for _ in range(2):
+        account = ledger.account()
+        assert account.made == account.learned == account.in_flight == Count(0, 0)
+        assert adds_up(account) and set(account.dropped) == set(REASONS)
+        ledger.settle([])
+
+
+def test_segments_are_told_apart_by_source_and_number_and_by_what_became_of_them(ledger: Ledger) -> None:
     for number in range(20):
-        ledger.confirm("actor-0", number)
-    ledger.confirm("actor-1", 0)
-    ledger.settle(learned=[("actor-0", 0), ("actor-0", 19)], stale=[("actor-0", 9)])
-    assert ledger.account() == Account(confirmed=21, learned=2, stale=1, repeated=0, unused=0, missing=18)
-    ledger.settle([], [], reset=[("actor-0", 1), ("actor-0", 9)])
-    assert ledger.account() == Account(confirmed=21, learned=2, stale=1, repeated=0, unused=0, missing=17, reset=1)
+        ledger.make(a(number))
+        if number < 18:
+            ledger.confirm(a(number))
+    ledger.make(a(0, "b"))
+    reasons = [Settled(a(number), reason, STEPS) for number, reason in enumerate(REASONS, 1)]
+    ledger.settle([*learned(0, 19), *reasons])
+    account = ledger.account()
+    assert account.made == Count(21, 21 * STEPS) and account.learned == Count(2, 2 * STEPS)
+    assert account.dropped == dict.fromkeys(REASONS, Count(1, STEPS))
+    assert account.in_flight == Count(13, 13 * STEPS)
+    assert (account.unsent, account.missing) == (2, 11), "18 of one actor and 0 of another have not reached the broker"
+    assert adds_up(account)
 
 
-def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(redis_url: str, run_name: str) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
+def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(ledger: Ledger) -> None:
     for number in range(3):
-        ledger.confirm("a", number)
-    ledger.settle([("a", 0), ("a", 1)], [])
-    ledger.settle([("a", 1), ("a", 2)], [])
-    ledger.settle([("a", 2)], [])
-    assert ledger.account() == Account(confirmed=3, learned=3, stale=0, repeated=2, unused=0, missing=0)
+        ledger.make(a(number))
+        ledger.confirm(a(number))
+    for numbers in ((0, 1), (1, 2), (2,)):
+        ledger.settle(learned(*numbers))
+    ledger.settle([Settled(a(2), "stale", STEPS)])
+    account = ledger.account()
+    assert (account.made, account.learned, account.repeated) == (Count(3, 3 * STEPS), Count(3, 3 * STEPS), 3)
+    assert adds_up(account)
 
 
-def test_a_segment_that_was_used_before_its_confirmation_was_noted_is_not_missing(
-    redis_url: str, run_name: str
-) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
-    ledger.settle([("a", 0)], [])  # the actor died between the broker's confirmation and its note
-    assert ledger.account() == Account(confirmed=1, learned=1, stale=0, repeated=0, unused=0, missing=0)
-    ledger.confirm("a", 1)
-    ledger.settle([("a", 1)], [])
-    assert ledger.account() == Account(confirmed=2, learned=2, stale=0, repeated=0, unused=0, missing=0)
+def test_steps_that_were_too_old_in_a_segment_that_was_learned_from_are_counted_with_those(ledger: Ledger) -> None:
+    ledger.settle([Settled(a(0), LEARNED, 5), Settled(a(1), "stale", STEPS)])
+    account = ledger.account()
+    assert (account.learned, account.dropped["stale"]) == (Count(1, 5), Count(1, 3 + STEPS))
+    assert adds_up(account)
 
 
-def test_what_came_after_the_end_is_unused_and_neither_learned_nor_lost(redis_url: str, run_name: str) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
-    for number in range(3):
-        ledger.confirm("a", number)
-    ledger.settle([("a", 0)], [], unused=[("a", 1)])
-    assert ledger.account() == Account(confirmed=3, learned=1, stale=0, repeated=0, unused=1, missing=1)
+def test_a_segment_that_was_used_before_its_actor_could_note_anything_is_not_missing(ledger: Ledger) -> None:
+    ledger.settle(learned(0))  # Redis was away when it was made, and then the actor died
+    ledger.confirm(a(1))
+    account = ledger.account()
+    assert (account.made.segments, account.confirmed, account.missing, account.unsent) == (2, 2, 1, 0)
+    ledger.make(a(0))
+    ledger.confirm(a(0))
+    assert ledger.account() == account and adds_up(account)
 
 
-def test_what_was_refused_is_neither_learned_nor_missing(redis_url: str, run_name: str) -> None:
-    ledger = Ledger(redis.Redis.from_url(redis_url), f"{run_name}:")
-    for number in range(3):
-        ledger.confirm("a", number)
-    ledger.settle([("a", 0)], [], refused=[("a", 2)])
-    assert ledger.account() == Account(confirmed=3, learned=1, stale=0, repeated=0, unused=0, missing=1, refused=1)
-
-
-segments = st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40))
+segments = st.builds(Segment, st.sampled_from(["a", "b"]), st.integers(0, 40), st.just(STEPS))
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sets(segments), st.sets(segments), st.sets(segments))
+@given(st.sets(segments), st.sets(segments), st.sets(segments), st.sets(segments))
 def test_the_account_is_that_of_sets_whatever_the_numbers(
     redis_url: str,
     run_name: str,
-    confirmed: set[tuple[str, int]],
-    learned: set[tuple[str, int]],
-    stale: set[tuple[str, int]],
+    made: set[Segment],
+    confirmed: set[Segment],
+    used: set[Segment],
+    stale: set[Segment],
 ) -> None:
     # Redis strings end at the highest bit set, so the three kinds have different lengths.
     client = redis.Redis.from_url(redis_url)
     if old := list(client.scan_iter(match=f"{run_name}:*")):
         client.delete(*old)
     ledger = Ledger(client, f"{run_name}:")
-    for source, number in confirmed:
-        ledger.confirm(source, number)
-    ledger.settle(learned, stale)
+    for segment in made:
+        ledger.make(segment)
+    for segment in confirmed:
+        ledger.confirm(segment)
+    ledger.settle([Settled(segment, LEARNED, STEPS) for segment in used])
+    ledger.settle([Settled(segment, "stale", STEPS) for segment in stale])
     account = ledger.account()
-    assert account.confirmed == len(confirmed | learned | stale)
-    assert account.learned == len(learned)
-    assert account.stale == len(stale - learned)
-    assert account.confirmed == account.learned + account.stale + account.unused + account.missing
-    assert account.missing == len(confirmed - learned - stale)
+    everything = made | confirmed | used | stale
+    assert account.made.segments == len(everything)
+    assert account.learned.segments == len(used)
+    assert account.dropped["stale"].segments == len(stale - used)
+    assert account.repeated == len(stale & used)
+    assert account.missing == len(confirmed - used - stale)
+    assert account.unsent == len(made - confirmed - used - stale)
+    assert account.confirmed == len(confirmed | used | stale)
+    assert adds_up(account)

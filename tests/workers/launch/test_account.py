@@ -1,0 +1,42 @@
+"""How the account of a run's segments is told: two sums that add up, and where what is in flight was seen last."""
+
+from __future__ import annotations
+
+from workers.config.schema import Sampling
+from workers.launch.account import as_table, as_text
+from workers.runtime.segment_ledger import REASONS, Account, Count
+
+NONE = dict.fromkeys(REASONS, Count())
+STREAMED = Account(
+    made=Count(1200, 153_600), learned=Count(1180, 151_000), dropped={**NONE, "stale": Count(9, 1192)},
+    unsent=3, missing=8, repeated=2,
+)  # fmt: skip
+GATHERED = Account(
+    made=Count(40, 5120), learned=Count(36, 4608), dropped={**NONE, "spare": Count(2, 256)},
+    unsent=2, missing=0, repeated=0,
+)  # fmt: skip
+
+
+def test_the_table_says_of_segments_and_steps_what_became_of_all_that_were_made() -> None:
+    for account in (STREAMED, GATHERED):
+        found = as_table(account, left=0)
+        for numbers in (found, found["steps"]):
+            assert numbers["made"] == sum(numbers[name] for name in ("learned", *REASONS, "in_flight"))
+        assert found["confirmed"] == sum(found[name] for name in ("learned", *REASONS, "missing"))
+
+
+def test_what_was_confirmed_and_is_in_no_queue_is_lost() -> None:
+    assert [as_table(STREAMED, left)["lost"] for left in (0, 6, 8, 30)] == [8, 2, 0, 0]
+    assert [as_table(STREAMED, left)["waiting"] for left in (0, 6, 8, 30)] == [0, 6, 8, 8]
+
+
+def test_the_account_is_two_sums_without_what_there_is_none_of() -> None:
+    assert as_text(as_table(STREAMED, left=6), Sampling.streaming) == [
+        "segments: 1,200 made = 1,180 learned + 9 too old + 11 in flight (3 with actors, 6 in queues, 2 lost)"
+        "; 2 delivered again",
+        "steps: 153,600 made = 151,000 learned + 1,192 too old + 1,408 in flight",
+    ]
+    assert as_text(as_table(GATHERED, left=0), Sampling.gathered) == [
+        "segments: 40 made = 36 learned + 2 of rounds that were not needed + 2 in flight",
+        "steps: 5,120 made = 4,608 learned + 256 of rounds that were not needed + 256 in flight",
+    ]
