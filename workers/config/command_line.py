@@ -167,12 +167,18 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, redact(f"{override}: is no setting; write them as name=value")
             elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
                 yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
+            elif _chooses_group(override) and (wrong := _WRONG_IN_FILE.match(str(error))):
+                yield override, f"{wrong['file']}.yaml: {unknown_name('setting', wrong['key'], known)}"
             elif key not in known and key.rpartition(".")[0] in OPEN:
                 yield override, f"{key}: is not set yet; to add it, write +{redact(override)}"
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:
                 yield override, redact(f"{override}: {_first_line(error)}")
+
+
+# What Hydra says of a file of settings that sets what there is not.
+_WRONG_IN_FILE = re.compile(r"In '(?P<file>[^']+)': ConfigKeyError.*full_key: (?P<key>\S+)", re.DOTALL)
 
 
 def _unreadable(override: str, key: str, value: str) -> str:

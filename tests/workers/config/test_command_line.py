@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.command_line import check_overrides, guarded, sweep
+from workers.config.schema import CONF
 
 
 def refused(*overrides: str, role: str = "train") -> list[str]:
@@ -106,6 +108,14 @@ def test_a_mistyped_url_is_shown_without_its_password(override: str) -> None:
     found = "\n".join(refused(override))
     assert "secret" not in found
     assert "pw" not in found
+
+
+def test_a_file_of_settings_that_sets_what_there_is_not_is_named_with_the_setting(tmp_path: Path) -> None:
+    shutil.copytree(CONF, tmp_path / "conf")
+    (tmp_path / "conf/experiment/mine.yaml").write_text("# @package _global_\nbatch_segment: 3\n")
+    problems = refused("--config-dir", str(tmp_path / "conf"), "experiment=mine", "seed=x")
+    assert problems[0] == "experiment/mine.yaml: setting 'batch_segment' does not exist; did you mean batch_segments?"
+    assert len(problems) == 2
 
 
 def test_an_error_of_the_users_is_one_message_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:
