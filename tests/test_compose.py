@@ -265,10 +265,10 @@ def test_secrets_stay_out_of_git_and_of_the_image() -> None:
     assert rules[0] == "*"
 
 
-def made(folder: Path, **environment: str) -> dict[str, str]:
+def made(folder: Path, *domain: str, **environment: str) -> dict[str, str]:
     """What docker/passwords.sh writes into `folder`."""
     folder.mkdir(exist_ok=True)
-    subprocess.run([DOCKER / "passwords.sh", folder], check=True, capture_output=True, env=environment)
+    subprocess.run([DOCKER / "passwords.sh", folder, *domain], check=True, capture_output=True, env=environment)
     return {path.name: path.read_text().strip() for path in folder.iterdir()}
 
 
@@ -280,6 +280,7 @@ def test_passwords_are_random_and_kept(tmp_path: Path) -> None:
     assert made(tmp_path / "one") == one
     assert one["broker-url"] == f"amqp://warren:{one['RABBITMQ']}@rabbitmq:5672//"
     assert one["redis-url"] == f"redis://:{one['REDIS']}@redis:6379/0"
+    assert one["management-url"] == f"http://warren:{one['RABBITMQ']}@rabbitmq:15672/"
     assert one["rabbitmq.conf"].splitlines() == ["default_user = warren", f"default_pass = {one['RABBITMQ']}"]
     assert one["redis.conf"] == f"requirepass {one['REDIS']}"
 

@@ -1,0 +1,306 @@
+"""The manifests of docker/kubernetes: schemas, and that all they name is in this repository. No cluster is asked."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import hydra
+import kustomize
+import pytest
+import yaml
+from test_compose import DOCKER, ROOT, dockerfile, made, services
+
+from workers.config.schema import Config, Sampling, from_hydra
+from workers.config.validation import verify
+from workers.runtime.session import topology_of
+
+FOLDER = DOCKER / "kubernetes"
+OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
+BUILT = {overlay: kustomize.build(FOLDER / "overlays" / overlay) for overlay in OVERLAYS}
+SERVERS = ("rabbitmq", "redis")
+OLDEST = "1.28"  # which labels the pods of a StatefulSet by their numbers
+overlays = pytest.mark.parametrize("overlay", OVERLAYS)
+Resource = dict[str, Any]
+
+# What KEDA 2.12's resource definitions have of the fields that are used here: no package has its schemas.
+KEDA: dict[str, Resource] = {
+    "TriggerAuthentication": {"secretTargetRef": [{"parameter": str, "name": str, "key": str}]},
+    "ScaledObject": {
+        "scaleTargetRef": {"name": str},
+        "minReplicaCount": int,
+        "maxReplicaCount": int,
+        "pollingInterval": int,
+        "cooldownPeriod": int,
+        "advanced": {
+            "scalingModifiers": {"formula": str, "target": str, "metricType": str},
+            "horizontalPodAutoscalerConfig": {
+                "behavior": {
+                    direction: {
+                        "stabilizationWindowSeconds": int,
+                        "policies": [{"type": str, "value": int, "periodSeconds": int}],
+                    }
+                    for direction in ("scaleUp", "scaleDown")
+                }
+            },
+        },
+        "triggers": [
+            {
+                "type": str,
+                "name": str,
+                "metadata": {  # of the scaler for RabbitMQ; KEDA takes texts alone
+                    "protocol": str,
+                    "vhostName": str,
+                    "queueName": str,
+                    "mode": str,
+                    "value": str,
+                    "excludeUnacknowledged": str,
+                },
+                "authenticationRef": {"name": str},
+            }
+        ],
+    },
+}
+
+
+def of_kind(overlay: str, *kinds: str) -> list[Resource]:
+    return [one for one in BUILT[overlay] if one["kind"] in kinds]
+
+
+def workloads(overlay: str) -> dict[str, Resource]:
+    """Name -> the pod's specification, of everything that runs."""
+    found = of_kind(overlay, *kustomize.WORKLOADS)
+    return {one["metadata"]["name"]: one["spec"]["template"]["spec"] for one in found}
+
+
+def containers(overlay: str) -> Iterator[tuple[str, Resource]]:
+    for name, pod in workloads(overlay).items():
+        for container in [*pod["containers"], *pod.get("initContainers", ())]:
+            yield name, container
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Overlay -> {name: configuration}, of each role as its command and the settings in its pod make it."""
+
+    @cache
+    def compose(overlay: str) -> dict[str, Config]:
+        folder = tmp_path_factory.mktemp(overlay) / "conf"
+        shutil.copytree(ROOT / "conf", folder)
+        (settings,) = of_kind(overlay, "ConfigMap")
+        (folder / "local").mkdir(exist_ok=True)
+        (folder / "local" / "default.yaml").write_text(settings["data"]["default.yaml"])
+        with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+            return {name: from_hydra(hydra.compose(role, overrides)) for name, role, overrides in commands(overlay)}
+
+    return compose
+
+
+def commands(overlay: str) -> Iterator[tuple[str, str, list[str]]]:
+    """(name, role, overrides) of what runs the image; the doctor takes settings as train does."""
+    seen = set()
+    for name, container in containers(overlay):
+        if name not in SERVERS:
+            python, flag, module, *overrides = container["command"]
+            assert (python, flag) == ("python", "-m")
+            role = module.removeprefix("workers.")
+            overrides = [one.replace("$(LEARNER_ID)", "0") for one in overrides]
+            name, role = ("doctor", "train") if role == "doctor" else (name, role)
+            if name not in seen:
+                yield name, role, overrides
+            seen.add(name)
+
+
+@overlays
+@pytest.mark.parametrize("version", [OLDEST, "latest"])
+def test_every_resource_fits_the_schema_of_its_kind(overlay: str, version: str) -> None:
+    schemas = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate of the extra dev is not installed")
+    version = schemas.latest_version() if version == "latest" else version
+    for one in BUILT[overlay]:
+        if one["apiVersion"].startswith("keda.sh/"):
+            assert one["apiVersion"] == "keda.sh/v1alpha1"
+            assert list(unfitting(one["spec"], KEDA[one["kind"]])) == []
+        else:
+            schemas.validate(one, version, strict=True)
+
+
+def unfitting(given: Any, schema: Any, path: str = "spec") -> Iterator[str]:
+    """What is of another type than the schema says, or is not in it."""
+    if isinstance(schema, dict) and isinstance(given, dict):
+        yield from (f"{path}.{key}" for key in given.keys() - schema.keys())
+        for key in given.keys() & schema.keys():
+            yield from unfitting(given[key], schema[key], f"{path}.{key}")
+    elif isinstance(schema, list) and isinstance(given, list):
+        for index, item in enumerate(given):
+            yield from unfitting(item, schema[0], f"{path}[{index}]")
+    elif not isinstance(schema, type) or type(given) is not schema:
+        yield path
+
+
+@overlays
+def test_kustomize_itself_builds_the_same(overlay: str) -> None:
+    theirs = kustomize.by_kubectl(FOLDER / "overlays" / overlay)
+    if theirs is None:
+        pytest.skip("kubectl is not installed")
+    (settings,) = (one["metadata"]["name"] for one in theirs if one["kind"] == "ConfigMap")
+    assert re.fullmatch(r"settings-\w{10}", settings)
+    unhashed = yaml.safe_load(yaml.safe_dump(theirs).replace(settings, "settings"))
+
+    def order(one: Resource) -> tuple[str, str]:
+        return one["kind"], one["metadata"]["name"]
+
+    assert sorted(unhashed, key=order) == sorted(BUILT[overlay], key=order)
+
+
+@overlays
+def test_the_command_of_each_role_is_a_valid_configuration_of_the_one_run(overlay: str, composed: Any) -> None:
+    found = composed(overlay)
+    roles = {name: role for name, role, _ in commands(overlay)}
+    first = next(iter(found.values()))
+    for name, config in found.items():
+        verify(replace(config, device="cpu"), roles[name])  # this machine need not have the learner's GPU
+        assert config.run is not None and (config.run, config.trial) == (first.run, first.trial)
+        assert topology_of(config) == topology_of(first)
+        assert (config.actors, config.sampling, config.env.id) == (first.actors, first.sampling, first.env.id)
+
+
+@overlays
+def test_each_player_has_a_learner(overlay: str, composed: Any) -> None:
+    found = composed(overlay)
+    players = sorted(config.player for name, config in found.items() if name.startswith("learner"))
+    league = found["actor"].league
+    assert players == (["main"] if league is None else sorted(league["players"]))
+    assert {"league", "evaluator"} <= set(found) if league else not {"league", "evaluator"} & set(found)
+
+
+@overlays
+def test_actors_are_scaled_by_a_queue_of_the_run_or_are_as_many_as_a_round_takes(overlay: str, composed: Any) -> None:
+    config = composed(overlay)["actor"]
+    (actor,) = (one for one in of_kind(overlay, "Deployment") if one["metadata"]["name"] == "actor")
+    scaled = of_kind(overlay, "ScaledObject")
+    if not scaled:
+        assert actor["spec"]["replicas"] == config.actors
+        return
+    assert "replicas" not in actor["spec"]  # or each `kubectl apply` would set it back
+    (spec,) = (one["spec"] for one in scaled)
+    assert spec["scaleTargetRef"]["name"] == "actor"
+    topology, triggers = topology_of(config), spec["triggers"]
+    if config.sampling is Sampling.gathered:
+        assert [one["metadata"]["queueName"] for one in triggers] == [topology.actor_queue().name]
+        assert spec["maxReplicaCount"] == config.actors
+        return
+    assert {one["metadata"]["queueName"] for one in triggers} == {topology.learner_queue().name}
+    formula = spec["advanced"]["scalingModifiers"]["formula"]
+    assert set(re.findall(r"[a-z]\w*", formula)) == {one["name"] for one in triggers}
+    more, less = (int(re.findall(rf"waiting {sign} (\d+)", formula)[0]) for sign in "<>")
+    assert (4 * more, 4 * less) == (config.batch_segments, 3 * (config.batch_segments or 0))
+
+
+def test_images_are_those_of_compose(overlay: str = "small") -> None:
+    compose = services()
+    for name, container in containers(overlay):
+        expected = compose[name]["image"] if name in SERVERS else compose["passwords"]["image"]
+        assert container["image"] == expected
+
+
+@overlays
+def test_passwords_are_files_that_the_script_makes_and_are_in_no_manifest(overlay: str, tmp_path: Path) -> None:
+    files = made(tmp_path)
+    assert not of_kind(overlay, "Secret")
+    for pod in workloads(overlay).values():
+        (secret,) = (volume["secret"] for volume in pod["volumes"] if "secret" in volume)
+        assert secret["secretName"] == "servers"
+        assert {item["key"] for item in secret["items"]} <= set(files)
+        (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["mountPath"] == "/run/warren")
+        assert mount["readOnly"] is True
+        named = set(re.findall(r"/run/warren/([\w.-]+)", str(pod)))
+        assert named == {item["path"] for item in secret["items"]}
+    for one in of_kind(overlay, "TriggerAuthentication"):
+        for reference in one["spec"]["secretTargetRef"]:
+            assert reference["name"] == "servers" and reference["key"] in files
+    assert not re.search(r"://[^:/@\s']*:[^@\s']+@", str(BUILT[overlay]))
+
+
+@overlays
+def test_urls_lead_to_services_that_only_the_cluster_reaches(overlay: str, tmp_path: Path) -> None:
+    found = {one["metadata"]["name"]: one["spec"] for one in of_kind(overlay, "Service")}
+    assert set(found) == set(SERVERS)
+    assert all(spec.get("type", "ClusterIP") == "ClusterIP" for spec in found.values())
+    assert not of_kind(overlay, "Ingress") and "hostPort" not in str(BUILT[overlay])
+    (namespace,) = of_kind(overlay, "Namespace")
+    files = made(tmp_path, "warren.svc")
+    for name in ("broker-url", "redis-url", "management-url"):
+        host, port = re.findall(r"@([\w.]+):(\d+)/", files[name])[0]
+        server, _, domain = host.partition(".")
+        assert domain == f"{namespace['metadata']['name']}.svc"
+        assert int(port) in [one["port"] for one in found[server]["ports"]]
+
+
+@overlays
+def test_nothing_is_reached_that_is_not_named(overlay: str) -> None:
+    policies = {one["metadata"]["name"]: one["spec"] for one in of_kind(overlay, "NetworkPolicy")}
+    assert policies["nobody"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    labels = {one["metadata"]["name"]: one["spec"]["template"]["metadata"]["labels"]
+              for one in of_kind(overlay, *kustomize.WORKLOADS)}  # fmt: skip
+    assert {name for name in labels if labels[name].get("reaches") == "servers"} == set(labels) - set(SERVERS)
+    for name, spec in policies.items():
+        wanted = spec["podSelector"].get("matchLabels", {})
+        assert any(wanted.items() <= given.items() for given in labels.values()), name
+
+
+@overlays
+def test_every_container_runs_without_privileges_and_says_what_it_needs(overlay: str) -> None:
+    (user,) = re.findall(r"useradd --uid (\d+)", dockerfile())
+    for name, pod in workloads(overlay).items():
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert name in SERVERS or pod["securityContext"]["runAsUser"] == int(user)
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["enableServiceLinks"] is False
+    for name, container in containers(overlay):
+        context = container["securityContext"]
+        assert (context["allowPrivilegeEscalation"], context["capabilities"]) == (False, {"drop": ["ALL"]})
+        assert name == "rabbitmq" or context["readOnlyRootFilesystem"] is True
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+        assert "memory" in container["resources"]["limits"]
+
+
+@overlays
+def test_each_has_time_to_end_and_what_is_asked_can_be_probed(overlay: str) -> None:
+    for name, pod in workloads(overlay).items():
+        keeps = name in SERVERS or name.startswith(("learner", "league"))
+        assert pod["terminationGracePeriodSeconds"] >= (60 if keeps else 2 * Config().grace)
+        first, *others = pod["containers"]
+        assert not others
+        if name in SERVERS:
+            assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(first)
+        else:  # a role that cannot go on ends; what its servers lack is said before it begins
+            assert [one["name"] for one in pod["initContainers"]] == ["doctor"]
+            assert pod["shareProcessNamespace"] is True
+
+
+@overlays
+def test_what_is_kept_is_on_a_volume_of_its_own(overlay: str) -> None:
+    workdir = re.findall(r"^WORKDIR (\S+)$", dockerfile(), re.MULTILINE)[-1]
+    for one in of_kind(overlay, *kustomize.WORKLOADS):
+        name, claims = one["metadata"]["name"], one["spec"].get("volumeClaimTemplates", ())
+        mounts = {mount["name"]: mount["mountPath"] for mount in
+                  one["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}  # fmt: skip
+        assert [mounts[claim["metadata"]["name"]] for claim in claims] == (
+            [] if name in ("actor", "flower") else
+            [{"rabbitmq": "/var/lib/rabbitmq/mnesia", "redis": "/data"}.get(name, f"{workdir}/{Config().folder}")]
+        )  # fmt: skip
+        assert name in SERVERS or mounts["settings"] == f"{workdir}/conf/local"
+
+
+@overlays
+def test_every_variable_that_is_set_is_read(overlay: str) -> None:
+    sources = "\n".join(path.read_text() for folder in ("workers", "warren") for path in (ROOT / folder).rglob("*.py"))
+    for name, container in containers(overlay):
+        for variable in container.get("env", ()) if name not in SERVERS else ():
+            read = variable["name"].removesuffix("_FILE")
+            assert f'"{read}"' in sources or f"$({read})" in str(container["command"]), read
