@@ -15,6 +15,7 @@ from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.evaluation.video import Video
 from workers.runtime.trained import Trained, load
+from workers.ui import returns
 
 Chooser = Callable[[TwoPlayerVectorEnv, Turn], int]  # the action of the player to move in game 0
 
@@ -27,7 +28,7 @@ def watch(
     if film is not None:
         video, render = Video(film), "rgb_array"
     env = trained.make(**({"render_mode": render} if render else {}))
-    returns = []
+    found = []
     if video is not None:
         video.fps = float(env.metadata.get("render_fps") or video.fps)
     try:
@@ -40,7 +41,7 @@ def watch(
                     video.add(env.render())
                 observation, reward, terminated, truncated, _ = env.step(trained.act(observation, greedy=greedy))
                 total, steps, over = total + float(reward), steps + 1, terminated or truncated
-            returns.append(total)
+            found.append(total)
             say(f"episode {episode + 1}: return {total:g} in {steps} steps")
     except error.DependencyNotInstalled as missing:
         raise ConfigurationError(f"--render {render}: {with_pip(str(missing))}") from None
@@ -50,7 +51,7 @@ def watch(
             video.close()
     if video is not None:
         say(f"{video.frames} frames are in {video.path}")
-    say(f"mean return {np.mean(returns):.1f} of {games} episodes")
+    say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
 
 
 def play(

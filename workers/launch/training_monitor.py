@@ -20,6 +20,7 @@ from workers.launch.monitor import Context, Health
 from workers.runtime.actor_count import actors_key
 from workers.runtime.ended import open_run
 from workers.runtime.session import Session
+from workers.ui import returns
 from workers.ui.training_view import View
 
 
@@ -134,13 +135,13 @@ def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Co
     if state == "solved":
         print(
             f"solved: the mean return of the last 100 training episodes reached {config.env.goal:g} "
-            f"({mean:.1f}) after {steps:,} steps, {outcome['seconds']:.1f} s after the first environment step"
+            f"({returns.shown(mean)}) after {steps:,} steps, "
+            f"{outcome['seconds']:.1f} s after the first environment step"
         )
         return 0
     if state == "finished":
         short = "" if config.env.goal is None else f", short of the goal {config.env.goal:g}"
-        known = "unknown" if mean is None else f"{mean:.1f}"
-        print(f"finished: {steps:,} steps done; mean return of the last 100 episodes {known}{short}")
+        print(f"finished: {steps:,} steps done; mean return of the last 100 episodes {returns.shown(mean)}{short}")
         return 0
     print(f"{state}; go on with: python -m workers.train resume={folder}", flush=True)
     return status or 1

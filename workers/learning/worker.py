@@ -31,6 +31,7 @@ from workers.runtime.joining import found
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
 from workers.runtime.session import PLAYER, Session, log_to_stderr, stop_worker
+from workers.ui import returns
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class LearnerRole:
     def figures(self) -> str:
         """How far it is, as text."""
         progress, goal = self.trainer.progress, self.config.env.goal
-        mean = "no" if progress.mean_return is None else f"{progress.mean_return:.1f} as"
+        mean = "no" if progress.mean_return is None else f"{returns.shown(progress.mean_return)} as"
         return (
             f"{progress.steps:,} steps, {mean} mean return of the last 100 episodes"
             f"{'' if goal is None else f' (goal {goal:g})'}, weight version {progress.version}"

@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from workers.ui import returns
 from workers.ui.console import Terminal
 
 LINE_EVERY = 5.0  # s between plain lines
@@ -78,7 +79,7 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
     return [
         ("steps", f"{figures['steps']:,}"),
         ("steps/s", f"{figures['steps_per_second']:,.0f}"),
-        ("mean return", "none yet" if mean is None else f"{mean:.1f} over {figures['window']} episodes"),
+        ("mean return", "none yet" if mean is None else f"{returns.shown(mean)} over {figures['window']} episodes"),
         ("episodes", f"{figures['episodes']:,}"),
         ("weight version", f"{figures['version']:,}"),
         ("data age", f"{figures['data_age'] * 1e3:.0f} ms, {figures['staleness']:.1f} versions"),
