@@ -61,7 +61,7 @@ class LeagueActorRole:
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
         self.failure: BaseException | None = None
-        self.streaming = config.sampling is Sampling.streaming
+        self.streaming = config.sampling is not Sampling.gathered
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
@@ -253,7 +253,7 @@ def run_league(config: Config) -> int:
     verify(config, role="actor")
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
-    session = Session(config, *connect(config))
+    session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
     session.declare()
     join(session)
     actor = LeagueActorRole(config, session, league_of(config))

@@ -17,7 +17,7 @@ from celery.worker import state as worker_state
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from league.models.pool import Pool
+from league.models.pool import CACHE_BYTES, Pool
 from tasks.app import REDELIVER_AFTER, REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
@@ -34,7 +34,10 @@ PLAYER = "main"  # the one player of a run without a league
 class Session:
     """The connections of one process in one run."""
 
-    def __init__(self, config: Config, broker_url: str, redis_url: str, prefetch: int = 1) -> None:
+    def __init__(
+        self, config: Config, broker_url: str, redis_url: str, prefetch: int = 1, cache_bytes: int = CACHE_BYTES
+    ) -> None:
+        """`cache_bytes`: of models that this process has read from the pool."""
         assert config.run is not None
         self.config = config
         self.topology = topology_of(config)
@@ -47,7 +50,7 @@ class Session:
             redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
         self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
-        self.pool = Pool(self.redis, self.topology.key_prefix)
+        self.pool = Pool(self.redis, self.topology.key_prefix, cache_bytes=cache_bytes)
         self.ledger = Ledger(self.redis, self.topology.key_prefix)
         self.events = EventDispatcher(self.app, self.topology)
 
@@ -131,6 +134,6 @@ def log_to_stderr(level: str) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def source_name(actor_id: int) -> str:
-    """A name for this actor process that no other, and no earlier one, has."""
-    return f"actor-{actor_id}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+def source_name(number: int, role: str = "actor") -> str:
+    """A name for this process of a role that no other, and no earlier one, has."""
+    return f"{role}-{number}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
