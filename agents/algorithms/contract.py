@@ -12,7 +12,7 @@ from torch import Tensor
 from agents.policies import Policy
 from agents.trajectories import Trajectory, TrajectorySpec
 
-GATHERED, STREAMING = "gathered", "streaming"
+GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Needs:
 
     fields: tuple[str, ...] = ()
     unrolls: bool = False
-    sampling: tuple[str, ...] = (GATHERED, STREAMING)
+    sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
     max_staleness: int | None = None
     because: str = ""
 
@@ -40,12 +40,13 @@ class Needs:
             for name in self.fields
             if name not in provided
         ]
-        if sampling not in self.sampling:
+        asynchronous = sampling != GATHERED
+        if (STREAMING if asynchronous else GATHERED) not in self.sampling:
             found.append(
                 f"algorithm: {algorithm!r} does not suit sampling={sampling}{because}; use "
                 f"sampling={' or '.join(self.sampling)}, or another algorithm"
             )
-        elif sampling == STREAMING and self.max_staleness is not None and max_staleness > self.max_staleness:
+        elif asynchronous and self.max_staleness is not None and max_staleness > self.max_staleness:
             found.append(
                 f"max_staleness: {max_staleness} is more than the {self.max_staleness} weight versions by which "
                 f"data of algorithm {algorithm!r} may be old{because}; lower it"

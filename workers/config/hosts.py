@@ -1,4 +1,4 @@
-"""Which host of a training run or a league starts which actors, evaluators and league workers."""
+"""Which host of a training run or a league starts which actors, env runners, evaluators and league workers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from warren.errors import unknown_name
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 
-SETTINGS = ("actors", "evaluators", "league_workers")  # what another host may start
+SETTINGS = ("actors", "env_runners", "evaluators", "league_workers")  # what another host may start
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 
 def problems(config: Config) -> Iterator[str]:
     """What is wrong with `hosts` and `host`."""
-    known = SETTINGS if config.league is not None else SETTINGS[:1]
+    known = tuple(name for name in SETTINGS if name in startable(config))
     for host, counts in config.hosts.items():
         if not _NAME.fullmatch(str(host)):
             yield f"hosts.{host}: {host!r} is no name; use letters, digits, '-' and '_', a letter first"
@@ -29,6 +29,13 @@ def problems(config: Config) -> Iterator[str]:
                 yield f"hosts.{host}.{name}: {count!r} is no number of processes; it must be an integer of at least 0"
     if config.host is not None and config.hosts and config.host not in config.hosts:
         yield f"host: {unknown_name('host', config.host, config.hosts)}"
+
+
+def startable(config: Config) -> tuple[str, ...]:
+    """Those of SETTINGS that a run of this kind has."""
+    if config.league is not None:
+        return ("actors", "evaluators", "league_workers")
+    return ("actors", "env_runners") if config.sampling is Sampling.served else ("actors",)
 
 
 def leader(config: Config) -> str | None:

@@ -29,6 +29,7 @@ class Sampling(Enum):
 
     gathered = "gathered"  # a chord of rollouts, then one update, then the next round: on-policy, synchronous
     streaming = "streaming"  # actors never wait for the learner; segments arrive as asynchronous tasks
+    served = "served"  # the same, but env runners step the environments, and actors decide for many of them at once
 
 
 @dataclass
@@ -45,7 +46,7 @@ class EnvConfig:
     """What is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
 
     id: str = "CartPole-v1"
-    num_envs: int = 4  # stepped at once by each actor
+    num_envs: int = 4  # stepped at once by each actor; sampling=served: by each env runner, in two groups
     kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
     # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
     # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
@@ -111,8 +112,10 @@ class Config:
     # The work and how it is split.
     sampling: Sampling = Sampling.gathered
     actors: int = 2
+    env_runners: int = 2  # sampling=served: processes that step environments, for which actors decide
+    served_memory: str = "actor"  # where a policy's memory is between steps: actor; or travelling, with calls
     unroll_length: int = 128  # steps of each environment in one segment
-    batch_segments: int | None = None  # segments an update takes; default: one an actor
+    batch_segments: int | None = None  # segments an update takes; default: one an actor (served: one an env runner)
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
     publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
@@ -162,6 +165,7 @@ class Config:
 
     # Of a role started by hand or by the launcher.
     actor_id: int = 0
+    env_runner_id: int = 0
     learner_id: int = 0  # of several learners of a player
     league_id: int = 0  # the league worker 0 keeps the league's folder
     evaluator_id: int = 0
@@ -176,7 +180,12 @@ class Config:
     @property
     def segments_per_update(self) -> int:
         """Segments in one update's batch."""
-        return self.batch_segments or self.actors
+        return self.batch_segments or getattr(self, self.players)
+
+    @property
+    def players(self) -> str:
+        """The setting that says how many processes step environments, each of which makes one segment an update."""
+        return "env_runners" if self.sampling is Sampling.served else "actors"
 
     @property
     def segments_per_share(self) -> int:

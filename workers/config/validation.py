@@ -25,7 +25,7 @@ from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from tasks.topology import Topology
-from warren.errors import CheckpointError, ConfigurationError
+from warren.errors import CheckpointError, ConfigurationError, unknown_name
 from workers.config import hosts, teachers
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF, Config, Sampling
@@ -36,6 +36,7 @@ COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
     "actors": 1,
+    "env_runners": 1,
     "unroll_length": 1,
     "batch_segments": 1,
     "max_staleness": 0,
@@ -45,6 +46,7 @@ _AT_LEAST = {
     "restarts": 0,
     "checkpoints_kept": 1,
     "actor_id": 0,
+    "env_runner_id": 0,
     "learner_id": 0,
     "seed": 0,
     "league_workers": 1,
@@ -57,11 +59,12 @@ _AT_LEAST = {
 def verify(config: Config, role: str) -> None:
     """Raises one ConfigurationError that lists every problem.
 
-    `role`: train, actor, gateway, learner, league, evaluator.
+    `role`: train, actor, env, gateway, learner, league, evaluator.
     """
     problems = [*_numbers(config), *_names(config, role), *hosts.problems(config), *_learning(config, role)]
     problems += _devices(config, role)
     problems += _gateway(config, role)
+    problems += _served(config, role)
     if role in ("train", "learner"):
         problems += _folder(config)
     if role == "train":
@@ -142,7 +145,7 @@ def _learners(config: Config) -> Iterator[str]:
     if config.learner_id >= config.learners:
         yield f"learner_id: {config.learner_id} is none of the {config.learners} learners, which count from 0"
     if config.league is None and config.segments_per_update % config.learners:
-        name = "actors" if config.batch_segments is None else "batch_segments"
+        name = config.players if config.batch_segments is None else "batch_segments"
         yield (
             f"learners: {config.learners} cannot share the {config.segments_per_update} segments of an update equally; "
             f"choose {name} as a multiple of {config.learners}"
@@ -189,6 +192,24 @@ def _gateway(config: Config, role: str) -> Iterator[str]:
             yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
     if role in ("gateway", "train") and importlib.util.find_spec("starlette") is None:
         yield "gateway: needs the packages of the extra 'gateway': pip install -e '.[gateway]'"
+
+
+def _served(config: Config, role: str) -> Iterator[str]:
+    if config.sampling is not Sampling.served:
+        if role == "env":
+            yield f"sampling: {config.sampling.value} has no env runners: its actors step their own environments"
+        return
+    if config.league is not None:
+        yield "sampling: served is for one player; use sampling=gathered or sampling=streaming for a league"
+    if config.env.num_envs % 2:
+        yield (
+            f"env.num_envs: {config.env.num_envs} are not two equal groups, which an env runner steps in turn; choose "
+            "an even number"
+        )
+    if config.env.workers > config.env.num_envs // 2:
+        yield f"env.workers: {config.env.workers} processes for each of two groups of {config.env.num_envs // 2}"
+    if config.served_memory not in ("actor", "travelling"):
+        yield f"served_memory: {unknown_name('place', config.served_memory, ('actor', 'travelling'))}"
 
 
 def _servers(config: Config) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 from workers.doctor.broker_checks import size
 from workers.doctor.findings import Finding, Level
 
@@ -61,7 +61,8 @@ def cores(quota: Path = CPU_QUOTA) -> float:
 def processes_of(config: Config) -> int:
     """Processes that a launcher starts on this machine for the run, servers left out."""
     if config.league is None:
-        return config.actors + 1
+        runners = config.env_runners if config.sampling is Sampling.served else 0
+        return config.actors + runners + 1
     return config.actors + config.league_workers + config.evaluators + len(config.league["players"])
 
 

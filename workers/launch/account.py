@@ -57,7 +57,7 @@ def as_text(found: dict[str, Any], sampling: Sampling) -> list[str]:
         dropped = [f"{numbers[name]:,} {why}" for name, why in REASONS.items() if numbers[name]]
         parts = [f"{numbers['learned']:,} learned", *dropped, f"{numbers['in_flight']:,} in flight"]
         lines.append(f"{what}: {numbers['made']:,} made = {' + '.join(parts)}")
-    if sampling is Sampling.streaming:
+    if sampling is not Sampling.gathered:
         lines[0] += f" ({found['unsent']:,} with actors, {found['waiting']:,} in queues, {found['lost']:,} lost)"
     if found["repeated"]:
         lines[0] += f"; {found['repeated']:,} delivered again"

@@ -27,7 +27,7 @@ from workers.launch.figures import Figures, scores, statuses
 from workers.launch.monitor import Context, Health
 from workers.launch.training_monitor import CountCheck, UpdateTimes
 from workers.launch.training_spec import learner_of
-from workers.runtime.actor_count import actors_key
+from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run
 from workers.runtime.league_paths import league_of, store_of
 from workers.runtime.session import Session
@@ -93,7 +93,7 @@ class LeagueMonitor:
         return self._check(counts)
 
     def keep_counts(self, counts: Mapping[str, int]) -> None:
-        self.session.redis.set(actors_key(self.session), counts["actors"])
+        self.session.redis.set(count_key(self.session, "actors"), counts["actors"])
 
     def announce(self, state: str) -> None:
         try:

@@ -19,7 +19,7 @@ from warren.files import read_json
 from workers.config import hosts
 from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.league_algorithm import with_algorithm
-from workers.config.schema import BrokerConfig, Config, from_hydra
+from workers.config.schema import BrokerConfig, Config, Sampling, from_hydra
 from workers.config.validation import name_run, run_folder, verify
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.launcher import Launcher
@@ -41,6 +41,7 @@ HEAVY = ("workers.config.validation", "workers.learning.worker", "workers.rollou
 HEAVY_IN_A_LEAGUE = (
     "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
 )  # fmt: skip
+HEAVY_SERVED = ("workers.rollout.served", "workers.env.runner")
 
 
 def run(config: Config, forks: Forks | None = None) -> int:
@@ -49,7 +50,8 @@ def run(config: Config, forks: Forks | None = None) -> int:
     `forks`: what forks the processes of the run.
     """
     if forks is not None and config.fork:
-        forks.load(HEAVY if config.league is None else HEAVY + HEAVY_IN_A_LEAGUE)
+        served = HEAVY_SERVED if config.sampling is Sampling.served else ()
+        forks.load(HEAVY + (served if config.league is None else HEAVY_IN_A_LEAGUE))
     if not hosts.leads(config):
         return _join(config, forks)
     if config.resume is not None:

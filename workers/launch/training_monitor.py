@@ -17,7 +17,7 @@ from workers.launch.account import write_account
 from workers.launch.figures import Figures, statuses
 from workers.launch.folder import OUTCOME
 from workers.launch.monitor import Context, Health
-from workers.runtime.actor_count import actors_key
+from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run
 from workers.runtime.session import Session
 from workers.ui import returns
@@ -68,7 +68,8 @@ class TrainingMonitor:
         return self._check(counts)
 
     def keep_counts(self, counts: Mapping[str, int]) -> None:
-        self.session.redis.set(actors_key(self.session), counts["actors"])
+        for setting, count in counts.items():
+            self.session.redis.set(count_key(self.session, setting), count)
 
     def announce(self, state: str) -> None:
         pass  # the learner does

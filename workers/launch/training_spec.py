@@ -8,7 +8,7 @@ from typing import Any
 
 from envs import is_gamecore
 from workers.config import hosts
-from workers.config.schema import Config, to_yaml
+from workers.config.schema import Config, Sampling, to_yaml
 from workers.launch.spec import Done, ProcessSpec, Restart, RunSpec, ServersSpec
 from workers.servers.forks import ENVIRONMENT
 
@@ -17,10 +17,12 @@ HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging
 
 
 def training(config: Config, folder: Path) -> RunSpec:
-    """A learner, actors or gateways, and Flower where it is wanted."""
+    """A learner, actors or gateways, env runners where actors are served, and Flower where it is wanted."""
     learner = _role(config, folder, "learner", done=Done.run, single=True)
     plays = "gateway" if is_gamecore(config.env.id) else "actor"
     actors = _counted(config, folder, plays, "actors", number="actor_id")
+    if config.sampling is Sampling.served:
+        actors += _counted(config, folder, "env", "env_runners", number="env_runner_id")
     processes = (learner, *_ranks_beside(config, learner), *actors, *_flower(config, folder))
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     return _run(config, folder, "training", title, processes)

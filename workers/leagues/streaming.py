@@ -22,7 +22,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.client.bounded_sender import FIRST_WAIT, LAST_WAIT, BoundedSender
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
-from workers.runtime.actor_count import ActorCount, SegmentsWaiting
+from workers.runtime.actor_count import Count, SegmentsWaiting
 from workers.runtime.segment_ledger import Segment
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class LeagueStream:
 
     def __init__(self, actor: LeagueActorRole) -> None:
         self._actor, self._session, self._stopping = actor, actor.session, actor.stopping
-        self._bound, self._actors = SegmentsWaiting(actor.session), ActorCount(actor.session)
+        self._bound, self._actors = SegmentsWaiting(actor.session), Count(actor.session)
         # As large as the share of an update that each of its segments has, however many actors there are now.
         self._lanes = -(-actor.league.lanes // actor.config.segments_per_update)
         shares = {name: float(player.updates) for name, player in actor.league.players.items()}

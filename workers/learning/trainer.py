@@ -210,7 +210,7 @@ class Trainer:
     def overlap(self) -> None:
         """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
         self.recorder.start()
-        if self.config.sampling is Sampling.streaming:
+        if self.config.sampling is not Sampling.gathered:
             self.publisher.start(self.config.publish_every)
 
     def publish(self) -> None:

@@ -63,7 +63,7 @@ class LearnerRole:
             self.begun.set()
         self.rounds: Rounds | None = None
         self.reader: Reader | None = None  # gathered segments come by Redis, as results of the rollouts
-        if config.sampling is Sampling.streaming:
+        if config.sampling is not Sampling.gathered:
             queue = session.topology.learner_queue(player or PLAYER)
             self.reader = Reader(session.redis, session.topology, queue, older_than=CLAIM_EXPIRES)
         else:
@@ -86,7 +86,7 @@ class LearnerRole:
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """The learn task. Gathered: one call with every actor's payload. Streaming: one payload a call."""
+        """The learn task. Gathered: one call with every actor's payload. Otherwise: one payload a call."""
         self.begun.wait()
         if self.rounds is None:
             return self._update(calls)
@@ -300,7 +300,7 @@ def name_of(config: Config, role: str = "learner") -> str:
 
 def queue_of(config: Config, session: Session, player: str) -> Any:
     """What this learner consumes: the player's queue, as all its learners do, or that of rounds of its own."""
-    if config.sampling is Sampling.streaming:
+    if config.sampling is not Sampling.gathered:
         return session.topology.learner_queue(player)
     return session.topology.rank_queue(player, config.learner_id)
 

@@ -75,7 +75,7 @@ class ActorRole:
         self._sender: BoundedSender | None = None
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
-        self.streaming = config.sampling is Sampling.streaming
+        self.streaming = config.sampling is not Sampling.gathered
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
@@ -165,6 +165,10 @@ class ActorRole:
     def on_weights(self, payload: dict[str, Any]) -> None:
         """Weights were published."""
         self.weights.receive(payload)
+
+    def work(self, name: str) -> int:
+        """Do what comes until told to stop; the exit status."""
+        return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
 
     def on_ready(self) -> None:
         """The worker consumes."""
@@ -269,7 +273,7 @@ def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
         subscriber=name,
         on_connected=actor.on_connected,
     ).start()
-    status = session.work(name, session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
+    status = actor.work(name)
     actor.stopping.set()
     if actor.thread.is_alive():
         actor.thread.join(timeout=5.0)

@@ -1,4 +1,4 @@
-"""How many actors a run has at the moment: the launcher writes it, the learner's next round reads it."""
+"""How many actors and env runners a run has at the moment: the launcher writes it, rounds and senders read it."""
 
 from __future__ import annotations
 
@@ -14,45 +14,52 @@ READ_EVERY = 1.0  # s for which the count that was read last holds
 
 def actors_now(session: Session) -> int:
     """How many actors a round is to ask: as configured, or as changed since. Raises redis.RedisError."""
-    return int(session.redis.get(actors_key(session)) or session.config.actors)
+    return count_now(session, "actors")
 
 
-class ActorCount:
-    """How many actors there are. Read once a second at most; while Redis is away the number before holds."""
+def count_now(session: Session, setting: str) -> int:
+    """How many there are of `setting`, as configured or as changed since. Raises redis.RedisError."""
+    return int(session.redis.get(count_key(session, setting)) or getattr(session.config, setting))
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._number = session.config.actors
+
+class Count:
+    """How many there are of a setting. Read once a second at most; while Redis is away the number before holds."""
+
+    def __init__(self, session: Session, setting: str = "actors") -> None:
+        self._session, self._setting = session, setting
+        self._number = int(getattr(session.config, setting))
         self._read_at = 0.0
 
     def __call__(self) -> int:
-        """Actors, 1 at least."""
+        """So many, 1 at least."""
         if time.monotonic() >= self._read_at:
             self._read_at = time.monotonic() + READ_EVERY
             with contextlib.suppress(redis.RedisError):
-                self._number = max(1, actors_now(self._session))
+                self._number = max(1, count_now(self._session, self._setting))
         return self._number
 
 
 class SegmentsWaiting:
-    """How many segments may wait in a learner's queue: those of its next update, for as many actors as there are now.
+    """How many segments may wait in a learner's queue: those of its next update, for as many as play now.
 
     What waits behind them would be older still when its turn comes.
     """
 
     def __init__(self, session: Session) -> None:
         self._configured = session.config.batch_segments
-        self._actors = ActorCount(session)
+        self._actors = Count(session)
+        players = session.config.players
+        self._players = self._actors if players == "actors" else Count(session, players)
 
     def __call__(self) -> int:
         """Segments."""
-        return self._actors() if self._configured is None else self._configured
+        return self._players() if self._configured is None else self._configured
 
     def share(self) -> float:
         """Segments of one actor among those."""
         return self() / self._actors()
 
 
-def actors_key(session: Session) -> str:
+def count_key(session: Session, setting: str) -> str:
     """Where the number stands."""
-    return f"{session.topology.key_prefix}actors"
+    return f"{session.topology.key_prefix}{setting}"

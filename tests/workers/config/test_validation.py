@@ -429,3 +429,18 @@ def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_ca
     assert "'zip' is not one of none, fp16, bf16, topk" in found[0]
     by_horovod = problems("learners=2", "compression=bf16", "allreduce=horovod")
     assert "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch" in by_horovod
+
+
+def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) -> None:
+    assert problems("sampling=served", "algorithm=impala") == []
+    for given, role, message in (
+        (("env.num_envs=5",), "train", "env.num_envs: 5 are not two equal groups"),
+        (("env.workers=3",), "train", "env.workers: 3 processes for each of two groups of 2"),
+        (("served_memory=actors",), "train", "did you mean actor?"),
+        (("experiment=kuhn",), "train", "sampling: served is for one player"),
+        (("algorithm=a2c",), "train", "does not suit sampling=served"),
+        (("env_runners=0",), "train", "env_runners: 0 is too small"),
+        (("sampling=streaming", "run=r"), "env", "sampling: streaming has no env runners"),
+    ):
+        found = problems("sampling=served", *given, role=role)
+        assert any(message in problem for problem in found), (given, found)

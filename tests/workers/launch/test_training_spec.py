@@ -89,6 +89,18 @@ def test_hosts_start_their_shares_and_ranks_count_through_them(tmp_path: Path) -
     assert not joined.leads and joined.servers.mode == "external"
 
 
+def test_a_served_run_has_env_runners_that_other_hosts_may_start(tmp_path: Path) -> None:
+    given = "++hosts={master: {actors: 1}, box-2: {env_runners: 3}}"
+    assert "env" not in {spec.role for spec in compiled(compose(), tmp_path).processes}
+    assert [*hosts.problems(compose(given))] and not [*hosts.problems(compose(given, "sampling=served"))]
+    config = compose(given, "sampling=served", "run=shared")
+    config = replace(config, **hosts.given_totals(config), host="box-2")
+    (env,) = compiled(config, tmp_path).processes
+    assert (env.role, env.ranks, env.setting) == ("env", range(3), "env_runners")
+    assert env.line(1)[1:3] == ["-m", "workers.env"] and env.line(1)[-1] == "env_runner_id=1"
+    assert config.segments_per_update == 3
+
+
 @pytest.mark.parametrize(
     ("override", "expected"),
     [

@@ -11,7 +11,7 @@ import redis
 from tasks.topology import Topology
 from workers.config.schema import Config, EnvConfig
 from workers.runtime import actor_count
-from workers.runtime.actor_count import SegmentsWaiting, actors_key
+from workers.runtime.actor_count import SegmentsWaiting, count_key
 
 
 class Redis(dict[str, Any]):
@@ -36,7 +36,7 @@ def test_what_may_wait_follows_the_number_of_actors(monkeypatch: pytest.MonkeyPa
     session = session_of()
     waiting = SegmentsWaiting(session)
     assert waiting() == 2
-    session.redis[actors_key(session)] = b"9"
+    session.redis[count_key(session, "actors")] = b"9"
     assert waiting() == 9
     session.redis.away = True
     assert waiting() == 9, "what was read last holds while Redis is away"
@@ -52,6 +52,6 @@ def test_the_number_is_read_once_a_second_at_most(monkeypatch: pytest.MonkeyPatc
 
 def test_a_batch_that_was_configured_stays() -> None:
     session = session_of(batch_segments=7)
-    session.redis[actors_key(session)] = b"5"
+    session.redis[count_key(session, "actors")] = b"5"
     assert SegmentsWaiting(session)() == 7
     assert session.redis.reads == 0

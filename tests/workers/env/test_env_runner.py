@@ -1,0 +1,117 @@
+"""What an env runner does with the answers of actors, and without."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs import EnvSettings
+from warren.errors import ConfigurationError, RemoteFailure, WorkerLost
+from workers.env import runner
+from workers.env.group import Group
+from workers.env.runner import Asking
+
+
+class Answered:
+    def __init__(self, answer: Callable[[], Any]) -> None:
+        self._answer = answer
+
+    def result(self, timeout: float) -> Any:
+        return self._answer()
+
+
+class Actors:
+    """A Solver whose actors are lost at the calls of these numbers."""
+
+    def __init__(self, *lost: int, failing: bool = False) -> None:
+        self.lost, self.failing = lost, failing
+        self.sent: list[str] = []
+        self.joined = 0
+
+    def send(self, service: str, argument: Any) -> Answered:
+        number = len(self.sent)
+        self.sent.append(service)
+
+        def answer() -> Any:
+            if number in self.lost:
+                raise WorkerLost(service, "it died")
+            if service == runner.JOIN:
+                self.joined += 1
+                return f"actor-{self.joined}.act"
+            if self.failing:
+                raise RemoteFailure(service, "ValueError", "no")
+            return {"action": argument, **argument}
+
+        return Answered(answer)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "ASK_AGAIN", 0.0)
+
+
+def test_a_group_stays_with_an_actor_and_finds_another_when_that_is_lost() -> None:
+    actors = Actors(3)
+    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    assert [asking.answer({"n": n})["action"]["n"] for n in range(4)] == [0, 1, 2, 3]  # type: ignore[index]
+    assert actors.sent == [runner.JOIN, *["actor-1.act"] * 3, runner.JOIN, *["actor-2.act"] * 2]
+
+
+def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
+    actors = Actors()
+    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    for number in range(3):
+        asking.answer({"leave": True} if number == 1 else {})
+    assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
+
+
+def test_actors_that_answer_by_errors_alone_are_not_asked_for_ever() -> None:
+    with pytest.raises(RemoteFailure):
+        Asking(Actors(failing=True), "a", threading.Event()).answer({})  # type: ignore[arg-type]
+
+
+def test_who_is_told_to_stop_waits_for_no_actor() -> None:
+    stopping = threading.Event()
+
+    def late() -> Any:
+        stopping.set()
+        raise TimeoutError
+
+    actors = Actors()
+    actors.send = lambda service, argument: Answered(late)  # type: ignore[method-assign]
+    assert Asking(actors, "a", stopping).answer({}) is None  # type: ignore[arg-type]
+
+
+def test_a_group_says_what_came_of_the_last_decision_and_repeats_itself_until_the_next() -> None:
+    group = Group("a", EnvSettings("CartPole-v1", {"max_episode_steps": 2}), 3, 0)
+    first = group.call()
+    assert first["step"] == 0 and first["outcome"] is None and first["observation"].shape == (3, 4)
+    for _ in range(2):
+        group.step({"action": np.zeros(3, np.int64)})
+    call = group.call()
+    assert call["step"] == 2 and group.call()["observation"] is call["observation"]
+    outcome = call["outcome"]
+    assert outcome["truncated"].all() and outcome["reward"].tolist() == [1, 1, 1]
+    slots, last = outcome["cut"]
+    assert slots.tolist() == [0, 1, 2] and not np.array_equal(last, call["observation"])
+    assert outcome["episodes"].tolist() == [[2, 2]] * 3
+    group.close()
+
+
+def test_an_environment_that_gives_nan_is_named(tmp_path: Any) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text(
+        "import gymnasium, numpy\n"
+        "class Broken(gymnasium.Env):\n"
+        "    observation_space = gymnasium.spaces.Box(-1, 1, (2,), numpy.float32)\n"
+        "    action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, **_): return numpy.zeros(2, numpy.float32), {}\n"
+        "    def step(self, action): return numpy.full(2, numpy.nan, numpy.float32), 0.0, False, False, {}\n"
+    )
+    group = Group("a", EnvSettings(f"{file}:Broken"), 2, 0)
+    with pytest.raises(ConfigurationError, match=r"Broken.*nan"):
+        group.step({"action": np.zeros(2, np.int64)})

@@ -1,0 +1,89 @@
+"""One group of environments: what it asks an actor, and what it does with the answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import envs
+from agents.trees import Spec, not_finite, spec_of
+from envs.vector.base import blaming, stacked
+from warren.errors import ConfigurationError
+from warren.trees import Tree, map_tree
+
+
+class Group:
+    """N environments stepped together; `name` is this group's, which no other has. The loop that uses it:
+
+    while True:
+        group.step(answer to group.call())
+
+    Raises ConfigurationError for what goes wrong in the environment.
+    """
+
+    def __init__(self, name: str, settings: envs.EnvSettings, num_envs: int, seed: int) -> None:
+        self.name = name
+        self.env = envs.make_vector(settings, num_envs, seed)
+        self._id, self._channels = settings.id, bool(settings.value_channels)
+        self._spec: Spec = spec_of(self.env.single_observation_space)
+        self._decision = 0  # that is asked for next
+        self._outcome: dict[str, Any] | None = None
+        self._memory: dict[str, np.ndarray] | None = None
+        self._stepping = blaming(self._id, "step()")
+        with blaming(self._id, "reset()"):
+            observation, _ = self.env.reset()
+        self._observation = self._travelling(observation)
+
+    @property
+    def steps(self) -> int:
+        """Of each environment, so far."""
+        return self._decision
+
+    def call(self) -> dict[str, Any]:
+        """What to ask; see rollout/served_sampler.py. The same until the next `step`."""
+        return {
+            "group": self.name,
+            "step": self._decision,
+            "observation": self._observation,
+            "outcome": self._outcome,
+            "memory": self._memory,
+        }
+
+    def step(self, answer: dict[str, Any]) -> None:
+        """Do what the actor decided."""
+        env = self.env
+        with self._stepping:
+            observation, reward, terminated, truncated, info = env.step(answer["action"])
+        if self._channels:
+            reward = env.rewards.learned_from(info["reward_channels"])
+        cut = None
+        if truncated.any():
+            (slots,) = np.nonzero(truncated & ~terminated)
+            if len(slots):
+                last = self._travelling(stacked(env.single_observation_space, info["final_obs"][slots]))
+                cut = (slots, last)
+        self._outcome = {
+            "reward": self._finite("reward", np.asarray(reward, np.float32)),
+            "terminated": np.array(terminated, np.bool_),
+            "truncated": np.array(truncated, np.bool_),
+            "cut": cut,
+            "episodes": env.pop_episodes(),
+        }
+        self._observation = self._travelling(observation)
+        self._memory = answer.get("memory")
+        self._decision += 1
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.env.close()
+
+    def _travelling(self, observation: Tree) -> Tree:
+        return self._finite(
+            "observation", map_tree(lambda spec, part: np.asarray(part, spec.dtype), self._spec, observation)
+        )
+
+    def _finite(self, field: str, tree: Tree) -> Tree:
+        if wrong := next(not_finite(tree, field), None):
+            raise ConfigurationError(f"environment {self._id!r}: step() gave wrong numbers: {wrong}")
+        return tree

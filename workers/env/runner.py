@@ -1,0 +1,199 @@
+"""The env runner: two groups of environments, each on a thread with a connection to the actors of its own.
+
+While one group's observations are with an actor, Python steps the other. Environments that wait or compute outside
+Python, as real games do, step at the same time, since threads hand over there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import signal
+import sys
+import threading
+import time
+import zlib
+from typing import Any
+
+from tasks.client.future import Handle
+from tasks.client.solver import Solver
+from tasks.events import STATUS, Subscription
+from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.env.group import Group
+from workers.runtime.connect import connect
+from workers.runtime.joining import join
+from workers.runtime.run_status import OVER, Ending
+from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.timing import Timing
+
+logger = logging.getLogger(__name__)
+
+GROUPS = 2
+JOIN = "actor.join"
+PATIENCE = 3.0  # s that an actor which nobody serves is waited for, before another is asked for
+LOOK_EVERY = 0.5  # s between looks at whether to stop, of who waits for an actor
+ASK_AGAIN = 0.5  # s between tries to reach an actor
+SAY_EVERY = 10.0  # s between lines of log about actors that do not answer
+REFUSALS = 10  # answers in a row that are errors, after which there is no use in going on
+SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: an answer may have come for that one
+
+
+class EnvRunner:
+    """Steps the groups until told to stop."""
+
+    def __init__(self, config: Config, session: Session) -> None:
+        self.config, self.session = config, session
+        self.source = source_name(config.env_runner_id, "env")
+        self.stopping = threading.Event()
+        self.failure: BaseException | None = None
+        self.timing = Timing()
+        self._ending = Ending(session.redis, session.topology.key_prefix)
+        self._solver = Solver(session.app, session.topology, deadline=None, patience=PATIENCE)
+        # No two groups may play the same episodes, nor those of a process that was started again its earlier ones.
+        self._seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
+        self._times = itertools.count()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"group {index}", daemon=True) for index in range(GROUPS)
+        ]
+
+    def start(self) -> None:
+        """Begin to play."""
+        sys.setswitchinterval(SWITCH)
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Play no more, and wait until the groups have ended."""
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(timeout=5.0)
+        self._solver.close()
+        logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
+
+    def on_status(self, figures: dict[str, Any]) -> None:
+        """The run is over when its learner, or its launcher, says so."""
+        if figures["state"] in OVER:
+            self.stopping.set()
+
+    def on_connected(self) -> None:
+        """Whether it is over already."""
+        if state := self._ending.verdict(self.config):
+            logger.info("the run is %s already", state)
+            self.stopping.set()
+
+    # A group's thread.
+
+    def _run(self) -> None:
+        try:
+            failed = False
+            while not self.stopping.is_set():
+                group: Group | None = None
+                try:
+                    group = self._make()
+                    self._play(group)
+                except ConfigurationError as error:
+                    # As of an actor, an environment may fail once; and again after it has played on for a while.
+                    if failed and (group is None or group.steps < self.config.unroll_length):
+                        raise
+                    failed = True
+                    logger.error("%s; making the environments anew, once", error)
+                finally:
+                    if group is not None:
+                        group.close()
+        except BaseException as error:
+            if not isinstance(error, ConfigurationError):
+                logger.exception("playing failed")
+            self.failure = self.failure or error
+            self.stopping.set()
+
+    def _make(self) -> Group:
+        env, times = self.config.env, next(self._times)
+        seed = (self._seed + 7919 * times) % (1 << 31)
+        return Group(f"{self.source}/{times}", env.settings(), env.num_envs // GROUPS, seed)
+
+    def _play(self, group: Group) -> None:
+        actor = Asking(self._solver, group.name, self.stopping)
+        name = threading.current_thread().name
+        while not self.stopping.is_set():
+            began = time.perf_counter()
+            answer = actor.answer(group.call())
+            if answer is None:
+                return
+            answered = time.perf_counter()
+            group.step(answer)
+            self.timing.add(f"{name}: actor", answered - began)
+            self.timing.add(f"{name}: environments", time.perf_counter() - answered)
+
+
+class Asking:
+    """Asks one actor until that says otherwise or does not answer, and then whichever takes the group in."""
+
+    def __init__(self, solver: Solver, group: str, stopping: threading.Event) -> None:
+        self._solver, self._group, self._stopping = solver, group, stopping
+        self._service: str | None = None
+        self._refused = 0  # in a row
+        self._say_at = 0.0
+
+    def answer(self, call: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer to `call`, however long that takes; None when there is to be none, since this process stops.
+
+        Raises RemoteFailure when actors answer by nothing but errors.
+        """
+        while not self._stopping.is_set():
+            try:
+                if self._service is None:
+                    self._service = self._result(self._solver.send(JOIN, self._group))
+                    continue
+                answer: dict[str, Any] | None = self._result(self._solver.send(self._service, call))
+                self._refused = 0
+                if answer is not None and "leave" in answer:
+                    self._service = None
+                return answer
+            except (CallError, BrokerError) as error:
+                self._service = None
+                self._refused = self._refused + 1 if isinstance(error, RemoteFailure) else 0
+                if self._refused >= REFUSALS:
+                    raise
+                if time.monotonic() >= self._say_at:
+                    self._say_at = time.monotonic() + SAY_EVERY
+                    logger.warning("group %s: no actor answers, trying again: %s", self._group, error)
+                self._stopping.wait(ASK_AGAIN)
+        return None
+
+    def _result(self, handle: Handle) -> Any:
+        while True:
+            try:
+                return handle.result(LOOK_EVERY)
+            except TimeoutError:
+                if self._stopping.is_set():
+                    return None
+
+
+def run(config: Config) -> int:
+    """Step environments until the run is over or a stop; exit status 0, or 1 when that failed.
+
+    Raises ConfigurationError when the environment fails again after it was made anew.
+    """
+    verify(config, role="env")
+    log_to_stderr(config.log_level)
+    session = Session(config, *connect(config))
+    join(session)
+    runner = EnvRunner(config, session)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: runner.stopping.set())
+    subscription = Subscription(
+        session.app,
+        session.topology,
+        {STATUS: runner.on_status},
+        subscriber=f"env-{config.env_runner_id}",
+        on_connected=runner.on_connected,
+    ).start()
+    runner.start()
+    runner.stopping.wait()
+    runner.end()
+    subscription.stop()
+    if isinstance(runner.failure, ConfigurationError):
+        raise runner.failure
+    return 0 if runner.failure is None else 1

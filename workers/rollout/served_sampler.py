@@ -1,0 +1,266 @@
+"""The Sampler of a served run's actor: decides for groups of environments that are stepped elsewhere.
+
+A call is what one group asks, a table:
+
+    group         str: whose
+    step          int: 0, 1, 2, ...: which of the group's decisions; a call that comes again is answered as before
+    observation   tree [N, ...]
+    outcome       what came of decision step - 1, None where step is 0:
+        reward, terminated, truncated     float32, bool, bool [N]
+        cut       None, or slots int64 [K] and their last observation [K, ...], of episodes that ran out of time
+        episodes  float32 [K, 2 + C], those that finished
+    memory        name -> float32 [N, ...], the policy's after decision step - 1; None where this actor is to know it
+
+The answer: "action" [N, ...] as the action space has it; "memory" where it travels; "leave" where the group is to ask
+anew who decides for it, so that actors which came later get their share. Then its memory travels in any case.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from agents.networks import Memory
+from agents.policies import Policy
+from agents.trajectories import Trajectory, concatenate
+from agents.trees import ArraySpec, problems
+from warren.errors import WireError
+from warren.trees import Tree, leaves, map_tree, take
+from workers.rollout.group_trajectory import GroupTrajectory
+from workers.rollout.sampler import SamplerClosed, load_into
+from workers.runtime.timing import Timing
+
+Call = Mapping[str, Any]
+Answer = dict[str, Any]
+IDLE = 600.0  # s without a call after which a group is forgotten: its env runner has gone
+STAY = 10.0  # s after which a group whose trajectory is complete is told to leave
+FLAGS = ArraySpec((), "bool")
+
+
+@dataclass(slots=True)
+class Group:
+    """What is known of one group. `answer`: that to decision `step`."""
+
+    trajectory: GroupTrajectory
+    memory: Memory
+    step: int
+    answer: Answer
+    came_at: float  # monotonic, as is the next
+    used_at: float
+
+
+@dataclass(slots=True)
+class _Question:
+    """A call that is to be decided on. `known`: its group, where the call follows the one answered last."""
+
+    index: int  # of the call
+    call: Call
+    slots: int
+    known: Group | None
+    memory: Memory
+    cut: tuple[np.ndarray, np.ndarray] | None
+
+
+class ServedSampler:
+    """A Sampler whose environments are elsewhere: `act` answers them, `collect` takes what came of it.
+
+    `act` is for one thread; `load`, `collect` and `close` for others.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        length: int,
+        slots: int,
+        seed: int,
+        returns: int = 0,
+        travelling: bool = False,
+        timing: Timing | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`length` decisions of at least `slots` environments are what `collect` takes. `returns`: channels of the
+        reward. `travelling`: answers carry the policy's memory, and calls bring it back."""
+        self.policy, self.version = policy, -1
+        self._length, self._slots, self._travelling = length, slots, travelling
+        self._spec = policy.spec(returns=returns)
+        self._columns = 2 + returns
+        self._generator = torch.Generator().manual_seed(seed)
+        self._timing, self._clock = timing or Timing(), clock
+        self._groups: dict[str, Group] = {}
+        self._complete: list[Trajectory] = []
+        self._weights = threading.Lock()
+        self._changed = threading.Condition()  # of what is complete, of the version, of whether it is closed
+        self._closed = False
+
+    # The Sampler's contract.
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load; weights that are older than those that play are left, which two threads may bring."""
+        with self._weights:
+            if version <= self.version:
+                return
+            load_into(self.policy, weights, version, behaviour)
+            self.version = version
+        with self._changed:
+            self._changed.notify_all()
+
+    def collect(self, budget: int) -> Trajectory:
+        """As Sampler.collect; waits until enough groups have made enough decisions. Raises SamplerClosed."""
+        assert budget == self._length
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._waiting() >= self._slots)
+            if self._closed:
+                raise SamplerClosed
+            taken: list[Trajectory] = []
+            while sum(one.num_slots for one in taken) < self._slots:
+                taken.append(self._complete.pop(0))
+            self._changed.notify_all()
+        return concatenate(taken)
+
+    def close(self) -> None:
+        """Answer nothing more; whoever waits is told."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _waiting(self) -> int:
+        return sum(one.num_slots for one in self._complete)
+
+    # Answering.
+
+    @property
+    def groups(self) -> int:
+        """How many are known."""
+        return len(self._groups)
+
+    def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
+        """An answer a call, by one forward pass for all; a call that is wrong gets a WireError in its place.
+
+        Waits while there are no weights, and while more trajectories are complete than there are groups: nobody takes
+        them. Raises SamplerClosed.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or (self.version >= 0 and len(self._complete) <= max(len(self._groups), 2))
+            )
+            if self._closed:
+                raise SamplerClosed("this actor ends")
+        began = time.perf_counter()
+        answers: list[Answer | Exception | None] = [None] * len(calls)
+        asked: dict[str, _Question] = {}
+        for index, call in enumerate(calls):
+            known = self._groups.get(call["group"])
+            if known is not None and call["step"] == known.step:
+                answers[index] = known.answer
+            elif call["group"] not in asked:  # else it came twice, and is answered below
+                try:
+                    asked[call["group"]] = self._question(index, call, known)
+                except WireError as error:
+                    answers[index] = error
+        if asked:
+            self._decide(list(asked.values()))
+        for index, call in enumerate(calls):
+            if answers[index] is None:
+                answers[index] = self._groups[call["group"]].answer
+        self._timing.add("policy: decide", time.perf_counter() - began)
+        return [answer for answer in answers if answer is not None]
+
+    def _question(self, index: int, call: Call, known: Group | None) -> _Question:
+        """Changes nothing. Raises WireError for what is not as the run's environment declares it."""
+        slots = self._checked(call)
+        outcome = call["outcome"]
+        if known is not None and (call["step"] != known.step + 1 or outcome is None or known.trajectory.slots != slots):
+            known = None  # what came between went to another actor: a new trajectory begins
+        given = call["memory"]
+        if given is not None:
+            memory = {name: torch.tensor(part, device=self.policy.device) for name, part in given.items()}
+        else:
+            memory = self.policy.initial_memory(slots) if known is None else known.memory
+        cut = None
+        if known is not None and outcome["cut"] is not None:
+            rows, last = outcome["cut"]
+            with self._weights:
+                cut = rows, self.policy.value(last, {name: part[rows] for name, part in memory.items()})
+        if outcome is not None:
+            memory = self.policy.begin(memory, outcome["terminated"] | outcome["truncated"])
+        return _Question(index, call, slots, known, memory, cut)
+
+    def _checked(self, call: Call) -> int:
+        """The number of environments."""
+        observation, outcome, spec = call["observation"], call["outcome"], self._spec
+        slots = len(next(leaf for _, leaf in leaves(observation)))
+        wrong = problems(spec.observation, observation, (slots,), "observation")
+        if outcome is not None:
+            wrong += problems(spec.reward, outcome["reward"], (slots,), "reward")
+            for name in ("terminated", "truncated"):
+                wrong += problems(FLAGS, outcome[name], (slots,), name)
+            if outcome["episodes"].shape[1:] != (self._columns,):
+                wrong.append(f"episodes must be [K, {self._columns}], is {list(outcome['episodes'].shape)}")
+        if call["memory"] is not None:
+            wrong += problems(spec.memory, dict(call["memory"]), (slots,), "memory")
+        if wrong:
+            raise WireError(f"group {call['group']}: {'; '.join(wrong)}")
+        return slots
+
+    def _decide(self, asked: Sequence[_Question]) -> None:
+        """One forward pass; then, all at once, what is known of each group changes."""
+        observation = _joined([one.call["observation"] for one in asked])
+        memory = {name: torch.cat([one.memory[name] for one in asked]) for name in asked[0].memory}
+        with self._weights:
+            version = self.version
+            acted = self.policy.step(observation, memory, generator=self._generator)
+        actions = self.policy.env_action(acted.action)
+        completed: list[Trajectory] = []
+        first, now = 0, self._clock()
+        for one in asked:
+            rows = slice(first, first + one.slots)
+            first += one.slots
+            extras, after = take(acted.extras, rows), take(acted.memory, rows)
+            trajectory = self._followed(one, extras["value"], completed)
+            trajectory.decide(one.call["observation"], take(acted.action, rows), extras, version)
+            answer: Answer = {"action": take(actions, rows)}
+            came_at = now if one.known is None else one.known.came_at
+            if trajectory.decided == 1 and now - came_at > STAY:
+                answer["leave"], came_at = True, now  # it may be dealt to this actor again
+            if self._travelling or "leave" in answer:
+                answer["memory"] = _numbers(after)
+            self._groups[one.call["group"]] = Group(trajectory, after, one.call["step"], answer, came_at, now)
+        if completed:
+            with self._changed:
+                self._complete += completed
+                self._changed.notify_all()
+
+    def _followed(self, one: _Question, value: np.ndarray, completed: list[Trajectory]) -> GroupTrajectory:
+        """The trajectory that the decision belongs to; the one before it, where that is complete now."""
+        if one.known is not None:
+            trajectory, outcome = one.known.trajectory, one.call["outcome"]
+            trajectory.come_of(
+                outcome["reward"], outcome["terminated"], outcome["truncated"], one.cut, outcome["episodes"]
+            )
+            if not trajectory.full:
+                return trajectory
+            completed.append(trajectory.complete(one.call["observation"], value))
+        return GroupTrajectory(self._spec, self._length, one.slots, _numbers(one.memory))
+
+    def forget_idle(self) -> int:
+        """Drop the groups that have not called for IDLE s; how many there were. For the thread of `act`."""
+        before = self._clock() - IDLE
+        idle = [name for name, group in self._groups.items() if group.used_at < before]
+        for name in idle:
+            del self._groups[name]
+        return len(idle)
+
+
+def _joined(trees: Sequence[Tree]) -> Tree:
+    return trees[0] if len(trees) == 1 else map_tree(lambda *parts: np.concatenate(parts), *trees)
+
+
+def _numbers(memory: Memory) -> dict[str, np.ndarray]:
+    return {name: part.cpu().numpy() for name, part in memory.items()}
