@@ -152,7 +152,7 @@ def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
                 curve.append(float(np.mean(returns)) if returns else None)
                 learner.trajectory = learner.sampler.collect(UNROLL_LENGTH)
             learner.enter()  # compares the last weights
-            steps = next(float(state["step"]) for state in learner.algorithm.optimizer.state.values())
+            steps = float(learner.algorithm.optimizer.state["step"])
             say(
                 {
                     "compression": name, "seed": seed, "curve": curve, "optimizer_steps": int(steps),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from agents.algorithms.adam import MOMENTS, Adam
 from agents.algorithms.batches import Batch
 from agents.algorithms.contract import Needs
 from agents.algorithms.flat_parameters import FlatParameters
@@ -24,7 +25,6 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from warren.errors import ConfigurationError
 
-MOMENTS = ("exp_avg", "exp_avg_sq")  # as torch's Adam calls them
 REWARD_CLIP = 10.0  # deviations that a scaled reward is cut to, as ppo2's VecNormalize has it
 
 
@@ -88,8 +88,7 @@ class GradientAlgorithm(Generic[C]):
         check_heads(config.name, config, policy)
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = FlatParameters(policy)
-        # fused takes a third of the default's time on CPU; eps is that of the reference implementations.
-        self.optimizer = torch.optim.Adam([self.parameters.values], config.learning_rate, eps=1e-5, fused=True)
+        self.optimizer = Adam(self.parameters.values, config.learning_rate)
         self.discounted = RunningMoments()  # sums of rewards, where those are scaled
 
     @property
@@ -228,14 +227,13 @@ class GradientAlgorithm(Generic[C]):
         learning_rate = config.learning_rate
         if config.anneal_steps is not None:
             learning_rate *= Linear(1.0, config.anneal_to, config.anneal_steps)(self.steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+        self.optimizer.learning_rate = learning_rate
         return learning_rate
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Adam's moments by parameter, the shuffling generator, and the count of steps."""
         tensors = {"generator": self.generator.get_state()}
-        if state := self.optimizer.state[self.parameters.values]:  # empty before the first update
+        if state := self.optimizer.state:  # empty before the first update
             tensors |= {f"adam.step.{name}": state["step"].clone() for name in self.parameters.names}
             for key in MOMENTS:
                 tensors |= {f"adam.{key}.{name}": part for name, part in self.parameters.split(state[key])}
@@ -251,11 +249,11 @@ class GradientAlgorithm(Generic[C]):
             names = self.discounted.state_dict()
             self.discounted.load_state_dict({name: tensors[f"discounted.{name}"] for name in names})
         values = self.parameters.values
-        self.optimizer.state[values] = {}
+        self.optimizer.state = {}
         steps = [tensors[key] for name in self.parameters.names if (key := f"adam.step.{name}") in tensors]
         if steps:
             moments = {key: torch.zeros_like(values) for key in MOMENTS}
-            self.optimizer.state[values] = {"step": steps[0].to(values.device, copy=True), **moments}
+            self.optimizer.state = {"step": steps[0].to(values.device, copy=True), **moments}
             for key, moment in moments.items():
                 for name, part in self.parameters.split(moment):
                     if f"adam.{key}.{name}" in tensors:  # one that no gradient had reached has none
