@@ -28,6 +28,7 @@ from workers.launch.supervisor import Supervisor
 
 logger = get_logger(__name__)
 
+STOPS_WITHIN = 0.2  # s
 REMEMBERED = 1000  # requests whose answers are kept, should one be asked for again
 
 _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
@@ -106,8 +107,12 @@ class Scaling:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
-        """Listen no more."""
-        self._listener.stop()
+        """Listen no more; does not wait."""
+        self._listener.should_stop = True
+
+    def ended(self) -> None:
+        """Return when nobody listens any more."""
+        self._listener.join()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -203,15 +208,15 @@ class RequestListener(ConsumerMixin):  # type: ignore[misc]
         self.connection = app.connection_for_read(heartbeat=app.conf.broker_heartbeat)
         self._ask = ask
         self._node = app.control.mailbox.Node(NODE, handlers={COMMAND: self._scale, STOP: self._stop})
-        self._thread = threading.Thread(target=self.run, name="requests", daemon=True)
+        given = {"safety_interval": STOPS_WITHIN}
+        self._thread = threading.Thread(target=self.run, kwargs=given, name="requests", daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Leave; the command queue goes with its last consumer."""
-        self.should_stop = True
+    def join(self) -> None:
+        """Return when it has left, as it does once `should_stop` is set; the command queue goes with its consumer."""
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
 
