@@ -12,17 +12,26 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 
+# What roles need and takes them long to import; the last with sympy, when torch first asks for a shape.
+HEAVY = (
+    "workers.config.command_line", "workers.config.validation", "workers.learning.worker", "workers.rollout.worker",
+    "torch.fx.experimental.symbolic_shapes",
+)  # fmt: skip
+
 
 def main() -> None:
     """The command line."""
     # Ahead of the first import of NumPy, which would start a thread a core: what has threads cannot be forked safely.
     os.environ["OMP_NUM_THREADS"] = "1"
-    from workers.config.command_line import role
-    from workers.launch.training import run
     from workers.servers.forks import Forks
 
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     with Forks.begin() or nullcontext() as forks:
+        if forks is not None:
+            forks.load(HEAVY)  # it begins at once, beside all that follows
+        from workers.config.command_line import role
+        from workers.launch.training import run
+
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         role("train", partial(run, forks=forks))()
 
 

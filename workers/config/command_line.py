@@ -94,7 +94,7 @@ def guarded(run: Callable[[], int]) -> int:
         for problem in error.problems:
             print(f"error: {problem}", file=sys.stderr)
         if len(error.problems) > 1:
-            print(f"{len(error.problems)} settings are wrong; nothing was started", file=sys.stderr)
+            print(f"{len(error.problems)} settings are wrong; no run was started", file=sys.stderr)
         return ERROR_STATUS
     except WarrenError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -22,8 +22,8 @@ from rich.console import Console
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.command_line import guarded, urls_from_environment
+from workers.config.run_names import run_folder
 from workers.config.schema import Config
-from workers.config.validation import run_folder
 from workers.doctor import broker_checks, clocks, machine
 from workers.doctor.broker_facts import with_management, with_rabbitmqctl
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table

@@ -17,8 +17,9 @@ from hydra.core.global_hydra import GlobalHydra
 from warren.errors import BrokerError, ConfigurationError
 from workers import servers
 from workers.config.command_line import check_overrides, split_league
+from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
-from workers.config.validation import name_run, verify
+from workers.config.validation import verify
 from workers.doctor.broker_facts import CONTROL_TIMEOUT, Control, command_line
 from workers.doctor.findings import Finding, Level
 from workers.servers import debian, record

@@ -32,8 +32,9 @@ from league.state.history import History
 from tasks.events import EVALUATION
 from warren.errors import BrokerError, WarrenError
 from workers.config.league import LeagueConfig
+from workers.config.run_names import run_folder
 from workers.config.schema import Config
-from workers.config.validation import run_folder, verify
+from workers.config.validation import verify
 from workers.evaluation.cells import evaluator_of
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from warren.errors import ConfigurationError
 from warren.files import read_json, write_whole
 from workers.servers.folder_lock import FolderLock
 from workers.servers.record import FOLDER
@@ -21,14 +23,20 @@ OUTCOME, COUNTS, RESERVED = "outcome.json", "counts.json", "reserve"
 class RunFolder:
     """The folder at `path`, from `take` on this launcher's alone. Use as a context manager."""
 
-    def __init__(self, path: Path, lock: FolderLock) -> None:
-        self.path, self.lock = path, lock
+    def __init__(self, path: Path, lock: FolderLock, made: Sequence[Path] = ()) -> None:
+        """`made`: the folder and those above it that were not there before.
+
+        Until `begun` is set, an error of the user's or a Ctrl-C removes those again.
+        """
+        self.path, self.lock, self._made = path, lock, made
+        self.begun = False
         self._reserve = path / "servers" / RESERVED
 
     @classmethod
     def take(cls, path: Path) -> RunFolder:
         """Lock it, then keep room in it. Raises ConfigurationError when another launcher has it; nothing is changed."""
-        folder = cls(path, FolderLock.take(path))
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        folder = cls(path, FolderLock.take(path), made)
         with contextlib.suppress(OSError):  # full already: what can be written will be
             folder._reserve.write_bytes(os.urandom(RESERVE))  # no zeros: a file system may store those as nothing
         return folder
@@ -63,6 +71,15 @@ class RunFolder:
                     if half.suffix == ".tmp":
                         half.unlink()
 
+    def _discard(self) -> None:
+        """Remove the folder, and those above it, unless they were there before."""
+        for folder in self._made:
+            if folder == self.path:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):  # another run has come
+                    folder.rmdir()
+
     def release(self) -> None:
         """Let another launcher have it."""
         with contextlib.suppress(OSError):
@@ -75,4 +92,6 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if not self.begun and isinstance(error, (ConfigurationError, KeyboardInterrupt)):
+            self._discard()
         self.release()

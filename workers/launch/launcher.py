@@ -30,7 +30,7 @@ from workers.launch.membership import Membership, Superseded
 from workers.launch.monitor import Context, Health, Monitor
 from workers.launch.scaling import Scaling
 from workers.launch.server_watch import ServerWatch
-from workers.launch.spec import RunSpec
+from workers.launch.spec import RunSpec, ServersSpec
 from workers.launch.stalls import Answering, Stalls, explain
 from workers.launch.supervisor import Managed, Supervisor
 from workers.servers.forks import Forks
@@ -90,18 +90,15 @@ class Launcher:
         self._stalls = Stalls()
         self._note = ""
 
-    def run(self) -> Outcome:
-        """To the end. Raises WarrenError when nothing could be started."""
+    def run(self, begun: servers.Begun | None = None) -> Outcome:
+        """To the end, on servers that were `begun`. Raises WarrenError when nothing could be started."""
         self.folder.remove(OUTCOME)
         for name, text in self.spec.files.items():
             self.folder.write(name, text)
         self.folder.tidy()
         self.say(f"run folder {self.spec.folder}\nrun name   {self.spec.run}")
-        asked = self.spec.servers
-        with servers.acquire(
-            asked.mode, asked.broker_url, asked.redis_url,
-            folder=self.folder.path, say=self.say, listen=asked.listen, lock=self.folder.lock, run=self.spec.run,
-        ) as found:  # fmt: skip
+        with (begun or begin_servers(self.spec.servers, self.folder, self.spec.run)).finish(self.say) as found:
+            self.folder.begun = True
             self.interrupts.install(lambda: found.children)
             if self.spec.leads:
                 self._examine(found)
@@ -304,6 +301,8 @@ class Launcher:
             self.watch.stop()
             if monitor is not None:
                 self._quietly("events", monitor.stop)
+            if self._scaling is not None:
+                self._scaling.ended()
             self.folder.tidy()
         finally:
             if monitor is not None and self.spec.leads:
@@ -351,6 +350,14 @@ class Launcher:
             act()
         except (WarrenError, redis.RedisError, OSError) as error:
             self.say(f"warning: {what}: {error}")
+
+
+def begin_servers(asked: ServersSpec, folder: RunFolder, run: str) -> servers.Begun:
+    """Those of a run: what is private boots from now on."""
+    return servers.begin(
+        asked.mode, asked.broker_url, asked.redis_url,
+        folder=folder.path, listen=asked.listen, lock=folder.lock, run=run,
+    )  # fmt: skip
 
 
 def _is_learner(managed: Managed) -> bool:

@@ -16,19 +16,19 @@ from omegaconf import OmegaConf
 
 from warren.errors import ConfigurationError
 from warren.files import read_json
-from workers.config import hosts
+from workers import servers
+from workers.config import hosts, plain_checks
 from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.league_algorithm import with_algorithm
-from workers.config.schema import BrokerConfig, Config, Sampling, from_hydra
-from workers.config.validation import name_run, run_folder, verify
+from workers.config.run_names import name_run, run_folder
+from workers.config.schema import BrokerConfig, Config, from_hydra
+from workers.config.verifying import verify
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
-from workers.launch.launcher import Launcher
-from workers.launch.services_monitor import ShareMonitor
 from workers.launch.spec import RunSpec, ServersSpec
-from workers.launch.training_spec import compiled
+from workers.launch.training_spec import compiled, may_fork
 from workers.runtime.connect import given_urls
+from workers.servers import record
 from workers.servers.forks import Forks
-from workers.ui.run_view import RunView
 
 FIXED_ON_RESUME = re.compile(
     r"project|trial|experiment|env|env\.(id|kwargs.*|preprocessing|frame_skip|noop_start|grey|resize|episodic_life|frame_stack|reward_.*)|network.*|algorithm|algorithm\.name|league|restore"
@@ -36,22 +36,25 @@ FIXED_ON_RESUME = re.compile(
 )
 
 
-# What roles need and takes them long to import. torch._dynamo is loaded by the first optimizer.
-HEAVY = ("workers.config.validation", "workers.learning.worker", "workers.rollout.worker", "torch._dynamo")
-HEAVY_IN_A_LEAGUE = (
-    "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
-)  # fmt: skip
-HEAVY_SERVED = ("workers.rollout.served", "workers.env.runner")
+# What roles need and takes them long to import, beside what all runs need.
+HEAVY = {
+    "league": (
+        "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
+    ),
+    "served": ("workers.rollout.served", "workers.env.runner"),
+}  # fmt: skip
 
 
 def run(config: Config, forks: Forks | None = None) -> int:
     """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed.
 
-    `forks`: what forks the processes of the run.
+    `forks`: what forks the processes of the run; it has been told what all runs need.
     """
-    if forks is not None and config.fork:
-        served = HEAVY_SERVED if config.sampling is Sampling.served else ()
-        forks.load(HEAVY + (served if config.league is None else HEAVY_IN_A_LEAGUE))
+    if forks is not None:
+        if may_fork(config):
+            forks.load(HEAVY.get(config.sampling.value if config.league is None else "league", ()))
+        else:
+            forks.close()
     if not hosts.leads(config):
         return _join(config, forks)
     if config.resume is not None:
@@ -59,12 +62,19 @@ def run(config: Config, forks: Forks | None = None) -> int:
     name_run(config)
     if not [*hosts.problems(config)]:
         config = replace(config, **hosts.given_totals(config))
-    verify(config, role="train")
-    with RunFolder.take(run_folder(config)) as folder:
-        return _lead(config, folder, forks)
+    if any(plain_checks.problems(config, "train")):
+        verify(config, Path(), None)  # it raises, with all that is wrong
+    with RunFolder.take(run_folder(config)) as folder, servers.begin(
+        config.broker.mode, config.broker.url, config.broker.redis_url,
+        folder=folder.path, lock=folder.lock, run=config.run,
+    ) as begun:  # fmt: skip
+        verify(config, folder.path / record.FOLDER, forks if may_fork(config) else None)  # while the servers boot
+        return _lead(config, folder, begun, forks)
 
 
-def _lead(config: Config, folder: RunFolder, forks: Forks | None) -> int:
+def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks | None) -> int:
+    from workers.launch.launcher import Launcher  # here as in `_join`: imports while servers boot already
+
     spec = compiled(config, folder.path)
     if config.league is None:
         from workers.launch import training_monitor  # and with it what a league has no use for
@@ -72,19 +82,23 @@ def _lead(config: Config, folder: RunFolder, forks: Forks | None) -> int:
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
             monitor = partial(training_monitor.TrainingMonitor, config, view)
-            outcome = Launcher(spec, folder, view, monitor, forks=forks).run()
+            outcome = Launcher(spec, folder, view, monitor, forks=forks).run(begun)
         return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
     from workers.launch import league_monitor  # what a run without a league has no use for
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
         league = partial(league_monitor.LeagueMonitor, config, league_view)
-        outcome = Launcher(spec, folder, league_view, league, forks=forks).run()
+        outcome = Launcher(spec, folder, league_view, league, forks=forks).run(begun)
     return league_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status)
 
 
 def _join(config: Config, forks: Forks | None) -> int:
     """Start this host's share of a run that another host leads; what that is comes from the leader."""
+    from workers.launch.launcher import Launcher
+    from workers.launch.services_monitor import ShareMonitor
+    from workers.ui.run_view import RunView
+
     problems = list(hosts.problems(config))
     if config.run is None:
         problems.append(

@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
-from warren.errors import ConfigurationError
+from workers.config import plain_checks
 from workers.config.schema import Config
-from workers.config.validation import verify
 from workers.launch.account import write_account
 from workers.launch.figures import Figures, statuses
 from workers.launch.folder import OUTCOME
@@ -114,17 +113,9 @@ class CountCheck:
         self._config = replace(config, flower_port=None, hosts={}, host=None)
 
     def __call__(self, counts: Mapping[str, int]) -> list[str]:
-        known = self._problems(self._config)
+        known = [*plain_checks.problems(self._config, "train")]
         changed = replace(self._config, **cast(dict[str, Any], dict(counts)))
-        return [problem for problem in self._problems(changed) if problem not in known]
-
-    @staticmethod
-    def _problems(config: Config) -> tuple[str, ...]:
-        try:
-            verify(config, role="train")
-            return ()
-        except ConfigurationError as error:
-            return tuple(error.problems)
+        return [problem for problem in plain_checks.problems(changed, "train") if problem not in known]
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:

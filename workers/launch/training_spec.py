@@ -47,6 +47,11 @@ def compiled(config: Config, folder: Path) -> RunSpec:
     return training(config, folder) if config.league is None else league(config, folder)
 
 
+def may_fork(config: Config) -> bool:
+    """Whether its processes may be forked: CUDA cannot be used in the child of what has asked for it, as imports do."""
+    return config.fork and config.device == config.actor_device == "cpu"
+
+
 def learner_of(config: Config, folder: Path, player: str, added: bool = False) -> ProcessSpec:
     """The learner of one player. `added`: by a person while the run lasts, which goes on should that one fail."""
     # In quotes: Hydra would take 1e3 for a number and null for nothing.
@@ -111,6 +116,5 @@ def _role(
         *overrides,
     )
     environment = {**ENVIRONMENT, "PYTHONUNBUFFERED": "1"}
-    # CUDA cannot be used in a child of a process that has asked for it, as an import may.
-    forked = config.fork and config.device == config.actor_device == "cpu"
+    forked = may_fork(config)
     return ProcessSpec(role, ranks, command, environment=environment, grace=config.grace, forked=forked, **more)

@@ -18,8 +18,9 @@ from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
 from warren.errors import ConfigurationError, NotFinite, WarrenError
+from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling, to_yaml
-from workers.config.validation import run_folder, verify
+from workers.config.validation import verify
 from workers.learning.allreduce import compression
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.shares import RanksDiffer

@@ -12,8 +12,8 @@ from league.matchmaking import names_of
 from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
 from league.redis.store import Store
 from workers.config.league import LeagueConfig
+from workers.config.run_names import run_folder
 from workers.config.schema import Config
-from workers.config.validation import run_folder
 from workers.runtime.session import Session
 
 

@@ -29,7 +29,10 @@ KILLED = 128 + signal.SIGKILL  # status of a guard that ended without telling on
 # Variables that nothing reads before a role's own code runs: setting them in the forked process is enough. All others
 # may have been read by an import or by the interpreter's start; a process for which one of those differs is started by
 # exec.
-READ_LATE = ("WARREN_", "CUDA_VISIBLE_DEVICES", "PYTHONUNBUFFERED", "TORCHINDUCTOR_CACHE_DIR")
+READ_LATE = (
+    "WARREN_", "CUDA_VISIBLE_DEVICES", "PYTHONUNBUFFERED",
+    "TORCHINDUCTOR_CACHE_DIR", "PYGAME_HIDE_SUPPORT_PROMPT",  # set by imports, alike in all processes
+)  # fmt: skip
 # Of all roles, and so of the fork server. One thread of linear algebra a process: they share this machine's cores.
 ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1"}
 
@@ -131,7 +134,8 @@ class Forks:
         return None
 
     def close(self) -> None:
-        """End it; processes that it started live on under their guards."""
+        """End it: exec starts what is asked for from now on. What it started lives on under guards."""
+        self._gone = True
         self._connection.close()
         if self.pid:
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
@@ -158,7 +162,6 @@ class Forks:
 
     def _lost(self, why: str) -> None:
         """Of no more use: an answer may come late, and be taken for another's."""
-        self._gone = True
         self.close()
         self.say(f"warning: no more processes can be forked ({why}); those that start from now on take seconds")
 

@@ -21,7 +21,7 @@ from warren.errors import BrokerError
 from workers.servers.checks import check_broker
 from workers.servers.exposure import USER, OpenAddress
 from workers.servers.machine import RabbitMQBinaries
-from workers.servers.process import LOOPBACK, Child, free_port, private_folder, start_on_free_port, write_secret
+from workers.servers.process import LOOPBACK, Child, Starting, free_port, private_folder, write_secret
 
 READY_TIMEOUT = 90.0  # seconds; about 6 on two idle cores, several times that on busy ones
 GRACE = 0.1  # seconds between SIGTERM and SIGKILL; it would take one or two to close tables that are removed anyway
@@ -96,16 +96,33 @@ class Node:
 
 
 class PrivateRabbitMQ:
-    """A running node; `url` holds its password, which is on no command line."""
+    """A node that was begun, and runs once it is ready; `url` holds its password, which is on no command line."""
+
+    version = "RabbitMQ"  # as it calls itself, once it is ready
 
     def __init__(self, node: Node, epmd: Child, server: Child, url: str, port: int) -> None:
         self.node, self.epmd, self.server, self.url, self.port = node, epmd, server, url, port
-        self.version = check_broker(url)
 
     @property
     def children(self) -> list[Child]:
         """Both processes, the node first."""
         return [self.server, self.epmd]
+
+    def wait_until_ready(self) -> None:
+        """Return once it completes an AMQP login. Raises BrokerError, with the last lines of the log."""
+        self.server.wait_until(lambda: _answers(self.url), READY_TIMEOUT)
+        # epmd that finds its port taken ends with status 0, and the node then uses the holder's: not ours to use.
+        if not self.epmd.alive:
+            raise BrokerError(f"port {self.node.epmd_port} in use: {self.epmd.death()}")
+        self.version = check_broker(self.url)
+
+    def stop(self) -> None:
+        """Stop both processes, and `discard`."""
+        for child in self.children:
+            child.ask_to_stop()
+        for child in self.children:
+            child.stop()
+        self.discard()
 
     def discard(self) -> None:
         """Remove a stopped node's tables: its name and password were for this run alone. The logs stay."""
@@ -115,17 +132,23 @@ class PrivateRabbitMQ:
     def start(
         cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, open_at: OpenAddress | None = None
     ) -> PrivateRabbitMQ:
-        """Start a new, empty node and return once it completes an AMQP login. `open_at`: where others may come in.
+        """`begin`, and wait until it is ready. Raises BrokerError, with the last lines of the log, when it is not."""
+        return cls.begin(binaries, folder, port=port, open_at=open_at).finish()
 
-        Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the last lines of the log,
-        when the node does not start.
+    @classmethod
+    def begin(
+        cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, open_at: OpenAddress | None = None
+    ) -> Starting[PrivateRabbitMQ]:
+        """Begin a new, empty node. `open_at`: where others may come in.
+
+        Raises ConfigurationError when the `port` asked for is taken.
         """
-        return start_on_free_port(
-            lambda at: cls._start(binaries, private_folder(folder.resolve()), at, open_at), port, "RabbitMQ"
+        return Starting(
+            lambda at: cls._begin(binaries, private_folder(folder.resolve()), at, open_at), port, "RabbitMQ"
         )
 
     @classmethod
-    def _start(
+    def _begin(
         cls, binaries: RabbitMQBinaries, folder: Path, port: int, open_at: OpenAddress | None
     ) -> PrivateRabbitMQ:
         user, password = f"warren-{secrets.token_hex(4)}", secrets.token_hex(24)
@@ -151,19 +174,12 @@ class PrivateRabbitMQ:
             env=environment,
             grace=1.0,
         )
-        server: Child | None = None
         try:
             server = Child("private RabbitMQ", [binaries.server], folder / "rabbitmq.log", environment, GRACE)
-            server.wait_until(lambda: _answers(url), READY_TIMEOUT)
-            # epmd that finds its port taken ends with status 0, and the node then uses the holder's: not ours to use.
-            if not epmd.alive:
-                raise BrokerError(f"port {node.epmd_port} in use: {epmd.death()}")
-            return cls(node, epmd, server, url, port)
         except BaseException:
-            for child in (server, epmd):
-                if child is not None:
-                    child.stop()
+            epmd.stop()
             raise
+        return cls(node, epmd, server, url, port)
 
 
 def _write_files(folder: Path, configuration: str) -> None:

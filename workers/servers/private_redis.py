@@ -5,23 +5,37 @@ from __future__ import annotations
 import secrets
 import shutil
 from pathlib import Path
+from typing import Any
 
 from warren.errors import BrokerError
 from workers.servers.checks import check_redis
 from workers.servers.exposure import OpenAddress
-from workers.servers.process import LOOPBACK, Child, private_folder, start_on_free_port, write_secret
+from workers.servers.process import LOOPBACK, Child, Starting, private_folder, write_secret
 
 READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
 
 
 class PrivateRedis:
-    """A running redis-server (or valkey-server); `url` holds its password, which is on no command line."""
+    """A redis-server (or valkey-server) that was begun, and runs once it is ready.
+
+    `url` holds its password, which is on no command line.
+    """
+
+    version = "Redis"  # as it calls itself, once it is ready
 
     def __init__(self, child: Child, port: int, password: str) -> None:
         self.child, self.port = child, port
         self._password = password
+
+    def wait_until_ready(self) -> None:
+        """Return once it answers a PING. Raises BrokerError, with its last lines."""
+        self.child.wait_until(lambda: _answers(self.url), READY_TIMEOUT)
         self.version = check_redis(self.url)
+
+    def stop(self) -> None:
+        """Stop it."""
+        self.child.stop()
 
     @property
     def url(self) -> str:
@@ -33,7 +47,12 @@ class PrivateRedis:
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{number}"
 
     @classmethod
-    def start(
+    def start(cls, binary: Path, folder: Path, **given: Any) -> PrivateRedis:
+        """`begin`, and wait until it is ready. Raises BrokerError, with its last lines, when it is not."""
+        return cls.begin(binary, folder, **given).finish()
+
+    @classmethod
+    def begin(
         cls,
         binary: Path,
         folder: Path,
@@ -41,15 +60,14 @@ class PrivateRedis:
         port: int | None = None,
         durable: bool = False,
         open_at: OpenAddress | None = None,
-    ) -> PrivateRedis:
-        """Start `binary` and return once it answers a PING.
+    ) -> Starting[PrivateRedis]:
+        """Begin `binary`.
 
         Every write goes to an append-only file, so that a server that was killed comes back with what it held (see
         `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well; without it
         this one begins empty. `open_at`: where others may come in.
 
-        Raises ConfigurationError when the `port` asked for is taken, BrokerError, with the server's last lines, when
-        it does not start.
+        Raises ConfigurationError when the `port` asked for is taken.
         """
         private_folder(folder)
         if not durable:
@@ -60,14 +78,9 @@ class PrivateRedis:
         def attempt(at: int) -> PrivateRedis:
             write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))
             child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
-            try:
-                child.wait_until(lambda: _answers(f"redis://:{password}@{LOOPBACK}:{at}/0"), READY_TIMEOUT)
-                return cls(child, at, password)
-            except BaseException:
-                child.stop()
-                raise
+            return cls(child, at, password)
 
-        return start_on_free_port(attempt, port, "Redis")
+        return Starting(attempt, port, "Redis")
 
 
 def forget(folder: Path) -> None:

@@ -12,14 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import psutil
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.servers.forks import ForkedGuard, Forks
-
-T = TypeVar("T")
 
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
@@ -187,18 +185,51 @@ def listens(port: int) -> bool:
     return True
 
 
-def start_on_free_port(attempt: Callable[[int], T], port: int | None, server: str) -> T:
-    """`attempt(port)` at the port asked for, or at a free one; at another when someone else took that one meanwhile."""
-    if port is not None:
-        require_free(port, server)
-        return attempt(port)
-    for left in reversed(range(PORT_ATTEMPTS)):
-        try:
-            return attempt(free_port())
-        except BrokerError as error:
-            if not left or not PORT_TAKEN.search(str(error)):
-                raise
-    raise AssertionError("unreachable")
+class Server(Protocol):
+    """A server that was begun."""
+
+    def wait_until_ready(self) -> None:
+        """Return once it answers. Raises BrokerError when it does not."""
+
+    def stop(self) -> None:
+        """Stop what was begun; nothing of it is needed any more."""
+
+
+S = TypeVar("S", bound=Server)
+
+
+class Starting(Generic[S]):
+    """A server that boots, at the port asked for or at a free one; its beginner may do something else meanwhile.
+
+    `begin(port)` starts its processes and returns at once. Raises ConfigurationError when the `port` is taken.
+    """
+
+    def __init__(self, begin: Callable[[int], S], port: int | None, name: str) -> None:
+        if port is not None:
+            require_free(port, name)
+        self._begin, self._attempts = begin, PORT_ATTEMPTS if port is None else 1
+        self._server = begin(free_port() if port is None else port)
+
+    def finish(self) -> S:
+        """The server, once it answers: at another port when someone else took that one meanwhile.
+
+        Raises BrokerError, and stops it, when it does not.
+        """
+        while True:
+            try:
+                self._server.wait_until_ready()
+                return self._server
+            except BaseException as error:
+                self._server.stop()
+                self._attempts -= 1
+                taken = isinstance(error, BrokerError) and PORT_TAKEN.search(str(error)) is not None
+                if not taken or not self._attempts:
+                    raise
+            self._server = self._begin(free_port())
+
+    def stop(self) -> None:
+        """Wait for it no longer."""
+        self._server.stop()
 
 
 def require_free(port: int, server: str) -> None:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
 
 from warren.environment import secret
-from warren.errors import BrokerError, ConfigurationError, UnknownName
+from warren.errors import ConfigurationError, UnknownName
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
+from workers.servers.choice import Choice, Finish, Found, Unavailable
 from workers.servers.exposure import BROKER_PORT, REDIS_PORT, OpenAddress, open_address
 from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis, forget
-from workers.servers.process import LOOPBACK, Child, listens
+from workers.servers.process import LOOPBACK, Server, Starting, listens
+from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say, Servers
 
-BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
 EMBEDDED_BROKER_DATABASE = 1  # queues and league apart, so that looking into either shows only its own keys
-CALM = 60.0  # s after which an earlier end of a private server counts no more
 LOCAL_TIMEOUT = 3.0  # seconds to wait for whatever listens on a well-known port
 
 BROKER_STEPS = {
@@ -43,91 +43,7 @@ REDIS_STEPS = {
 }
 MODES = tuple(BROKER_STEPS)
 
-Say = Callable[[str], object]
-
-
-class Unavailable(Exception):
-    """A step has nothing to offer, for this reason; the next is tried."""
-
-
-class Revival:
-    """A private server that ends now and then: started again after growing pauses."""
-
-    def __init__(self) -> None:
-        self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
-
-    def check(self, child: Child, say: Say, restarts: int) -> None:
-        """Of a child that is not alive: note its death, or start it again when it is time."""
-        now = time.monotonic()
-        if self._again_at:
-            if now >= self._again_at:
-                self._again_at = 0.0
-                child.start_again()
-            return
-        self._deaths = 1 if now - self._died_at > CALM else self._deaths + 1
-        self._died_at = now
-        if self._deaths > restarts:
-            raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
-        wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
-        self._again_at = now + wait
-        say(f"{child.death()}\nstarting {child.name} again, with what it held, in {wait:g} s")
-
-
-@dataclass
-class Servers:
-    """A broker and a Redis that answered, and the processes that were started for them. Use as a context manager."""
-
-    broker_url: str = field(repr=False)  # URLs hold passwords, and a repr ends up in logs
-    redis_url: str = field(repr=False)
-    kind: str  # "rabbitmq" or "redis": what the broker is
-    description: str  # one line, without passwords
-    folder: Path
-    children: list[Child] = field(default_factory=list)
-    on_stop: list[Callable[[], object]] = field(default_factory=list)
-    _revivals: dict[Child, Revival] = field(default_factory=dict, repr=False)
-
-    def environment(self) -> dict[str, str]:
-        """What a role's process needs to find them: to be passed as environment, which only its owner can see."""
-        return {BROKER_VARIABLE: self.broker_url, REDIS_VARIABLE: self.redis_url}
-
-    def check(self) -> None:
-        """Log in to both again. Raises BrokerError with the one cause: of a dead private server, its last lines."""
-        if death := self.dead():
-            raise BrokerError(death)
-        check_broker(self.broker_url)
-        check_redis(self.redis_url)
-
-    def dead(self) -> str | None:
-        """The last lines of the first private server that ended unasked, or None; costs nothing, call it often."""
-        return next((child.death() for child in self.children if not child.alive), None)
-
-    def revive(self, say: Say, restarts: int) -> None:
-        """Start a private server that ended unasked again, on the same port and with what it held; call it often.
-
-        Raises BrokerError, with its last lines, when one has ended more than `restarts` times within CALM s each.
-        """
-        for child in self.children:
-            if not child.alive:
-                self._revivals.setdefault(child, Revival()).check(child, say, restarts)
-
-    def stop(self) -> None:
-        """Stop what was started, all at the same time. Safe to call twice; bounded by the grace times (process.py)."""
-        children, self.children = self.children, []
-        endings, self.on_stop = self.on_stop, []
-        try:
-            for child in children:
-                child.ask_to_stop()
-            for child in children:
-                child.stop()
-        finally:
-            for ending in endings:
-                ending()
-
-    def __enter__(self) -> Servers:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
+S = TypeVar("S", bound=Server)
 
 
 def given_urls(
@@ -153,13 +69,19 @@ def given_urls(
 
 
 def acquire(
+    mode: str = "auto", broker_url: str | None = None, redis_url: str | None = None, *, say: Say = print, **given: Any
+) -> Servers:
+    """Find or start a broker and a Redis, and wait until both have answered a login: `begin(...).finish(say)`."""
+    return begin(mode, broker_url, redis_url, **given).finish(say)
+
+
+def begin(
     mode: str = "auto",
     broker_url: str | None = None,
     redis_url: str | None = None,
     *,
     folder: Path,
     run: str | None = None,
-    say: Say = print,
     durable: bool = False,
     broker_port: int | None = None,
     redis_port: int | None = None,
@@ -167,8 +89,8 @@ def acquire(
     machine: Machine | None = None,
     lock: FolderLock | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Servers:
-    """Find or start a broker and a Redis for the run in `folder`; returns once both have answered a login.
+) -> Begun:
+    """Begin to find or start a broker and a Redis for the run in `folder`: a private broker boots from now on.
 
     mode -- `auto` takes the first that works of the steps below; every other mode takes one of them alone.
       `external`: the URLs given here, or in WARREN_BROKER_URL and WARREN_REDIS_URL (or in files
@@ -183,20 +105,18 @@ def acquire(
     listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
       ports, for who has the password in WARREN_PASSWORD. What passes there is not encrypted.
     lock -- of `folder`, where the caller has taken it already; it is left to the caller then.
-    say -- called with each line of progress; the last one says what was chosen.
 
     A URL that was given and fails is an error, never a reason to take another server. Raises ConfigurationError for
-    settings that make no sense and BrokerError, naming what was tried and why it failed.
+    settings that make no sense; `finish` raises BrokerError, naming what was tried and why it failed.
     """
     broker_url, redis_url = given_urls(mode, broker_url, redis_url, environment)
     opened = None if listen is None else open_address(listen, mode, environment)
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
-        mode, broker_url, redis_url, folder, say, durable, broker_port, redis_port, opened, machine or Machine(),
-        run, lock,
+        mode, broker_url, redis_url, folder, durable, broker_port, redis_port, opened, machine or Machine(), run, lock,
     )  # fmt: skip
-    return _Chooser(settings).choose()
+    return Begun(settings)
 
 
 @dataclass(frozen=True)
@@ -205,7 +125,6 @@ class _Settings:
     broker_url: str | None = field(repr=False)
     redis_url: str | None = field(repr=False)
     folder: Path
-    say: Say
     durable: bool
     broker_port: int | None
     redis_port: int | None
@@ -215,14 +134,8 @@ class _Settings:
     lock: FolderLock | None
 
 
-@dataclass(frozen=True)
-class _Found:
-    url: str = field(repr=False)
-    description: str
-
-
-class _Chooser:
-    """The steps, each a method that returns what it found or raises Unavailable with the reason."""
+class Begun:
+    """Servers that are being found or started. Use as a context manager: it stops what `finish` was not called for."""
 
     def __init__(self, settings: _Settings) -> None:
         self.set = settings
@@ -230,15 +143,28 @@ class _Chooser:
         self.node: PrivateRabbitMQ | None = None
         self.embedded: PrivateRedis | None = None
         self.running = Servers("", "", "", "", settings.folder)  # filled in step by step; stopped whole on failure
-
-    def choose(self) -> Servers:
-        self._lock()
+        self._starting: list[Starting[Any]] = []
+        lock = settings.lock or FolderLock.take(settings.folder)
+        self.running.on_stop = [lambda: record.remove(settings.folder)]
+        if settings.lock is None:
+            self.running.on_stop.append(lock.release)
         try:
-            broker = self._first("broker", BROKER_STEPS[self.set.mode])
+            self._broker = self._choice("broker", BROKER_STEPS)
+        except BaseException:
+            self.stop()
+            raise
+
+    def finish(self, say: Say = print) -> Servers:
+        """Both, once they have answered a login. Raises BrokerError, naming what was tried and why it failed.
+
+        `say` is called with each line of progress; the last one says what was chosen.
+        """
+        try:
+            broker = self._broker.finish(say)
             if self.embedded is not None and not self.set.redis_url:
-                redis = _Found(self.embedded.url, "")  # the one server is all three
+                redis = Found(self.embedded.url, "")  # the one server is all three
             else:
-                redis = self._first("redis", REDIS_STEPS[self.set.mode])
+                redis = self._choice("redis", REDIS_STEPS).finish(say)
             servers = self.running
             servers.broker_url, servers.redis_url = broker.url, redis.url
             servers.kind = kind_of(broker.url)
@@ -251,128 +177,158 @@ class _Chooser:
             )
             found.write(self.set.folder)
         except BaseException:
-            self.running.stop()
+            self.stop()
             raise
-        self.set.say(servers.description)
+        self.running = Servers("", "", "", "", self.set.folder)  # what was found is the caller's
+        say(servers.description)
         if self.set.open_at is not None:
-            self.set.say(
+            say(
                 self.set.open_at.invitation(
                     servers.kind, self.set.broker_port or BROKER_PORT, self.set.redis_port or REDIS_PORT
                 )
             )
         return servers
 
-    def _lock(self) -> None:
-        lock = self.set.lock or FolderLock.take(self.set.folder)
-        self.running.on_stop = [lambda: record.remove(self.set.folder)]
-        if self.set.lock is None:
-            self.running.on_stop.append(lock.release)
+    def stop(self) -> None:
+        """Stop what was begun and is not the caller's. Safe to call twice."""
+        starting, self._starting = self._starting, []
+        try:
+            for server in starting:
+                server.stop()
+        finally:
+            self.running.stop()
 
-    def _first(self, what: str, steps: tuple[str, ...]) -> _Found:
-        reasons = []
-        for step in steps:
-            try:
-                found: _Found = getattr(self, f"_{what}_{step}")()
-                return found
-            except Unavailable as reason:
-                reasons.append(f"{step}: {reason}")
-            except BrokerError as error:
-                # A server that was named must work; of those we only looked for, the next may.
-                if len(steps) == 1 or step == "given":
-                    raise
-                self.set.say(f"passed over: {error}")
-                reasons.append(f"{step}: {error}")
-        lines = "\n".join(f"  {reason}" for reason in reasons)
-        remedy = "broker=auto tries each way in turn; broker=embedded needs nothing but its Python package"
-        raise BrokerError(
-            f"no {'broker' if what == 'broker' else 'Redis'} with broker={self.set.mode}:\n{lines}\n{remedy}"
-        )
+    def __enter__(self) -> Begun:
+        return self
 
-    # --- given ---
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
-    def _broker_given(self) -> _Found:
+    # The steps.
+
+    def _choice(self, what: str, steps: Mapping[str, tuple[str, ...]]) -> Choice:
+        mode = self.set.mode
+        named = {step: getattr(self, f"_{what}_{step}") for step in steps[mode]}
+        return Choice("Redis" if what == "redis" else what, mode, named)
+
+    def _finished(self, starting: Starting[S]) -> S:
+        """What was started, once it answers. From then on `running` stops it."""
+        self._starting.remove(starting)
+        return starting.finish()
+
+    def _begun(self, starting: Starting[S]) -> Starting[S]:
+        self._starting.append(starting)
+        return starting
+
+    # given
+
+    def _broker_given(self) -> Finish:
         return _given(self.set.broker_url, BROKER_VARIABLE, check_broker)
 
-    def _redis_given(self) -> _Found:
+    def _redis_given(self) -> Finish:
         return _given(self.set.redis_url, REDIS_VARIABLE, check_redis)
 
-    # --- already listening ---
+    # already listening
 
-    def _broker_listening(self) -> _Found:
+    def _broker_listening(self) -> Finish:
         port = self.set.machine.amqp_port
         return _listening(f"amqp://guest:guest@{LOOPBACK}:{port}/%2F", port, check_broker)
 
-    def _redis_listening(self) -> _Found:
+    def _redis_listening(self) -> Finish:
         port = self.set.machine.redis_port
         return _listening(f"redis://{LOOPBACK}:{port}/0", port, check_redis)
 
-    # --- private ---
+    # private
 
-    def _broker_private(self) -> _Found:
+    def _broker_private(self) -> Finish:
         binaries = self.set.machine.rabbitmq()
         if binaries is None:
             raise Unavailable("rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH or in the usual places")
-        self.set.say("starting a private RabbitMQ")
         place, port = self.home / "rabbitmq", self.set.broker_port
-        self.node = PrivateRabbitMQ.start(binaries, place, port=port, open_at=self.set.open_at)
-        self.running.children += self.node.children
-        self.running.on_stop.insert(0, self.node.discard)
-        return _Found(self.node.url, f"private {self.node.version} at {LOOPBACK}:{self.node.port}")
+        starting = self._begun(PrivateRabbitMQ.begin(binaries, place, port=port, open_at=self.set.open_at))
 
-    def _redis_private(self) -> _Found:
+        def finish(say: Say) -> Found:
+            say("starting a private RabbitMQ")
+            node = self.node = self._finished(starting)
+            self.running.children += node.children
+            self.running.on_stop.insert(0, node.discard)
+            return Found(node.url, f"private {node.version} at {LOOPBACK}:{node.port}")
+
+        return finish
+
+    def _redis_private(self) -> Finish:
         binary = self.set.machine.redis()
         if binary is None:
             raise Unavailable("neither redis-server nor valkey-server is on PATH or in the usual places")
-        server = self._start_redis(binary)
-        return _Found(server.url, f"private {server.version} at {LOOPBACK}:{server.port}")
+        return self._redis_of("private", self._begin_redis(binary))
 
-    # --- installed ---
+    # installed
 
-    def _broker_installed(self) -> _Found:
+    def _broker_installed(self) -> Finish:
         if reason := debian.why_not(self.set.machine):
             raise Unavailable(reason)
-        if names := debian.missing(self.set.machine):
-            debian.install(names, self.set.machine, self.set.say)
-        elif self.set.mode == "auto":
+        names = debian.missing(self.set.machine)
+        if not names and self.set.mode == "auto":
             raise Unavailable("the binaries are there already")
-        return self._broker_private()
 
-    # --- embedded ---
+        def finish(say: Say) -> Found:
+            if names:
+                debian.install(names, self.set.machine, say)
+            return self._broker_private()(say)
 
-    def _broker_embedded(self) -> _Found:
-        self.embedded = self._start_embedded()
-        description = f"embedded {self.embedded.version} at {LOOPBACK}:{self.embedded.port}, for everything"
-        return _Found(self.embedded.database(EMBEDDED_BROKER_DATABASE), description)
+        return finish if names else self._broker_private()
 
-    def _redis_embedded(self) -> _Found:
-        server = self._start_embedded()
-        return _Found(server.url, f"embedded {server.version} at {LOOPBACK}:{server.port}")
+    # embedded
 
-    def _start_embedded(self) -> PrivateRedis:
+    def _broker_embedded(self) -> Finish:
+        starting = self._begin_embedded()
+
+        def finish(say: Say) -> Found:
+            server = self.embedded = self._finished_redis(starting)
+            description = f"embedded {server.version} at {LOOPBACK}:{server.port}, for everything"
+            return Found(server.database(EMBEDDED_BROKER_DATABASE), description)
+
+        return finish
+
+    def _redis_embedded(self) -> Finish:
+        return self._redis_of("embedded", self._begin_embedded())
+
+    def _begin_embedded(self) -> Starting[PrivateRedis]:
         binary = self.set.machine.embedded_redis()
         if binary is None:
             raise Unavailable(
                 f"the Python package {self.set.machine.embedded_package} is not installed, or not for this platform"
             )
-        return self._start_redis(binary)
+        return self._begin_redis(binary)
 
-    def _start_redis(self, binary: Path) -> PrivateRedis:
-        server = PrivateRedis.start(
-            binary, self.home / "redis", port=self.set.redis_port, durable=self.set.durable, open_at=self.set.open_at
-        )
-        self.running.children.append(server.child)
+    def _begin_redis(self, binary: Path) -> Starting[PrivateRedis]:
+        home, port = self.home / "redis", self.set.redis_port
         if not self.set.durable:
-            self.running.on_stop.insert(0, lambda: forget(self.home / "redis"))
+            self.running.on_stop.insert(0, lambda: forget(home))
+        return self._begun(
+            PrivateRedis.begin(binary, home, port=port, durable=self.set.durable, open_at=self.set.open_at)
+        )
+
+    def _redis_of(self, kind: str, starting: Starting[PrivateRedis]) -> Finish:
+        def finish(say: Say) -> Found:
+            server = self._finished_redis(starting)
+            return Found(server.url, f"{kind} {server.version} at {LOOPBACK}:{server.port}")
+
+        return finish
+
+    def _finished_redis(self, starting: Starting[PrivateRedis]) -> PrivateRedis:
+        server = self._finished(starting)
+        self.running.children.append(server.child)
         return server
 
 
-def _given(url: str | None, variable: str, check: Callable[[str], str]) -> _Found:
+def _given(url: str | None, variable: str, check: Callable[[str], str]) -> Finish:
     if not url:
         raise Unavailable(f"no URL given, and {variable} is not set")
-    return _Found(url, f"{check(url)} at {redact(url)}, as given")
+    return lambda _: Found(url, f"{check(url)} at {redact(url)}, as given")
 
 
-def _listening(url: str, port: int, check: Callable[..., str]) -> _Found:
+def _listening(url: str, port: int, check: Callable[..., str]) -> Finish:
     if not listens(port):
         raise Unavailable(f"nothing listens on port {port}")
-    return _Found(url, f"{check(url, timeout=LOCAL_TIMEOUT)} already listening at {LOOPBACK}:{port}")
+    return lambda _: Found(url, f"{check(url, timeout=LOCAL_TIMEOUT)} already listening at {LOOPBACK}:{port}")

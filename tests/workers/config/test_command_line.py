@@ -69,7 +69,7 @@ def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> 
     assert "setting 'actrs' does not exist; did you mean actors" in found[0]
     assert "env: 'cartpol' does not exist; did you mean cartpole?" in found[1]
     assert found[2] == "seed=one: Value 'one' of type 'str' could not be converted to Integer"
-    assert found[3].startswith("sampling=both: Invalid value 'both', expected one of [gathered, streaming]")
+    assert found[3].startswith("sampling=both: Invalid value 'both', expected one of [gathered, streaming, served]")
     assert found[4] == "actors: 0 is too small; it must be at least 1"
 
 
@@ -132,7 +132,7 @@ def test_several_problems_are_counted(capsys: pytest.CaptureFixture[str]) -> Non
         raise ConfigurationError(["one", "two"])
 
     assert guarded(run) == 2
-    assert capsys.readouterr().err == "error: one\nerror: two\n2 settings are wrong; nothing was started\n"
+    assert capsys.readouterr().err == "error: one\nerror: two\n2 settings are wrong; no run was started\n"
 
 
 def test_ctrl_c_ahead_of_the_run_has_the_shells_status() -> None:
@@ -188,7 +188,7 @@ def test_wrong_settings_end_the_command_with_status_2_and_no_traceback(tmp_path:
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in lines[:-1]] == ["error"] * 3
-    assert lines[-1] == "3 settings are wrong; nothing was started"
+    assert lines[-1] == "3 settings are wrong; no run was started"
     assert list(tmp_path.iterdir()) == []
 
 

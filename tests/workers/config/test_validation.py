@@ -15,8 +15,9 @@ import envs
 from agents import build_algorithm, build_policy, checkpoints
 from league.models.snapshots import STREAM
 from warren.errors import ConfigurationError
+from workers.config.run_names import name_run, run_folder
 from workers.config.schema import CONF, Config, from_hydra
-from workers.config.validation import name_run, run_folder, verify
+from workers.config.validation import verify
 from workers.leagues.service import saved_league
 from workers.runtime.league_paths import league_folder
 from workers.servers.process import free_port

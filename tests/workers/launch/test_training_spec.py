@@ -10,8 +10,9 @@ import pytest
 
 from warren.errors import ConfigurationError
 from workers.config import hosts
+from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
-from workers.config.validation import name_run, verify
+from workers.config.validation import verify
 from workers.launch.spec import Done, Restart
 from workers.launch.training_spec import compiled, learner_of
 

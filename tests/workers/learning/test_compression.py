@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from workers.config.validation import COMPRESSIONS
+from workers.config.plain_checks import COMPRESSIONS
 from workers.learning.allreduce import compression
 from workers.learning.allreduce.compression import TopK, build
 from workers.learning.allreduce.ring import RanksChanged

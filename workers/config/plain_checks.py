@@ -1,0 +1,239 @@
+"""What is wrong with a configuration and shows in its values: numbers, names, hosts, ports, the folder.
+
+Nothing is built and torch is not imported, so that a launcher knows at once whether there is a run to begin with.
+validation.py holds the rest.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import envs
+from envs import gamecore_actors
+from tasks.topology import Topology
+from warren.errors import ConfigurationError, unknown_name
+from workers.config import hosts
+from workers.config.run_names import run_folder
+from workers.config.schema import Config, Sampling
+from workers.servers import given_urls
+
+COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_AT_LEAST = {
+    "actors": 1,
+    "env_runners": 1,
+    "unroll_length": 1,
+    "batch_segments": 1,
+    "max_staleness": 0,
+    "total_steps": 1,
+    "learners": 1,
+    "learner_threads": 1,
+    "restarts": 0,
+    "checkpoints_kept": 1,
+    "actor_id": 0,
+    "env_runner_id": 0,
+    "learner_id": 0,
+    "seed": 0,
+    "league_workers": 1,
+    "evaluators": 1,
+    "league_id": 0,
+    "evaluator_id": 0,
+}
+
+
+def problems(config: Config, role: str) -> Iterator[str]:
+    """One sentence each. `role`: as of `validation.verify`."""
+    yield from _numbers(config)
+    yield from _names(config, role)
+    yield from hosts.problems(config)
+    yield from _minibatch(config, role)
+    yield from _gateway(config, role)
+    yield from _served(config, role)
+    if role in ("train", "learner"):
+        yield from _folder(config)
+    if role == "train":
+        yield from _servers(config)
+    if config.flower_port is not None and role == "train":
+        yield from _port("flower_port", config.flower_port)
+
+
+def _numbers(config: Config) -> Iterator[str]:
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value is not None and value < least:
+            yield f"{name}: {value} is too small; it must be at least {least}"
+    if config.env.num_envs < 1:
+        yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
+    if config.event_rate is not None and not 0 <= config.event_rate <= 1:
+        yield f"event_rate: {config.event_rate} is no share of the calls; it must be from 0 to 1"
+    for name in ("round_timeout", "checkpoint_every", "grace"):
+        if not getattr(config, name) > 0:  # nan is not
+            yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
+    if config.seconds is not None and not config.seconds > 0:
+        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
+    if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
+        yield (
+            f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
+            f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
+        )
+    if not config.publish_every >= 0:
+        yield f"publish_every: {config.publish_every} is no time span; it must be at least 0 seconds"
+    elif config.publish_every > 0 and config.sampling is Sampling.gathered:
+        yield (
+            f"publish_every: {config.publish_every:g} does not fit sampling=gathered, whose next round waits for the "
+            "weights of the last update; leave it out, or use sampling=streaming"
+        )
+    if config.deterministic:
+        yield from _deterministic(config)
+    if config.learners > 1:
+        yield from _learners(config)
+    if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
+
+
+def _learners(config: Config) -> Iterator[str]:
+    if config.league is not None:
+        yield f"learners: {config.learners} of a player do not suit a league, whose players have one learner each"
+    if config.allreduce not in ("auto", "horovod", "torch"):
+        yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
+    elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
+        yield "allreduce: horovod is not built; run `make horovod` (five minutes, once), or use allreduce=torch"
+    if config.compression not in COMPRESSIONS:
+        yield f"compression: {config.compression!r} is not one of {', '.join(COMPRESSIONS)}"
+    elif config.compression == "bf16" and config.allreduce == "horovod":
+        yield "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch"
+    if not 0 < config.top_k <= 1:
+        yield f"top_k: {config.top_k:g} is no share of the numbers of a gradient; it must be above 0 and at most 1"
+    if config.on_rank_loss not in ("restart", "continue"):
+        yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
+    if config.learner_id >= config.learners:
+        yield f"learner_id: {config.learner_id} is none of the {config.learners} learners, which count from 0"
+    if config.league is None and config.segments_per_update % config.learners:
+        name = config.players if config.batch_segments is None else "batch_segments"
+        yield (
+            f"learners: {config.learners} cannot share the {config.segments_per_update} segments of an update equally; "
+            f"choose {name} as a multiple of {config.learners}"
+        )
+
+
+def _deterministic(config: Config) -> Iterator[str]:
+    if config.league is not None:
+        yield "deterministic: a league cannot be: which match is played next depends on which actor asks first"
+    elif config.sampling is not Sampling.gathered:
+        yield (
+            f"deterministic: sampling={config.sampling.value} cannot be: of which segments an update is made depends "
+            "on when they arrive; use sampling=gathered"
+        )
+
+
+def _minibatch(config: Config, role: str) -> Iterator[str]:
+    minibatch = config.algorithm.get("minibatch_size", 1)
+    if config.league is not None or role in ("league", "evaluator") or not isinstance(minibatch, int):
+        return
+    if minibatch > config.steps_per_update > 0:
+        yield (
+            f"algorithm.minibatch_size: {minibatch} is more than the {config.steps_per_update} steps of an update "
+            f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
+            f"{config.env.num_envs})"
+        )
+
+
+def _gateway(config: Config, role: str) -> Iterator[str]:
+    gamecore = config.league is None and envs.is_gamecore(config.env.id)
+    if role == "gateway" and not gamecore:
+        yield (
+            f"env.id: {config.env.id!r} is stepped by actors; a gateway serves games that drive themselves: "
+            "env.id=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor"
+        )
+    if not gamecore:
+        return
+    if role == "actor":
+        yield f"env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor"
+    if config.sampling is not Sampling.streaming:
+        yield (
+            f"sampling: {config.sampling.value} asks actors to play, and env.id={config.env.id} drives itself; use "
+            "sampling=streaming"
+        )
+    for name in gamecore_actors.unfit(config.env.settings()):
+        yield f"env.{name}: is done to environments that are stepped; leave it out, {config.env.id} drives itself"
+    gateway = config.gateway
+    for name in ("max_sessions", "max_body"):
+        if getattr(gateway, name) < 1:
+            yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
+    for name in ("idle", "receive", "answer"):
+        if not getattr(gateway, name) > 0:
+            yield f"gateway.{name}: {getattr(gateway, name)} is no time span; it must be more than 0 seconds"
+    for name in ("port", "tcp_port"):
+        if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
+            yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
+    if role in ("gateway", "train") and importlib.util.find_spec("starlette") is None:
+        yield "gateway: needs the packages of the extra 'gateway': pip install -e '.[gateway]'"
+
+
+def _served(config: Config, role: str) -> Iterator[str]:
+    if config.sampling is not Sampling.served:
+        if role == "env":
+            yield f"sampling: {config.sampling.value} has no env runners: its actors step their own environments"
+        return
+    if config.league is not None:
+        yield "sampling: served is for one player; use sampling=gathered or sampling=streaming for a league"
+    if config.env.num_envs % 2:
+        yield (
+            f"env.num_envs: {config.env.num_envs} are not two equal groups, which an env runner steps in turn; choose "
+            "an even number"
+        )
+    if config.env.workers > config.env.num_envs // 2:
+        yield f"env.workers: {config.env.workers} processes for each of two groups of {config.env.num_envs // 2}"
+    if config.served_memory not in ("actor", "travelling"):
+        yield f"served_memory: {unknown_name('place', config.served_memory, ('actor', 'travelling'))}"
+
+
+def _servers(config: Config) -> Iterator[str]:
+    try:
+        given_urls(config.broker.mode, config.broker.url, config.broker.redis_url)
+    except ConfigurationError as error:
+        yield from error.problems
+
+
+def _names(config: Config, role: str) -> Iterator[str]:
+    for name, value in (("project", config.project), ("trial", config.trial)):
+        if value is not None and not _FOLDER_NAME.fullmatch(value):
+            yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
+    if config.trial is None and (role in ("learner", "evaluator") or (role == "league" and config.league_id == 0)):
+        others = "; league workers from league_id=1 on need none" if role == "league" else ""
+        yield f"trial: not given; this role writes into the run's folder, so name that (trial=TRIAL){others}"
+    if config.run is None and role != "train":
+        yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
+    elif config.run is not None:
+        try:
+            Topology(config.run)
+        except ConfigurationError as error:
+            yield from error.problems
+
+
+def _folder(config: Config) -> Iterator[str]:
+    path = run_folder(config) if config.trial else Path(config.folder) / config.project
+    existing = path
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        yield f"folder: {existing} is a file, so the run folder {path} cannot be made; choose another folder=..."
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        yield f"folder: {existing} is not writable, so the run folder {path} cannot be made; choose another folder=..."
+
+
+def _port(name: str, port: int) -> Iterator[str]:
+    if not 0 < port < 65536:
+        yield f"{name}: {port} is no port; it must be from 1 to 65535"
+        return
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            yield f"{name}: port {port} cannot be used ({error.strerror}); choose another"

@@ -1,0 +1,97 @@
+"""Servers that a run has: the two URLs, and the processes that were started for them, which are started again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from warren.errors import BrokerError
+from workers.servers.checks import check_broker, check_redis
+from workers.servers.process import Child
+
+BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
+CALM = 60.0  # s after which an earlier end of a private server counts no more
+
+Say = Callable[[str], object]
+
+
+class Revival:
+    """A private server that ends now and then: started again after growing pauses."""
+
+    def __init__(self) -> None:
+        self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
+
+    def check(self, child: Child, say: Say, restarts: int) -> None:
+        """Of a child that is not alive: note its death, or start it again when it is time."""
+        now = time.monotonic()
+        if self._again_at:
+            if now >= self._again_at:
+                self._again_at = 0.0
+                child.start_again()
+            return
+        self._deaths = 1 if now - self._died_at > CALM else self._deaths + 1
+        self._died_at = now
+        if self._deaths > restarts:
+            raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
+        wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
+        self._again_at = now + wait
+        say(f"{child.death()}\nstarting {child.name} again, with what it held, in {wait:g} s")
+
+
+@dataclass
+class Servers:
+    """A broker and a Redis that answered, and the processes that were started for them. Use as a context manager."""
+
+    broker_url: str = field(repr=False)  # URLs hold passwords, and a repr ends up in logs
+    redis_url: str = field(repr=False)
+    kind: str  # "rabbitmq" or "redis": what the broker is
+    description: str  # one line, without passwords
+    folder: Path
+    children: list[Child] = field(default_factory=list)
+    on_stop: list[Callable[[], object]] = field(default_factory=list)
+    _revivals: dict[Child, Revival] = field(default_factory=dict, repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """What a role's process needs to find them: to be passed as environment, which only its owner can see."""
+        return {BROKER_VARIABLE: self.broker_url, REDIS_VARIABLE: self.redis_url}
+
+    def check(self) -> None:
+        """Log in to both again. Raises BrokerError with the one cause: of a dead private server, its last lines."""
+        if death := self.dead():
+            raise BrokerError(death)
+        check_broker(self.broker_url)
+        check_redis(self.redis_url)
+
+    def dead(self) -> str | None:
+        """The last lines of the first private server that ended unasked, or None; costs nothing, call it often."""
+        return next((child.death() for child in self.children if not child.alive), None)
+
+    def revive(self, say: Say, restarts: int) -> None:
+        """Start a private server that ended unasked again, on the same port and with what it held; call it often.
+
+        Raises BrokerError, with its last lines, when one has ended more than `restarts` times within CALM s each.
+        """
+        for child in self.children:
+            if not child.alive:
+                self._revivals.setdefault(child, Revival()).check(child, say, restarts)
+
+    def stop(self) -> None:
+        """Stop what was started, all at the same time. Safe to call twice; bounded by the grace times (process.py)."""
+        children, self.children = self.children, []
+        endings, self.on_stop = self.on_stop, []
+        try:
+            for child in children:
+                child.ask_to_stop()
+            for child in children:
+                child.stop()
+        finally:
+            for ending in endings:
+                ending()
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
