@@ -13,7 +13,7 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.app.trace import build_tracer
-from celery.backends.redis import ResultConsumer
+from celery.backends.redis import RedisBackend, ResultConsumer
 from celery.concurrency.base import BasePool
 from celery.utils.imports import symbol_by_name
 from celery.worker.request import create_request_cls
@@ -21,6 +21,8 @@ from kombu.transport import TRANSPORT_ALIASES
 from redis.backoff import NoBackoff
 from redis.client import PubSub
 from redis.retry import Retry
+
+from warren import redis_client
 
 # py-amqp
 
@@ -75,9 +77,25 @@ class App(Celery):  # type: ignore[misc]
         """Called with each new result backend."""
 
     def _get_backend(self) -> Any:
+        self.loader.override_backends["sentinel"] = f"{__name__}:_SentinelBackend"
         backend = super()._get_backend()
         self.prepare_backend(backend)
         return backend
+
+
+class _SentinelBackend(RedisBackend):  # type: ignore[misc]
+    """Results in the Redis that sentinels name; Celery's own does not read the service's name in the URL."""
+
+    def as_uri(self, include_password: bool = False) -> str:
+        return str(self.url) if include_password else str(redis_client.SentinelURL.read(self.url))
+
+    def _params_from_url(self, url: str, defaults: dict[str, Any]) -> dict[str, Any]:
+        redis_client.SentinelURL.read(url)  # a wrong one is told at once
+        where = ("host", "port", "db", "username", "password")
+        return {name: value for name, value in defaults.items() if name not in where and value is not None}
+
+    def _get_pool(self, **options: Any) -> Any:
+        return redis_client.connect(self.url, **options).connection_pool
 
 
 def retry_redis(backend: Any, retry: Any) -> None:

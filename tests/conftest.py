@@ -6,14 +6,13 @@ green CI run has tested everything. Their processes end with pytest, however it 
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import brokers
 import pytest
+from brokers import lacking
 from hypothesis import HealthCheck, settings
 from own_redis import OwnRedis
 
@@ -53,13 +52,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order[item] = 0 if file.startswith(FAULTS) else 2 if file.startswith(WHOLE_RUNS) else 1
     if hasattr(config, "workerinput"):  # one of several processes
         items.sort(key=order.__getitem__)
-
-
-def lacking(what: str) -> NoReturn:
-    """End the test: as a failure in CI, as a skip elsewhere."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{what}, and CI must test with them", pytrace=False)
-    pytest.skip(f"{what}; `python -m workers.servers install` may help")
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ import os
 import sys
 from pathlib import Path
 
-import redis
-
 from tasks.app import create_app
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.launch.runs import own_servers, run_of
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
     check_broker(broker_url)
     check_redis(redis_url)
     topology = Topology(options.run)
-    client = redis.Redis.from_url(redis_url)
+    client = redis_client.connect(redis_url)
     answer = request(create_app(topology, broker_url, redis_url), options.run, client, wanted, options.request)
     for line in answer["done"]:
         print(line)

@@ -14,6 +14,7 @@ import redis
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.redis.texts import text
+from warren import redis_client
 from warren.environment import secret
 from warren.errors import BrokerError, ConfigurationError, UnknownName, WarrenError
 
@@ -41,7 +42,7 @@ def client(given: argparse.Namespace) -> Any:
     if not url:
         raise ConfigurationError(f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}")
     try:
-        found = redis.Redis.from_url(url)
+        found = redis_client.connect(url)
         found.ping()
     except (redis.RedisError, ValueError) as error:
         raise BrokerError(f"Redis does not answer ({error}); is its URL right, and is it running?") from None

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from xxhash import xxh3_64_intdigest
 
 from league.matchmaking.view import ModelRef
@@ -78,7 +78,8 @@ class Pool:
     """The weights of a run's players; keys begin with `prefix`. Safe to use from any thread.
 
     `folder` is where the keeper's files are, if this machine sees them: spilled models are then read from there, else
-    the keeper is asked to bring them back, for up to `patience` s.
+    the keeper is asked to bring them back, for up to `patience` s. `replica` is a client that reads from replicas: they
+    serve the weights, as far as they have them, and the master what is known of them.
     """
 
     def __init__(
@@ -86,12 +87,13 @@ class Pool:
         redis: Any,
         prefix: str,
         *,
+        replica: Any = None,
         folder: Path | None = None,
         kept: int = KEPT,
         cache_bytes: int = CACHE_BYTES,
         patience: float = 30.0,
     ) -> None:
-        self.redis, self.prefix = redis, f"{prefix}pool:"
+        self.redis, self.prefix, self._replica = redis, f"{prefix}pool:", replica
         self.folder, self._kept, self._patience = folder, kept, patience
         self._says_when_on_disk = True
         self._scripts = Scripts(redis, self.prefix, library="pool_lib")
@@ -254,15 +256,21 @@ class Pool:
         if kept is not None:
             return kept
         deadline, ask_at = time.monotonic() + self._patience, 0.0
+        replicated = self._from_replica(ref)
         while True:
             with self.redis.pipeline(transaction=False) as pipeline:
                 pipeline.hgetall(f"{self.prefix}model:{ref}")
-                pipeline.get(f"{self.prefix}data:{ref}")
                 pipeline.zadd(f"{self.prefix}used", {str(ref): time.time()}, xx=True)
-                fields, data, _ = pipeline.execute()
+                if replicated is None:
+                    pipeline.get(f"{self.prefix}data:{ref}")
+                fields, _, *rest = pipeline.execute()
             if not fields:
                 return None
             info = _info(pairs(fields))
+            if replicated is not None and checksum_of(replicated) != info.checksum:
+                replicated = None  # of before a takeover, say: the master knows
+                continue
+            data = rest[0] if rest else replicated
             if data is None and info.place == DISK:
                 data = self._from_disk(ref)
             if data is not None:
@@ -277,6 +285,15 @@ class Pool:
             if time.monotonic() > deadline:
                 raise PoolError(self._missing(info))
             time.sleep(0.01)  # until the keeper has brought it, or the one who replaces it is done
+
+    def _from_replica(self, ref: ModelRef) -> bytes | None:
+        if self._replica is None:
+            return None
+        try:
+            data: bytes | None = self._replica.get(f"{self.prefix}data:{ref}")
+        except RedisError:  # none of them answers; the master is asked as ever
+            return None
+        return data
 
     def _missing(self, info: ModelInfo) -> str:
         if info.place == DISK:

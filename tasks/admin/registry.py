@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import redis
 from celery.utils.log import get_logger
 
 from tasks.service import Spec
 from tasks.topology import Topology
+from warren import redis_client
 
 logger = get_logger(__name__)
 
@@ -24,7 +24,7 @@ class Directory:
 
     def __init__(self, app: Any, topology: Topology) -> None:
         # result_backend is Redis in every run: chords need it.
-        self._redis = redis.Redis.from_url(app.conf.result_backend)
+        self._redis = redis_client.connect(app.conf.result_backend)
         self._key = f"{topology.key_prefix}services"
         self._known: dict[str, Spec] = {}
         self._looked_at = float("-inf")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import redis
 from celery import Celery
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
@@ -15,6 +14,7 @@ from tasks.app.control import RunControl, RunEvents
 from tasks.app.redelivery import Deliveries
 from tasks.codec import claim_check
 from tasks.topology import Topology
+from warren import redis_client
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
 RESULT_EXPIRES = 3600  # s that a result nobody fetched stays in Redis
@@ -52,7 +52,7 @@ def create_app(
     """
     claims = claim_check.install(
         claim_check.ClaimStore(
-            redis.Redis.from_url(redis_url),
+            redis_client.connect(redis_url),
             prefix=f"{topology.key_prefix}claim:",
             ttl_seconds=CLAIM_EXPIRES,
             threshold=claim_threshold,

@@ -16,6 +16,7 @@ import redis
 from celery.utils.log import get_logger
 
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import BrokerError, DeliveriesExceeded
 
 logger = get_logger(__name__)
@@ -28,7 +29,7 @@ class Deliveries:
     """The counts of one run. Without Redis nothing is counted, and a message is delivered once more."""
 
     def __init__(self, url: str, topology: Topology) -> None:
-        self._redis = redis.Redis.from_url(url, socket_connect_timeout=2.0, socket_timeout=2.0)
+        self._redis = redis_client.connect(url, socket_connect_timeout=2.0, socket_timeout=2.0)
         self._prefix = f"{topology.key_prefix}begun:"
 
     def numbers(self, ids: Sequence[str], limit: int = DELIVERIES) -> list[int]:

@@ -15,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.topology import Topology
+from warren import redis_client
 
 logger = get_logger(__name__)
 
@@ -29,7 +30,7 @@ class Retained:
 
     def __init__(self, app: Any, topology: Topology) -> None:
         # One try: who fires must not wait for a Redis that is away.
-        self._redis = redis.Redis.from_url(
+        self._redis = redis_client.connect(
             app.conf.result_backend, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_WITHIN
         )
         self._names, self._newest = f"{topology.key_prefix}events", f"{topology.key_prefix}event:"

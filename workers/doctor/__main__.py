@@ -20,6 +20,7 @@ import redis
 from rich.console import Console
 
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.config.run_names import run_folder
@@ -29,7 +30,7 @@ from workers.doctor.broker_facts import with_management, with_rabbitmqctl
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
 from workers.doctor.quick import of_broker, of_redis
 from workers.doctor.target import Target, folder_of, settings, target
-from workers.servers.checks import for_redis_py, redact
+from workers.servers.checks import redact
 
 
 def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
@@ -45,7 +46,7 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
         yield from broker_checks.judge_told(facts)
     yield from of_redis(at.redis_url, run, league=league, private=at.private)
     try:
-        with redis.Redis.from_url(for_redis_py(at.redis_url)) as client:
+        with redis_client.connect(at.redis_url) as client:
             yield clocks.judge(clocks.read(client, run))
     except redis.RedisError as error:
         yield Finding("clocks of hosts", Level.unseen, redact(str(error)), "needs a Redis that answers")

@@ -10,12 +10,12 @@ import amqp
 import redis
 
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import BrokerError
 from workers.doctor import broker_checks, clocks, machine, redis_server
 from workers.doctor.broker_facts import BrokerFacts, over_amqp
 from workers.doctor.findings import Finding, Level
 from workers.servers import Servers, kind_of
-from workers.servers.checks import for_redis_py
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def of_redis(url: str, run: str, *, league: bool, private: bool, tells: bool = F
     try:
         facts = redis_server.inspect(url, run)
         if tells and facts.refused is None:
-            with redis.Redis.from_url(for_redis_py(url)) as client:
+            with redis_client.connect(url) as client:
                 clocks.tell(client, run, facts.skew)
     except (redis.RedisError, OSError) as error:
         yield Finding("Redis", Level.error, f"it went away: {error}", "see its log")

@@ -13,9 +13,10 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.topology import key_prefix
+from warren import redis_client
 from workers.doctor.broker_checks import NEAR, size
 from workers.doctor.findings import Finding, Level
-from workers.servers.checks import CHECK_TIMEOUT, for_redis_py
+from workers.servers.checks import CHECK_TIMEOUT
 
 OLDEST = (6, 2)  # whose commands are used; 7.0 and 8.0 are tested
 SKEW_SEEN, SKEW_HARMS = 1.0, 30.0  # s
@@ -32,8 +33,8 @@ class RedisFacts:
 
 def inspect(url: str, run: str) -> RedisFacts:
     """Ask the Redis at `url`, and write a key of `run`. Raises redis.RedisError when it goes away."""
-    client = redis.Redis.from_url(
-        for_redis_py(url), socket_connect_timeout=CHECK_TIMEOUT, socket_timeout=CHECK_TIMEOUT,
+    client = redis_client.connect(
+        url, socket_connect_timeout=CHECK_TIMEOUT, socket_timeout=CHECK_TIMEOUT,
         retry=Retry(NoBackoff(), 0),
     )  # fmt: skip
     try:

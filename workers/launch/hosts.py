@@ -11,6 +11,7 @@ import redis
 from tasks.admin.cleanup import remove_run
 from tasks.events import STATUS, EventDispatcher, Subscription
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import BrokerError, WarrenError
 from workers.launch.figures import exit_status
 from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded
@@ -77,7 +78,7 @@ class Leading(Place):
         self.membership.take(True, self.presence())
         if self.spec.sweep:
             remove_run(
-                self.app, redis.Redis.from_url(self.redis_url), self.topology, self.membership.kept, self._still_leading
+                self.app, redis_client.connect(self.redis_url), self.topology, self.membership.kept, self._still_leading
             )
         self.membership.post_card(self.spec.card)
 
@@ -147,7 +148,7 @@ class Leading(Place):
                 self._seen = {host: one for host, one in self.membership.hosts().items() if not one.failed}
                 self.membership.renew(True, self.presence(open=True, ready=True, status=status))
                 time.sleep(POLL_EVERY)
-            client = redis.Redis.from_url(self.redis_url)
+            client = redis_client.connect(self.redis_url)
             EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})  # for roles started by hand
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
             self.membership.leave(True, self.host)

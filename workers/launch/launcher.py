@@ -21,6 +21,7 @@ import redis
 from tasks.admin.cleanup import Depths
 from tasks.app import create_app
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import WarrenError
 from workers import doctor, servers
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
@@ -177,7 +178,7 @@ class Launcher:
         self._start_phase(0)
         if isinstance(self.place, Leading):
             specs = [spec for spec in self.spec.processes if spec.setting is not None]
-            client = redis.Redis.from_url(self._found.redis_url)
+            client = redis_client.connect(self._found.redis_url)
             self._scaling = Scaling(
                 self.app, client, specs, self.supervisor, self.monitor.check_counts, self._keep_counts, self.say,
                 self._asked_to_stop, self.spec.host or socket.gethostname(),

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from tasks.topology import Topology
+from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
@@ -92,7 +92,7 @@ class Membership:
     """The leases of one run's launchers, and the processes that serve. Raises redis.RedisError."""
 
     def __init__(self, redis_url: str, topology: Topology) -> None:
-        self._redis = redis.Redis.from_url(
+        self._redis = redis_client.connect(
             redis_url, retry=Retry(ConstantBackoff(0.2), 1), socket_timeout=ANSWER_WITHIN
         )
         self._run, self._prefix = topology.run, topology.key_prefix

@@ -17,6 +17,7 @@ from kombu.exceptions import OperationalError
 from tasks.admin.cleanup import Depths, remove_run
 from tasks.app import create_app
 from tasks.topology import Topology, key_prefix
+from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
@@ -93,7 +94,7 @@ def on(servers: Servers) -> Seen:
 
 
 def _by_keys(servers: Servers) -> dict[str, Found]:
-    client = redis.Redis.from_url(servers.redis_url)
+    client = redis_client.connect(servers.redis_url)
     found: dict[str, Found] = {}
     try:
         for key in client.scan_iter(match=f"{key_prefix('*')}*", count=10_000):
@@ -169,7 +170,7 @@ def stop(found: Found) -> list[str]:
             f"python -m workers.runs purge {found.run} removes what it left"
         )
     app = create_app(found.topology, found.servers.broker_url, found.servers.redis_url)
-    answer = request(app, found.run, redis.Redis.from_url(found.servers.redis_url), {}, command=STOP)
+    answer = request(app, found.run, redis_client.connect(found.servers.redis_url), {}, command=STOP)
     return [str(line) for line in answer["done"]]
 
 
@@ -185,7 +186,7 @@ def purge(found: Found) -> str:
         # As its leader: one that is started, or comes back, meanwhile is refused, or finds its place taken.
         membership.take(True, Presence("purge"))
         app = create_app(topology, servers.broker_url, servers.redis_url)
-        client = redis.Redis.from_url(servers.redis_url)
+        client = redis_client.connect(servers.redis_url)
         remove_run(
             app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")),
             found.names.queues, found.names.exchanges,

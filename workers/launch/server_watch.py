@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.admin.cleanup import Depths
+from warren import redis_client
 
 POLL_EVERY = 1.0  # s
 LATE = 4.0  # s without an answer after which a server counts as away
@@ -77,7 +77,7 @@ class ServerWatch:
         self._depths, self.depths = depths, dict[str, int]()
         self._app = app
         self._connection: Any = None
-        self._redis = redis.Redis.from_url(
+        self._redis = redis_client.connect(
             redis_url, retry=Retry(NoBackoff(), 0), socket_timeout=LATE, socket_connect_timeout=LATE
         )
         self._servers = [Watched("Redis", self._redis_answers), Watched("the broker", self._broker_answers)]

@@ -17,6 +17,7 @@ from celery.exceptions import Reject
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
+from warren import redis_client
 from warren.errors import ConfigurationError, NotFinite, WarrenError
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling, to_yaml
@@ -281,7 +282,7 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
     if config.learners == 1:
         return None
     prefix = f"{session.topology.key_prefix}ranks:{player}"
-    server = session.redis.connection_pool.connection_kwargs.get("host", "127.0.0.1")
+    server = redis_client.host_of(session.redis)
     # bfloat16 is torch's alone; the configuration was verified not to ask Horovod for it.
     backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
     how = compression.build(config.compression, config.top_k)

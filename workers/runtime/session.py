@@ -10,11 +10,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import redis
 from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 from celery.worker import state as worker_state
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
 from league.models.pool import CACHE_BYTES, Pool
@@ -23,6 +22,7 @@ from tasks.events import EventDispatcher
 from tasks.topology import Topology
 from tasks.worker.pool import OneThreadPool
 from tasks.worker.task_events import given_rate
+from warren import redis_client
 from workers.config.schema import Config
 from workers.runtime.segment_ledger import Ledger
 
@@ -49,8 +49,9 @@ class Session:
             task_events=watched(config),
             redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
-        self.redis = redis.Redis.from_url(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
-        self.pool = Pool(self.redis, self.topology.key_prefix, cache_bytes=cache_bytes)
+        self.redis = redis_client.connect(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        replica = redis_client.connect_to_replica(redis_url, retry=Retry(NoBackoff(), 0))
+        self.pool = Pool(self.redis, self.topology.key_prefix, replica=replica, cache_bytes=cache_bytes)
         self.ledger = Ledger(self.redis, self.topology.key_prefix)
         self.events = EventDispatcher(self.app, self.topology)
 

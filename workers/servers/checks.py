@@ -16,8 +16,10 @@ import kombu
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 
 import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
+from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError
 
 CHECK_TIMEOUT = 5.0  # seconds, for each of connecting and handshaking
@@ -105,8 +107,8 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     """
     shown = redact(url)
     try:
-        client = redis.Redis.from_url(
-            for_redis_py(url), socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
+        client = redis_client.connect(
+            url, socket_connect_timeout=timeout, socket_timeout=timeout, retry=Retry(NoBackoff(), 0)
         )
     except ValueError as error:
         raise ConfigurationError(f"Redis URL {shown!r} cannot be read as a URL ({type(error).__name__})") from None
@@ -133,13 +135,6 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     return f"Redis {about.get('redis_version', '')}".strip()
 
 
-def for_redis_py(url: str) -> str:
-    """Celery writes redis+socket:///PATH?virtual_host=1 where redis-py writes unix:///PATH?db=1."""
-    if url.startswith("redis+socket://"):
-        return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=", 1)
-    return url
-
-
 def _has_password(url: str) -> bool:
     return bool(unquote(urlsplit(url).password or ""))
 
@@ -151,6 +146,8 @@ def _network_reason(error: BaseException, host: str, timeout: float, server: str
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
+    if any(isinstance(one, MasterNotFoundError) for one in chain):
+        return "has no master: no sentinel that answers knows one by the service's name; correct the URL or start them"
     if any(isinstance(one, ssl.SSLError) for one in chain):
         return (
             f"does not agree on TLS ({error}); check the scheme and the certificates: the broker's has to name the "

@@ -43,6 +43,25 @@ def test_what_was_put_comes_back_with_its_stamps(pool: Pool, run_name: str) -> N
     assert pool.version("main") == 3 and pool.version("nobody") is None and pool.newest("nobody") is None
 
 
+def test_a_replica_serves_weights_and_the_master_what_the_replica_lacks_or_has_otherwise(
+    pool: Pool, run_name: str
+) -> None:
+    class Replica:
+        def __init__(self, data: bytes | None) -> None:
+            self.data = data
+
+        def get(self, key: str) -> bytes | None:
+            if self.data == b"away":
+                raise redis.ConnectionError("no replica answers")
+            return self.data
+
+    pool.put("main", 1, 0, weights(1))
+    for data in (None, b"of before a takeover", b"away"):
+        assert other(pool, run_name, replica=Replica(data)).get("main", 1).data == weights(1)
+    pool.redis.delete(f"{pool.prefix}data:main@1")
+    assert other(pool, run_name, replica=Replica(weights(1))).get("main", 1).data == weights(1)
+
+
 def test_only_newer_weights_are_answered(pool: Pool) -> None:
     pool.put("main", 3, 0, weights(1))
     assert pool.newest("main", newer_than=3) is None

@@ -1,0 +1,128 @@
+"""Clients of Redis from a URL, in every form that Warren takes. Every package makes its clients here.
+
+redis://[user:password@]host:port/db                  rediss:// over TLS
+unix:///path?db=0                                     or, as Celery writes it, redis+socket:///path?virtual_host=0
+sentinel://[user:password@]host:port,host:port/SERVICE/db
+    the master that sentinels at these addresses know as SERVICE: when another takes over, clients follow it. User and
+    password are Redis's; the sentinels' own go behind it: ?sentinel_username=...&sentinel_password=...
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
+
+from warren.errors import ConfigurationError
+
+SENTINEL_PORT = 26379
+SENTINEL_ANSWERS = 2.0  # s; one that does not is passed over
+CONNECTS_WITHIN = 5.0  # s; a master whose machine is gone refuses nothing
+FORM = "sentinel://[user:password@]host:port,host:port/SERVICE/db"
+SCHEMES = ("sentinel://", "redis+sentinel://")
+
+_URL = re.compile(
+    r"(?:redis\+)?sentinel://(?:(?P<user>[^:@/]*)(?::(?P<password>[^@/]*))?@)?"
+    r"(?P<hosts>[^/?@]+)/(?P<service>[\w.-]+)(?:/(?P<db>\d*))?(?:\?(?P<query>.*))?"
+)
+_HOST = re.compile(r"(?P<name>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
+
+
+@dataclass(frozen=True)
+class SentinelURL:
+    """What a URL of sentinels says."""
+
+    hosts: tuple[tuple[str, int], ...]
+    service: str
+    db: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    own: dict[str, str] = field(default_factory=dict, repr=False)  # username and password of the sentinels
+
+    @classmethod
+    def read(cls, url: str) -> SentinelURL:
+        """Raises ConfigurationError, without a password in it, for what has another form."""
+        match = _URL.fullmatch(url)
+        hosts = [_HOST.fullmatch(one.strip()) for one in re.split("[,;]", match["hosts"])] if match else []
+        if match is None or None in hosts:
+            raise ConfigurationError(f"the Redis URL of sentinels cannot be read; write it as {FORM}")
+        options = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
+        if unknown := sorted(options.keys() - {"sentinel_username", "sentinel_password"}):
+            raise ConfigurationError(
+                f"the Redis URL of sentinels has unknown options: {', '.join(unknown)}; "
+                "known: sentinel_username, sentinel_password"
+            )
+        return cls(
+            tuple((one["name"].strip("[]"), int(one["port"] or SENTINEL_PORT)) for one in hosts if one),
+            match["service"],
+            int(match["db"] or 0),
+            unquote(match["user"] or "") or None,
+            unquote(match["password"] or "") or None,
+            {name.removeprefix("sentinel_"): value for name, value in options.items()},
+        )
+
+    def __str__(self) -> str:
+        """The URL without secrets."""
+        hosts = ",".join(f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name, port in self.hosts)
+        return f"sentinel://{hosts}/{self.service}/{self.db}"
+
+
+def connect(url: str, **options: Any) -> redis.Redis:
+    """A client of the Redis at `url`, which connects when it is first used; `options` are redis-py's.
+
+    Raises ConfigurationError or ValueError for a URL that cannot be read.
+    """
+    if url.startswith(SCHEMES):
+        return _by_sentinel(url, options, master=True)
+    return redis.Redis.from_url(_plain(url), **options)
+
+
+def connect_to_replica(url: str, **options: Any) -> redis.Redis | None:
+    """A client that reads from replicas, in turn, and from the master where there are none; None without sentinels.
+
+    A replica lags behind: what was just written may be missing from it.
+    """
+    return _by_sentinel(url, options, master=False) if url.startswith(SCHEMES) else None
+
+
+def host_of(client: redis.Redis) -> str:
+    """Name or address of the machine that a client's Redis is on. Raises redis.ConnectionError without a master."""
+    pool = client.connection_pool
+    if isinstance(pool, SentinelConnectionPool):
+        return str(pool.get_master_address()[0])  # type: ignore[no-untyped-call]
+    return str(pool.connection_kwargs.get("host", "127.0.0.1"))
+
+
+def _by_sentinel(url: str, options: dict[str, Any], master: bool) -> redis.Redis:
+    where = SentinelURL.read(url)
+    bounds = {"socket_timeout": SENTINEL_ANSWERS, "socket_connect_timeout": SENTINEL_ANSWERS}
+    once = Retry(NoBackoff(), 0)  # the next sentinel is asked instead
+    sentinels: Any = Sentinel(where.hosts, sentinel_kwargs={**where.own, **bounds, "retry": once})  # type: ignore[no-untyped-call]
+    credentials = {"username": where.username, "password": where.password, "db": where.db}
+    given = {"socket_connect_timeout": CONNECTS_WITHIN, **_noticing(), **credentials, **options}
+    found = sentinels.master_for(where.service, **given) if master else sentinels.slave_for(where.service, **given)
+    assert isinstance(found, redis.Redis)
+    return found
+
+
+def _noticing() -> dict[str, Any]:
+    """Options by which a connection to a machine that is gone breaks within some 10 s; the system waits for minutes.
+
+    Without a bound on answers: commands may block for longer.
+    """
+    wanted = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}  # s, s, -, ms
+    known = {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}
+    return {"socket_keepalive": True, "socket_keepalive_options": known}
+
+
+def _plain(url: str) -> str:
+    if url.startswith("redis+socket://"):
+        return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=", 1)
+    return url
