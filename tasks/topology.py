@@ -17,15 +17,16 @@ pattern (`^warren\\.RUN\\.`) fits one run. Redis keys begin with `warren.RUN:` f
 
 from __future__ import annotations
 
+import os
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kombu import Exchange, Queue
 
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, UnknownName
 
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
 PROBE_EXPIRES = 60.0  # s; see probe_queue
@@ -34,6 +35,11 @@ EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up t
 # Named for every queue, or a virtual host whose default queue type is another would decide. Quorum queues count every
 # delivery, those to workers that merely held a message too, and drop it after 20; and no exclusive queue can be one.
 CLASSIC = {"x-queue-type": "classic"}
+# On a cluster of brokers a classic queue is gone while its node is; a quorum queue is kept by a majority of the nodes.
+# How often a message may come again is counted by who runs it, so here the broker's own limit is out of reach.
+QUORUM: dict[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": 1_000_000}
+DURABLE: dict[str, dict[str, Any]] = {"classic": CLASSIC, "quorum": QUORUM}
+QUEUES_VARIABLE = "WARREN_QUEUES"  # belongs to the broker's URL: the same for all processes of a run
 ONE_WAY_LENGTH = 10_000  # one-way calls that may wait, a service, before the broker refuses more
 ROLES = ("actor", "learner")  # who consumes tasks; the first part of a task's name says which
 ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's queue; every other name is a service
@@ -41,19 +47,27 @@ ROLE_TASKS = ("rollout", "learn", "round_failed")  # these go to their role's qu
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,79}")
 
 
+def _given_type() -> str:
+    return os.environ.get(QUEUES_VARIABLE) or "classic"
+
+
 @dataclass(frozen=True)
 class Topology:
     """The names of one run. `learner_bound`: messages that may wait for a learner before publishers are refused.
 
-    `players`: who learns in this run, each with a queue of its own, and each with so many `learners`.
+    `players`: who learns in this run, each with a queue of its own, and each with so many `learners`. `queue_type`: of
+    queues that outlive a connection, classic or quorum; by itself what WARREN_QUEUES says.
     """
 
     run: str
     learner_bound: int = 64
     players: tuple[str, ...] = ("main",)
     learners: int = 1
+    queue_type: str = field(default_factory=_given_type)
 
     def __post_init__(self) -> None:
+        if self.queue_type not in DURABLE:
+            raise UnknownName(f"type of queues ({QUEUES_VARIABLE})", self.queue_type, DURABLE)
         if not _NAME.fullmatch(self.run):
             raise ConfigurationError(
                 f"run: {self.run!r} cannot name a run; use 1 to 80 letters, digits, '-' and '_', no dots or spaces"
@@ -136,7 +150,7 @@ class Topology:
             durable=True,
             expires=UNUSED_EXPIRES,
             max_length=DEAD_LENGTH,
-            queue_arguments={**CLASSIC, "x-overflow": "drop-head"},
+            queue_arguments={**DURABLE[self.queue_type], "x-overflow": "drop-head"},
         )
 
     def event_queue(self, name: str, subscriber: str, length: int = EVENT_LENGTH) -> Queue:
@@ -209,7 +223,7 @@ class Topology:
         """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
         # Under its own key whatever way a message came, or it would miss the bindings of the dead-letter queues.
         dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": key}
-        arguments = {**CLASSIC, **(dead if dead_letters else {})}
+        arguments = {**DURABLE[self.queue_type], **(dead if dead_letters else {})}
         if overflow:
             arguments["x-overflow"] = overflow
         return Queue(

@@ -54,7 +54,8 @@ class Link:
     def __init__(self, app: Any, heartbeat: float = 30.0) -> None:
         self._app = app
         self._kombu = app.connection_for_write(heartbeat=heartbeat)
-        self._kombu.ensure_connection(max_retries=1, interval_start=0)  # callers try again in their own way
+        others = max(1, len(self._kombu.alt))  # of several brokers, each once; callers try again in their own way
+        self._kombu.ensure_connection(max_retries=others, interval_start=0)
         self.connection = self._kombu.connection
         self.frame_max: int = self.connection.frame_max
         self.heartbeat: float = self.connection.heartbeat

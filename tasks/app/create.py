@@ -81,7 +81,7 @@ def create_app(
         task_acks_on_timeout=False,
         task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=prefetch,
-        worker_detect_quorum_queues=False,
+        worker_detect_quorum_queues=topology.queue_type == "quorum",  # they refuse a prefetch of a whole channel
         # Results live in Redis under the run's prefix, and not for long.
         result_expires=RESULT_EXPIRES,
         result_chord_join_timeout=60.0,

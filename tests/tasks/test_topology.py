@@ -75,6 +75,16 @@ def test_every_queue_names_its_type_so_that_no_virtual_host_decides_it() -> None
         assert queue.queue_arguments["x-queue-type"] == "classic"
 
 
+def test_on_a_cluster_what_outlives_a_connection_is_a_quorum_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(table.QUEUES_VARIABLE, "quorum")
+    for queue in every_queue(Topology("r")):
+        assert queue.queue_arguments["x-queue-type"] == ("classic" if queue.exclusive else "quorum")
+        assert queue.exclusive or queue.queue_arguments["x-delivery-limit"] > 1000, "who runs a message counts"
+    monkeypatch.setenv(table.QUEUES_VARIABLE, "stream")
+    with pytest.raises(ConfigurationError, match="WARREN_QUEUES"):
+        Topology("r")
+
+
 def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -> None:
     first, second = (Topology("r").event_queue("weights", "actor-0") for _ in range(2))
     assert first.exchange.type == "fanout"

@@ -21,7 +21,7 @@ import amqp
 import kombu
 
 from tasks.topology import Topology
-from workers.servers.checks import CHECK_TIMEOUT
+from workers.servers.checks import CHECK_TIMEOUT, answering
 
 CONFIRM_WITHIN = 5.0  # s; a healthy broker confirms an unroutable message within milliseconds
 MANAGEMENT_PORT = 15672
@@ -64,6 +64,7 @@ class BrokerFacts:
 
 def over_amqp(url: str, topology: Topology) -> BrokerFacts:
     """Try what a run does, under names of the run. Raises amqp.AMQPError or OSError when the broker goes away."""
+    url = answering(url)
     facts = _publishing(url)
     if facts.blocked or facts.confirms is False:  # whoever publishes waits, and so would this
         return facts
@@ -80,7 +81,7 @@ def over_amqp(url: str, topology: Topology) -> BrokerFacts:
 
 
 def _connect(url: str, **options: Any) -> Any:
-    made = kombu.Connection(url.partition(";")[0], connect_timeout=CHECK_TIMEOUT)
+    made = kombu.Connection(url, connect_timeout=CHECK_TIMEOUT)
     made.transport_options.update(read_timeout=CHECK_TIMEOUT, write_timeout=CHECK_TIMEOUT, **options)
     return made.transport.establish_connection()
 

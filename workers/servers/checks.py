@@ -55,13 +55,31 @@ def check(broker_url: str, redis_url: str) -> None:
 def check_broker(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
     """Log in to the broker at `url` and out again; returns what it calls itself ("RabbitMQ 3.10.8").
 
-    Of several brokers (";" between their URLs: Celery takes the next when one goes away) each must answer. Raises
-    BrokerError, one message for each cause: nobody listens, the host is unknown, no answer in `timeout` seconds, the
-    password is refused, the virtual host is missing or closed to the user.
+    Of several nodes of a cluster (";" between their URLs) one must answer: clients take the next when one is away; what
+    is wrong with the others is in the text. Raises BrokerError, one message for each cause: nobody listens, the host is
+    unknown, no answer in `timeout` seconds, the password is refused, the virtual host is missing or closed to the user.
     """
     if kind_of(url) == "redis":
         return check_redis(url, timeout=timeout)
-    return "; ".join(_check_amqp(one, timeout) for one in url.split(";"))
+    answers, errors = [], []
+    for one in url.split(";"):
+        try:
+            answers.append(_check_amqp(one, timeout))
+        except BrokerError as error:
+            errors.append(error)
+    if not answers:
+        raise errors[0] if len(errors) == 1 else BrokerError("\n".join(map(str, errors)))
+    return "; ".join([*answers, *map(str, errors)])
+
+
+def answering(url: str) -> str:
+    """Of the URLs of several nodes the first whose broker answers, or else the first."""
+    first, *others = urls = url.split(";")
+    for one in urls if others else ():
+        with contextlib.suppress(BrokerError):
+            check_broker(one)
+            return one
+    return first
 
 
 def _check_amqp(url: str, timeout: float) -> str:

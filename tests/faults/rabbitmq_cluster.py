@@ -1,0 +1,78 @@
+"""A RabbitMQ cluster of three private nodes on this machine, that can be killed one by one."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from pathlib import Path
+
+from waiting import until
+
+from workers.servers.machine import RabbitMQBinaries
+from workers.servers.private_rabbitmq import CONFIGURATION, GRACE, Node, _answers, _plugins, _write_files
+from workers.servers.process import LOOPBACK, Child, free_port, private_folder
+
+STARTS_WITHIN = 180.0  # s; all three at a time, on a busy machine
+
+
+class Cluster:
+    """Started and joined when made; `url` names all nodes, ";" between."""
+
+    def __init__(self, binaries: RabbitMQBinaries, folder: Path, size: int = 3) -> None:
+        password, cookie, epmd_port = secrets.token_hex(16), secrets.token_hex(16), free_port()
+        self.nodes = [
+            Node(str(folder / f"node-{index}"), f"n{index}-{secrets.token_hex(4)}@{LOOPBACK}", str(binaries.ctl),
+                 epmd_port, binaries.path)
+            for index in range(size)
+        ]  # fmt: skip
+        found_by = "\n".join(
+            ["cluster_formation.peer_discovery_backend = classic_config"]
+            + [f"cluster_formation.classic_config.nodes.{i} = {node.name}" for i, node in enumerate(self.nodes, 1)]
+        )
+        ports = [free_port() for _ in self.nodes]
+        self.urls = [f"amqp://warren:{password}@{LOOPBACK}:{port}/%2F" for port in ports]
+        self.url = ";".join(self.urls)
+        self.epmd = Child(
+            "epmd", [binaries.epmd, "-address", LOOPBACK, "-port", str(epmd_port)], folder / "epmd.log",
+            env=self.nodes[0].environment(), grace=GRACE,
+        )  # fmt: skip
+        self.servers: list[Child] = []
+        try:
+            for node, port in zip(self.nodes, ports, strict=True):
+                place = private_folder(Path(node.folder))
+                listeners = f"listeners.tcp.1 = {LOOPBACK}:{port}"
+                conf = CONFIGURATION.format(listeners=listeners, user="warren", password=password)
+                _write_files(place, f"{conf}{found_by}\n")
+                shared = place / "home" / ".erlang.cookie"
+                shared.unlink()
+                shared.write_text(cookie)
+                shared.chmod(0o400)
+                environment = node.environment() | {
+                    "RABBITMQ_DIST_PORT": str(free_port()),
+                    "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node
+                    **_plugins(binaries, place),
+                }
+                self.servers.append(Child(node.name, [binaries.server], place / "node.log", environment, GRACE))
+            for server, url in zip(self.servers, self.urls, strict=True):
+                server.wait_until(lambda url=url: _answers(url), STARTS_WITHIN)  # type: ignore[misc]
+            until(lambda: self.running(0) == {node.name for node in self.nodes}, "the nodes form a cluster", 120)
+        except BaseException:
+            self.stop()
+            raise
+
+    def running(self, asked: int) -> set[str]:
+        """The names of the nodes that run, as node `asked` sees them."""
+        done = self.nodes[asked].control(
+            ["--quiet", "cluster_status", "--formatter", "json"], capture_output=True, text=True, timeout=120
+        )
+        return set(json.loads(done.stdout)["running_nodes"]) if done.returncode == 0 else set()
+
+    def kill(self, index: int) -> None:
+        """As a machine that is gone."""
+        self.servers[index].kill()
+
+    def stop(self) -> None:
+        for child in [*self.servers, self.epmd]:
+            child.ask_to_stop()
+        for child in [*self.servers, self.epmd]:
+            child.stop()
