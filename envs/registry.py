@@ -9,6 +9,7 @@
 | `vizdoom:basic`                   | ViZDoom's scenarios                                           |
 | `mpe:simple`                      | the multi-particle environments of one agent                  |
 | `football:academy_corner`         | Google Research Football, against its own AI                  |
+| `fightingice:zen`                 | FightingICE, against one of its AIs or chance                 |
 | `my_game.envs:MyEnv`              | a class or factory of your own, from an importable module     |
 | `path/to/file.py:MyEnv`           | the same, from a file                                         |
 | `gamecore:file.py:MyActor`        | a game that drives its own sessions, by the Actor of it       |
@@ -47,6 +48,7 @@ SOURCES = {
     "vizdoom": "envs.vizdoom_envs",
     "mpe": "envs.mpe_envs",
     "football": "envs.football_envs",
+    "fightingice": "envs.fightingice_envs",
     SOURCE: "envs.gamecore_actors",
 }
 USER_SOURCE = "envs.user_envs"  # any other "left:right"

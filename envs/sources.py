@@ -7,6 +7,7 @@
 | `pettingzoo:connect_four_v3`           | any two-player game of PettingZoo, parallel or turn-based               |
 | `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
 | `football:1_vs_1_easy`                 | Google Research Football, an agent on either side                       |
+| `fightingice:zen`                      | FightingICE, an agent each                                              |
 | `my.module:MyGame`, `file.py:MyGame`   | your own: a TwoPlayerVectorEnv, or anything that makes a PettingZoo env |
 
 An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
@@ -29,8 +30,9 @@ SOURCES = {
     "pettingzoo": "envs.pettingzoo_games",
     "matrix": "envs.matrix_games",
     "football": "envs.football_games",
+    "fightingice": "envs.fightingice_games",
 }
-FOR_ONE_TOO = {"football"}  # a source of games for one agent as well: what asks decides
+FOR_ONE_TOO = {"football", "fightingice"}  # sources of games for one agent as well: what asks decides
 USER_SOURCE = "envs.user_games"  # any other "left:right"
 
 

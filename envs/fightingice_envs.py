@@ -1,0 +1,53 @@
+"""FightingICE for one agent: "fightingice:zen", against a player of chance, a dummy, or one of the game's own AIs.
+
+Its options are those of fightingice_match.Match, as `env.kwargs`; of two agents against each other: fightingice_games.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from envs.construct import blame
+from envs.fightingice_commands import ACTIONS
+from envs.fightingice_match import RANDOM, Match
+from envs.fightingice_observation import FIELDS
+
+
+def make(name: str, opponent: str = RANDOM, **kwargs: Any) -> gymnasium.Env:
+    """Games of the character `name`. Raises UnknownName and ConfigurationError."""
+    with blame(f"environment 'fightingice:{name}'"):
+        return FightingIceEnv(name, opponent, **kwargs)
+
+
+def reward_threshold(name: str) -> float | None:
+    """The mean return at which `name` counts as solved: no character has one."""
+    return None
+
+
+class FightingIceEnv(gymnasium.Env):
+    """One game an episode, as player 1. A game that its clock ends is decided, by hit points."""
+
+    def __init__(self, name: str, opponent: str, **kwargs: Any) -> None:
+        self.match = Match(name, opponent, **kwargs)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (len(FIELDS),), np.float32)
+        self.action_space = gymnasium.spaces.Discrete(len(ACTIONS))
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """(observation, {}) of a new game. The game itself has no chance; the player of chance follows the seed."""
+        super().reset(seed=seed)
+        return self.match.reset()[0], {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """One action, of `frame_skip` frames."""
+        actions = [int(action)]
+        if self.match.sides == 2:
+            actions.append(int(self.np_random.integers(len(ACTIONS))))
+        observations, rewards, over = self.match.step(actions)
+        return observations[0], float(rewards[0]), over, False, {}
+
+    def close(self) -> None:
+        """Ends the game's process."""
+        self.match.close()

@@ -1,0 +1,218 @@
+"""One game of FightingICE after another, in lock-step: the game goes on by a frame when every player of ours has said
+its keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envs.fightingice_commands import ACTIONS, FRAMES, typed
+from envs.fightingice_game import Game
+from envs.fightingice_observation import observation
+from envs.fightingice_protocol import (
+    GAME_END,
+    INITIALIZE,
+    OVER,
+    PLAYER,
+    PROCESSING,
+    ROUND_END,
+    STATE,
+    Line,
+    Lost,
+    message,
+)
+from warren.errors import ConfigurationError, UnknownName
+
+CHARACTERS = ("ZEN", "GARNET", "LUD")
+REWARDS = ("damage", "result")
+RANDOM, DUMMY = "random", "dummy"  # opponents that need no AI of the game's
+STILL = "Keyboard"  # the game's name for a player whose keys are a keyboard's, which is not there
+NAMES = ("warren-1", "warren-2")  # of our players; the game knows its own by the names in data/ai
+
+
+class Match:
+    """Games of `character`, for one agent against `opponent`, or for two (`opponent` None).
+
+    `opponent`: "random", whose actions are drawn by who steps this, "dummy", who stands still, or an AI of the game's,
+    by its name in data/ai.
+    An action takes `frame_skip` frames of 1/60 s. `delay`: what is seen is 15 frames old, as in the competitions.
+    `rewards`: "damage", what the other lost less what oneself lost, as shares of all hit points, or "result", 1, 0 or
+    -1 at the end, by rounds won. Other options are those of Game. Raises UnknownName and ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        character: str,
+        opponent: str | None,
+        *,
+        opponent_character: str | None = None,
+        rewards: str = "damage",
+        frame_skip: int = FRAMES,
+        delay: bool = False,
+        rounds: int = 1,
+        frames: int = 3600,
+        hp: int = 400,
+        memory: int = 384,
+        game: str | None = None,
+        address: str | None = None,
+    ) -> None:
+        for name in (character, opponent_character or character):
+            if name.upper() not in CHARACTERS:
+                raise UnknownName(
+                    "environment", f"fightingice:{name}", [f"fightingice:{one.lower()}" for one in CHARACTERS]
+                )
+        problems = []
+        if rewards not in REWARDS:
+            problems.append(f"fightingice: rewards={rewards!r} is none of {', '.join(REWARDS)}")
+        for setting, value, least in (
+            ("frame_skip", frame_skip, FRAMES), ("rounds", rounds, 1), ("frames", frames, 60), ("hp", hp, 1),
+            ("memory", memory, 128),
+        ):  # fmt: skip
+            if value < least:
+                problems.append(f"fightingice: {setting}={value} must be at least {least}")
+        if problems:
+            raise ConfigurationError(problems)
+        self.sides = 2 if opponent in (None, RANDOM) else 1
+        self._characters = (character.upper(), (opponent_character or character).upper())
+        self._players = (NAMES[0], NAMES[1] if self.sides == 2 else STILL if opponent == DUMMY else str(opponent))
+        self._rewards, self._frame_skip, self._delay, self._rounds, self._frames = (
+            rewards, frame_skip, delay, rounds, frames,
+        )  # fmt: skip
+        self._game = Game(game, address, memory=memory, frames=frames, rounds=rounds, hp=hp)
+        if self.sides == 1 and opponent != DUMMY and opponent not in (known := self._game.opponents()):
+            self._game.close()
+            raise UnknownName(
+                f"environment 'fightingice:{character}': opponent", str(opponent), [RANDOM, DUMMY, *known]
+            )
+        self._lines: list[Line] = []
+        self._run: Line | None = None
+        self._seen: list[Any] = []  # the last state of each of our players
+        self._max_hps, self._hps, self._won = (hp, hp), [hp, hp], 0
+        self.over = True
+
+    def reset(self) -> np.ndarray:
+        """A new game: what each of our players sees, float32 [sides, fields]."""
+        if not self.over:
+            self._leave()
+        try:
+            self._run = self._game.run(self._characters, self._players)
+            self._lines = [self._game.connect() for _ in range(self.sides)]
+            for player, line in enumerate(self._lines):
+                line.say(message("InitializeRequest", player_number=player == 0, player_name=NAMES[player]), PLAYER)
+            self._seen = [self._state(line) for line in self._lines]
+            if any(state.state_flag != INITIALIZE for state in self._seen):
+                raise Lost(f"it begins a game with state_flag={self._seen[0].state_flag}, not {INITIALIZE}")
+            told = self._seen[0].game_data.max_hps
+            self._max_hps = (told[0], told[1]) if len(told) == 2 else self._max_hps
+            self._hps, self._won, self.over = list(self._max_hps), 0, False
+            self._seen = [self._state(line) for line in self._lines]
+        except Lost as error:
+            raise self._game.why(error) from error
+        return self._observations()
+
+    def step(self, actions: list[int]) -> tuple[np.ndarray, np.ndarray, bool]:
+        """(what each sees, rewards float32 [2] of both players, whether the game is over)."""
+        keys = [
+            typed(ACTIONS[action], self._looks_right(player), self._frame_skip) for player, action in enumerate(actions)
+        ]
+        damage = np.zeros(2, np.float32)  # that each player took
+        try:
+            for frame in range(self._frame_skip):
+                for player, line in enumerate(self._lines):
+                    line.say(keys[player][frame])
+                damage += self._next()
+                if self.over:
+                    self._end()
+                    break
+        except Lost as error:
+            self.over = True
+            self._hang_up()
+            raise self._game.why(error) from error
+        if self._rewards == "damage":
+            reward = float(damage[1] - damage[0])
+        else:
+            reward = float(np.sign(self._won)) if self.over else 0.0
+        return self._observations(), np.array([reward, -reward], np.float32), self.over
+
+    def close(self) -> None:
+        """Ends the game, where it was started here."""
+        self._hang_up()
+        self._game.close()
+
+    def _next(self) -> np.ndarray:
+        """Hear what the frame brought; the damage that each player took in it, as a share of its hit points."""
+        took = np.zeros(2, np.float32)
+        while True:
+            states = [self._state(line) for line in self._lines]
+            flag = states[0].state_flag
+            if flag in (ROUND_END, GAME_END):
+                left = list(states[0].round_result.remaining_hps)
+                took += self._loss(left)
+                self._won += int(np.sign(left[0] - left[1]))
+                self._hps = list(self._max_hps)
+                if flag == GAME_END:
+                    self.over = True
+                    return took
+                continue
+            if flag == PROCESSING:
+                self._seen = states
+                now = (
+                    states[0].non_delay_frame_data
+                    if states[0].HasField("non_delay_frame_data")
+                    else states[0].frame_data
+                )
+                if not now.empty_flag and len(now.character_data) == 2:
+                    took += self._loss([character.hp for character in now.character_data])
+                return took
+
+    def _loss(self, left: list[int]) -> np.ndarray:
+        lost = [max(before, 0) - max(now, 0) for before, now in zip(self._hps, left, strict=True)]
+        self._hps = left
+        return np.array([one / max(most, 1) for one, most in zip(lost, self._max_hps, strict=True)], np.float32)
+
+    @staticmethod
+    def _state(line: Line) -> Any:
+        if (said := line.byte()) != STATE:
+            raise Lost(f"it ended the game by byte {said[0]}")
+        return line.hear("PlayerGameState")
+
+    def _frame(self, player: int) -> Any:
+        state = self._seen[player]
+        if self._delay or not state.HasField("non_delay_frame_data"):
+            return state.frame_data
+        return state.non_delay_frame_data
+
+    def _looks_right(self, player: int) -> bool:
+        characters = self._frame(player).character_data
+        return bool(characters[player].front) if len(characters) == 2 else player == 0
+
+    def _observations(self) -> np.ndarray:
+        return np.stack(
+            [
+                observation(self._frame(player), player, self._max_hps, self._frames, self._rounds)
+                for player in range(self.sides)
+            ]
+        )
+
+    def _end(self) -> None:
+        """Wait until the game has said goodbye to all."""
+        for line in (*self._lines, self._run):
+            if line is not None and (said := line.byte()) != OVER:
+                raise Lost(f"it said byte {said[0]} after the game's end")
+        self._hang_up()
+
+    def _leave(self) -> None:
+        """Leave a game that is not over: its process is replaced; somebody else's is played to its end, unmoved."""
+        if self._game.own:
+            self._hang_up()
+            self._game.restart()
+            return
+        while not self.over:
+            self.step([0] * self.sides)
+
+    def _hang_up(self) -> None:
+        for line in (*self._lines, self._run):
+            if line is not None:
+                line.close()
+        self._lines, self._run = [], None
