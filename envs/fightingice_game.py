@@ -20,8 +20,14 @@ FOLDER = "WARREN_FIGHTINGICE"  # in the environment: where the built game is
 READY = b"Waiting to launch a game"  # in its log
 PATIENCE = 60.0  # s until it has started, or answers
 CLASSES = ("FightingICE.jar", "classes", "bin")  # what a release, or a build by docs/environments.md, keeps them in
-# The game's standard input ends with us, and then so does the game.
-_GUARD = 'exec 3<&0; "$@" & game=$!; (cat <&3 >/dev/null; kill -9 $game 2>/dev/null) & wait $game'
+# Its standard input ends with us; then it is killed, and its folder, $0, removed.
+_GUARD = """
+exec 3<&0
+"$@" &
+game=$!
+(cat <&3 >/dev/null; kill -9 $game; while kill -0 $game; do sleep .05; done; rm -rf "$0") 2>/dev/null &
+wait $game
+"""
 
 
 class Game:
@@ -115,7 +121,7 @@ class Game:
         ]
         with (self._place / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                ["sh", "-c", _GUARD, "sh", *command], cwd=self._place, stdin=subprocess.PIPE, stdout=output,
+                ["sh", "-c", _GUARD, str(self._place), *command], cwd=self._place, stdin=subprocess.PIPE, stdout=output,
                 stderr=output, env={**os.environ, "SERVER_HOST": "127.0.0.1"}, start_new_session=True,
             )  # fmt: skip
         # Its log tells, and not a connection: one that says nothing ends the thread that takes connections.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,17 @@ def test_a_game_of_ones_own_is_started_and_ends_with_its_environment(folder: Pat
     env.step(FORWARD)
     env.close()
     assert not [one for one in psutil.Process().children() if "Main" in " ".join(one.cmdline())]
+
+
+def test_nothing_is_left_of_a_game_whose_player_was_killed(folder: Path) -> None:
+    script = "import envs, sys; env = envs.make('fightingice:zen'); env.reset(); print('playing', flush=True); input()"
+    player = psutil.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert player.stdout.readline() == b"playing\n"
+    (guard,) = player.children()
+    place, game = Path(guard.cwd()), guard.children()
+    player.kill()
+    player.wait()
+    until(lambda: not place.exists() and not any(one.is_running() for one in [guard, *game]))
 
 
 def test_what_is_wrong_is_said_with_the_remedy(
