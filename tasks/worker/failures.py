@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from celery.exceptions import TaskPredicate
 from celery.utils.log import get_logger
 
 from tasks.worker.running import Failed
@@ -39,7 +40,8 @@ class Failures:
     def note(self, outcomes: Iterable[Any]) -> None:
         """Log the failures among these: the first at a place with its traceback, others now and then, with a count."""
         for outcome in outcomes:
-            if isinstance(outcome, Failed) and not isinstance(outcome.error, DeliveriesExceeded):
+            # Retry, Ignore and Reject are no failures: Celery's words for what is to become of the message.
+            if isinstance(outcome, Failed) and not isinstance(outcome.error, (DeliveriesExceeded, TaskPredicate)):
                 self._note(outcome)
 
     def _note(self, failure: Failed) -> None:

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 import pytest
+from celery.exceptions import Reject
 from worker.serving_in_memory import InMemoryServing, until
 
 from tasks.admin.discovery import _served, failures
@@ -117,4 +118,10 @@ def test_failures_that_all_differ_do_not_fill_the_memory(caplog: pytest.LogCaptu
 def test_what_killed_its_workers_was_raised_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
     noted.note([failed(DeliveriesExceeded("a.b", "delivered 3 times"))])
+    assert noted.newest == "" and not lines(caplog)
+
+
+def test_a_message_that_is_given_back_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    noted = Failures("a.b")
+    noted.note([failed(Reject("this learner was told to stop", requeue=True))])
     assert noted.newest == "" and not lines(caplog)
