@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,17 @@ STEPS = 1000  # of the optimizer, after which weights are compared; 40 an update
 KILLS = 4
 GOAL = 475  # of CartPole-v1
 LABELS = {"none": "", "fp16": ", float16", "bf16": ", bfloat16", "topk": ", 1% of the numbers"}
+
+
+def turns(count: int, seconds: float) -> Iterator[int]:
+    """0 .. count - 1, for as long as another one will probably end within `seconds` of the first one's beginning."""
+    began = time.monotonic()
+    for turn in range(count):
+        used = time.monotonic() - began
+        if turn and used + used / turn > seconds:
+            print(f"{turn} rounds of {count}: another one would not end within --seconds {seconds:g}", flush=True)
+            return
+        yield turn
 
 
 def compressions(backend: str) -> list[str]:
@@ -72,7 +83,7 @@ class Rounds:
 def ring(options: argparse.Namespace) -> dict[str, Any]:
     """ms and bytes of averages, median over rounds in which backends take turns."""
     rounds = Rounds()
-    for turn in range(options.rounds):
+    for turn in turns(options.rounds, options.seconds):
         for backend in options.backends:
             print(f"averages by {backend}, round {turn + 1} of {options.rounds}", flush=True)
             lines = rank_lines(
@@ -98,7 +109,7 @@ def ring(options: argparse.Namespace) -> dict[str, Any]:
 def step(options: argparse.Namespace) -> dict[str, Any]:
     """ms of an update, median over rounds in which one rank and two take turns."""
     rounds = Rounds()
-    for turn in range(options.rounds):
+    for turn in turns(options.rounds, options.seconds):
         for backend in ("alone", *options.backends):
             print(f"updates by {backend}, round {turn + 1} of {options.rounds}", flush=True)
             lines = rank_lines(
@@ -190,7 +201,8 @@ def recovery(options: argparse.Namespace) -> dict[str, Any]:
     for backend in options.backends:
         with RankProcesses(2, run=options.run(), backend=backend, part="train") as ranks:
             ranks.until(lambda line: line["size"] == 2 and line["updates"] >= 3, options.limit)
-            times = [killed_and_back(ranks, number % 2, options.limit) for number in range(options.kills)]
+            share = options.seconds / len(options.backends)
+            times = [killed_and_back(ranks, number % 2, options.limit) for number in turns(options.kills, share)]
         alone, together = ([round(one, 2) for one in column] for column in zip(*times, strict=True))
         print(f"{backend}: an update after {alone} s; of both {together} s after the start of the other", flush=True)
         name = "" if backend == "torch" else f"_{backend}"
@@ -228,6 +240,9 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="of `ring` and `step`")
     parser.add_argument("--seeds", type=int, default=5, help="of `curves`")
     parser.add_argument("--kills", type=int, default=KILLS, help="of each backend")
+    parser.add_argument(
+        "--seconds", type=float, default=220.0, help="of a part: fewer rounds or kills where it is longer"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, short runs: whether it works")
     parser.add_argument("--no-horovod", action="store_true")
     parser.add_argument("--picture", type=Path, help="draw the learning curves there")

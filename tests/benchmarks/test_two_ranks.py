@@ -37,3 +37,21 @@ def test_two_ranks_train_and_end_with_equal_weights(
     assert len(lines) == 4
     assert len(weights) == 2
     assert {line["optimizer_steps"] for line in lines} == {80}
+
+
+def test_no_round_begins_that_would_probably_end_too_late(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(allreduce.time, "monotonic", lambda: now[0])
+    made = []
+    for turn in allreduce.turns(5, seconds=100.0):
+        made.append(turn)
+        now[0] += 30.0
+    assert made == [0, 1, 2]
+    assert "3 rounds of 5" in capsys.readouterr().out
+    now[0] = 0.0
+    for _ in allreduce.turns(1, seconds=1.0):  # one there is in any case
+        made.append(9)
+        now[0] += 30.0
+    assert made[-1] == 9 and capsys.readouterr().out == ""
