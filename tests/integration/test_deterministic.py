@@ -35,3 +35,19 @@ def test_weights_are_the_same_bit_for_bit_however_environments_are_divided(tmp_p
             left[name] = outcome["weights"], outcome["steps"], losses
             assert outcome["timing"]["update"]["times"] == len(losses) == 8
     assert left["one"] == left["two"]
+
+
+@pytest.mark.slow
+def test_two_learners_make_the_same_weights_run_after_run(tmp_path: Path, servers: Servers) -> None:
+    urls: dict[str, Any] = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    settings = (*SETTINGS, "learners=2", "actors=2", "env.num_envs=2", "total_steps=500")
+    with ExitStack() as stack:
+        runs = [stack.enter_context(TrainingRun(tmp_path, *settings, trial=trial, **urls)) for trial in ("a", "b")]
+        for run in runs:
+            assert run.wait() == 0, run.output
+    outcomes = [json.loads((run.folder / "outcome.json").read_text()) for run in runs]
+    assert outcomes[0]["steps"] == 512
+    assert outcomes[0]["weights"] == outcomes[1]["weights"]
+    assert [[update["losses"] for update in run.metrics()] for run in runs[:1]] == [
+        [update["losses"] for update in run.metrics()] for run in runs[1:]
+    ]

@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
 KEEP_EVERY = 3.0  # s between checks whether the pool still has the weights
+ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that all learners of a player have alike
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
 
@@ -211,6 +212,8 @@ class LearnerRole:
             self._begin()
         except Stopping:
             self.begun.set()
+        except ConfigurationError as error:
+            self.give_up(str(error), by_user=True)
         except Exception as error:
             logger.exception("this learner could not begin")
             self.give_up(f"this learner could not begin: {type(error).__name__}: {error}")
@@ -286,7 +289,8 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
     # bfloat16 is torch's alone; the configuration was verified not to ask Horovod for it.
     backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
     how = compression.build(config.compression, config.top_k)
-    return Ranks(session.redis, prefix, config.learner_id, config.learners, backend, server, how)
+    settings = {name: getattr(config, name) for name in ALIKE}
+    return Ranks(session.redis, prefix, config.learner_id, config.learners, backend, server, how, settings)
 
 
 def lease_of(session: Session, player: str) -> Lease:

@@ -13,14 +13,15 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import redis
 from celery.utils.log import get_logger
 
+from warren.errors import ConfigurationError
 from workers.learning.allreduce.ring import address_towards
 
 logger = get_logger(__name__)
@@ -72,6 +73,7 @@ class Member:
     address: str
     backend: str
     waits: bool
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those that all ranks are to have alike
 
 
 Form = Callable[[str, int, str], int]  # backend, size, address to listen at -> port: opens the meeting place
@@ -81,13 +83,18 @@ class Membership:
     """This process's place among the ranks. `backend`: the one that it would use, "horovod" only where it has it.
 
     `prefix`: of the keys. `server`: the address of Redis, by which machines that are not one find their way to another.
+    `settings`: name -> value of what all ranks are to have alike; whoever comes with another value is refused.
     """
 
-    def __init__(self, client: Any, prefix: str, learner: int, backend: str, server: str) -> None:
+    def __init__(
+        self, client: Any, prefix: str, learner: int, backend: str, server: str, settings: Mapping[str, Any] = {}
+    ) -> None:
         self._redis = client
         self._keys = [f"{prefix}{name}" for name in ("beats", "ranks", "generation")]
         self.token = f"{learner}-{secrets.token_hex(4)}"
-        self._me = Member(self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True)
+        self._me = Member(
+            self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True, settings
+        )
         self._living: dict[str, Member] = {}
         self._newest = ""  # the newest generation, as it stands in Redis
         self.generation: Generation | None = None  # the one that this process is in
@@ -96,13 +103,14 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Beat from now on. Raises redis.RedisError."""
+        """Beat from now on. Raises redis.RedisError, and ConfigurationError for `settings` unlike the others'."""
         # Of this learner there is one process: whoever had its number before is dead.
         for token in self._redis.hkeys(self._keys[1]):
             if token.decode().partition("-")[0] == str(self._me.learner):
                 self._redis.hdel(self._keys[1], token)
                 self._redis.zrem(self._keys[0], token)
         self._beat()
+        self._compare(_read(self._newest))
         self._thread.start()
 
     def leave(self) -> None:
@@ -138,7 +146,8 @@ class Membership:
     def next(self, expected: int, patience: float, form: Form, stopping: threading.Event) -> Generation | None:
         """The next generation, in which this process is; None when `stopping` was set meanwhile.
 
-        The first generation of all waits `patience` s for `expected` ranks, later ones for nobody.
+        The first generation of all waits `patience` s for `expected` ranks, later ones for nobody. Raises
+        ConfigurationError, before a first one, where `settings` differ from the others'.
         """
         before = self.generation.number if self.generation is not None else 0
         self.generation = None
@@ -148,6 +157,8 @@ class Membership:
             try:
                 self._beat()
                 newest = _read(self._newest)
+                if not before:
+                    self._compare(newest)
                 if newest is not None and newest.number > before and self.token in newest.members:
                     if self._living.keys() >= set(newest.members):
                         self.generation = newest
@@ -166,6 +177,17 @@ class Membership:
                 what = f"{' and '.join(busy)} to come to an end of an update" if busy else "the other ranks"
                 logger.info("waiting for %s: %d of %d are here", what, len(self._living), expected)
         return None
+
+    def _compare(self, newest: Generation | None) -> None:
+        """Of two whose settings differ, who trains already is right; of two that begin, the lower one."""
+        members = newest.members if newest is not None else ()
+        for other in self._living.values():
+            trains = not other.waits or (other.token in members and self.token not in members)
+            if not trains and other.learner >= self._me.learner:
+                continue
+            if problems := list(_differences(self._me, other)):
+                self.leave()
+                raise ConfigurationError(problems)
 
     def _is_lowest(self) -> bool:
         return min(self._living.values(), key=lambda one: (one.learner, one.token)).token == self.token
@@ -187,9 +209,13 @@ class Membership:
             self._newest = text
 
     def here(self, generation: Generation) -> str:
-        """This machine's address for the other ranks of a generation."""
+        """This machine's address for the other ranks of a generation: that by which it reaches their meeting place.
+
+        Not by what each says of itself: whose Redis is on its own machine knows itself by an address of loopback.
+        """
         others = [self._living[token] for token in generation.members if token in self._living]
-        return address_towards([one.address for one in others if one.machine != self._me.machine])
+        elsewhere = any(one.machine != self._me.machine for one in others)
+        return address_towards([generation.address] if elsewhere else [])
 
     def _say(self, waits: bool) -> None:
         self._me = Member(**{**vars(self._me), "waits": waits})
@@ -227,6 +253,16 @@ class Membership:
 
     def _name(self, token: str) -> str:
         return f"learner {token.partition('-')[0]}"
+
+
+def _differences(mine: Member, other: Member) -> Iterator[str]:
+    for name, value in mine.settings.items():
+        theirs = other.settings.get(name)
+        if theirs != value:
+            yield (
+                f"{name}: learner {mine.learner} was started with {name}={value}, but learner {other.learner} of this "
+                f"run with {name}={theirs}, and all are to have the same; start it with {name}={theirs}"
+            )
 
 
 def _read(text: str) -> Generation | None:

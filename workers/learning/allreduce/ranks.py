@@ -42,7 +42,7 @@ class Ranks:
     """See the module. Implements `agents.algorithms.peers.Peers` for the algorithm; of one thread at a time.
 
     `expected`: how many learners there are to be at first. `backend`: "torch", "horovod" or "auto". `compression`: of
-    gradients, the same at all learners.
+    gradients, the same at all learners. `settings`: see Membership.
     """
 
     def __init__(
@@ -54,7 +54,9 @@ class Ranks:
         backend: str = "auto",
         server: str = "127.0.0.1",
         compression: Compression | None = None,
+        settings: Mapping[str, Any] = {},
     ) -> None:
+        self._settings = settings
         self.learner, self._expected, self._wanted = learner, expected, backend
         self.compression = compression or Uncompressed()
         self._connection = (client, f"{prefix}:", server)
@@ -83,10 +85,10 @@ class Ranks:
         return self._joined and self.rank == 0
 
     def begin(self, gradient_bytes: int) -> None:
-        """Be among those that live. Raises redis.RedisError."""
+        """Be among those that live. Raises redis.RedisError, and ConfigurationError for settings unlike the others'."""
         client, prefix, server = self._connection
         backend = choose(self._wanted, gradient_bytes)
-        self._membership = Membership(client, prefix, self.learner, backend, server)
+        self._membership = Membership(client, prefix, self.learner, backend, server, self._settings)
         self._membership.start()
 
     def stop(self) -> None:
@@ -141,6 +143,15 @@ class Ranks:
             "rank %d of %d, generation %d, by %s; the weights are those of rank %d; took %.1f s",
             rank, size, generation.number, self._ring.name, root, time.monotonic() - began,
         )  # fmt: skip
+
+    def share(self, state: Callable[[], bytes], take: Callable[[bytes], None]) -> None:
+        """Between two updates, called by all ranks: all go on from the `state` of the one that leads.
+
+        Raises RanksChanged.
+        """
+        data = broadcast_bytes(self._ring, state() if self.rank == 0 else b"", 0)
+        if self.rank:
+            take(data)
 
     def enter(self, figures: Sequence[float], rows: np.ndarray) -> tuple[list[list[float]], list[np.ndarray]]:
         """Wait until all ranks have their share of the next update; the `figures` and float64 `rows` [K, C] of each.
