@@ -253,7 +253,7 @@ def test_a_run_is_stopped_by_its_name_and_keeps_the_count_it_was_scaled_to(tmp_p
 
 
 @pytest.mark.slow
-def test_actors_of_a_training_run_run_on_another_host_that_joins_and_leaves_with_it(
+def test_actors_and_a_learner_of_a_training_run_run_on_another_host_that_joins_and_leaves_with_it(
     tmp_path: Path, servers: Servers, run_name: str
 ) -> None:
     given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
@@ -262,15 +262,17 @@ def test_actors_of_a_training_run_run_on_another_host_that_joins_and_leaves_with
     joining = (f"run={run_name}", "host=box-2", f"folder={tmp_path}")
     with Launched(tmp_path / "box.log", "workers.train", *joining, given=given) as box:
         box.until(lambda: f"waiting for run {run_name}" in box.output)
-        hosts = "hosts={master: {actors: 1}, box-2: {actors: 1}}"
+        hosts = "hosts={master: {actors: 1, learners: 1}, box-2: {actors: 1, learners: 1}}"
         with TrainingRun(tmp_path, *ENDLESS, hosts, f"run={run_name}", **urls(servers)) as run:
             run.until(lambda: "host box-2 has joined" in run.output)
             run.until(lambda: box.children(lambda line: "workers.actor" in line and "actor_id=1" in line))
             run.role("actor-0")
             assert not run.children(lambda line: "actor_id=1" in line)
             run.after_updates(5)
+            assert "rank 0 of 2, generation" in (run.folder / "logs" / "learner.log").read_text()
             assert "actors=2" in command(servers, "workers.scale", "--run", run_name).stdout
-            processes = box.children(lambda line: "workers.actor" in line)
+            processes = box.children(lambda line: "workers.actor" in line or "learner_id=1" in line)
+            assert len(processes) == 2
             stop(run)
             assert box.wait(60) == 130, box.output
     assert not any(process.is_running() for process in processes)

@@ -1,4 +1,4 @@
-"""Which host of a training run or a league starts which actors, env runners, evaluators and league workers."""
+"""Which host of a training run or a league starts which actors, learners, env runners, evaluators, league workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from warren.errors import unknown_name
 from workers.config.schema import Config, Sampling
 
-SETTINGS = ("actors", "env_runners", "evaluators", "league_workers")  # what another host may start
+SETTINGS = ("actors", "learners", "env_runners", "evaluators", "league_workers")  # what another host may start
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 
@@ -27,6 +27,9 @@ def problems(config: Config) -> Iterator[str]:
                 yield f"hosts.{host}: {unknown_name('count', str(name), known)}"
             elif type(count) is not int or count < 0:
                 yield f"hosts.{host}.{name}: {count!r} is no number of processes; it must be an integer of at least 0"
+    shares = [counts.get("learners") for counts in config.hosts.values() if isinstance(counts, dict)]
+    if any(shares) and not shares[0]:
+        yield f"hosts.{leader(config)}.learners: none; the first learner is the leader's, whose folder it writes to"
     if config.host is not None and config.hosts and config.host not in config.hosts:
         yield f"host: {unknown_name('host', config.host, config.hosts)}"
 
@@ -34,8 +37,8 @@ def problems(config: Config) -> Iterator[str]:
 def startable(config: Config) -> tuple[str, ...]:
     """Those of SETTINGS that a run of this kind has."""
     if config.league is not None:
-        return ("actors", "evaluators", "league_workers")
-    return ("actors", "env_runners") if config.sampling is Sampling.served else ("actors",)
+        return ("actors", "learners", "evaluators", "league_workers")
+    return ("actors", "learners", *(["env_runners"] if config.sampling is Sampling.served else []))
 
 
 def leader(config: Config) -> str | None:

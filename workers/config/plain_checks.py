@@ -97,8 +97,12 @@ def _numbers(config: Config) -> Iterator[str]:
 
 
 def _learners(config: Config) -> Iterator[str]:
-    if config.league is not None:
-        yield f"learners: {config.learners} of a player do not suit a league, whose players have one learner each"
+    players = (config.league or {}).get("players")
+    players = players if isinstance(players, dict) else {}
+    for player in players:
+        for rank in range(1, config.learners):
+            if (name := f"{player}-{rank}") in players:
+                yield f"league.players.{name}: learner {rank} of player {player} is called so too; rename the player"
     if config.allreduce not in ("auto", "horovod", "torch"):
         yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
     elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
@@ -113,7 +117,7 @@ def _learners(config: Config) -> Iterator[str]:
         yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
     if config.learner_id >= config.learners:
         yield f"learner_id: {config.learner_id} is none of the {config.learners} learners, which count from 0"
-    if config.league is None and config.segments_per_update % config.learners:
+    if config.segments_per_update % config.learners:
         name = config.players if config.batch_segments is None else "batch_segments"
         yield (
             f"learners: {config.learners} cannot share the {config.segments_per_update} segments of an update equally; "

@@ -141,6 +141,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
         yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
+        yield from _peers(config, name, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
             yield (

@@ -26,7 +26,7 @@ from workers.launch.account import write_account
 from workers.launch.figures import Figures, scores, statuses
 from workers.launch.monitor import Context, Health
 from workers.launch.training_monitor import CountCheck, UpdateTimes
-from workers.launch.training_spec import learner_of
+from workers.launch.training_spec import learners_of
 from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run
 from workers.runtime.league_paths import league_of, store_of
@@ -134,8 +134,9 @@ class LeagueMonitor:
             if player.name not in self.figures.players:
                 self.context.say(f"player {player.name} was added; starting its learner")
                 self._follow(player.name)
-                spec = learner_of(self.config, self.context.folder.path, player.name, added=True)
-                self.context.supervisor.start(spec, 0)
+                for spec in learners_of(self.config, self.context.folder.path, player.name, added=True):
+                    for rank in spec.ranks:
+                        self.context.supervisor.start(spec, rank)
         self.figures.states = {name: self._state(name, roster) for name in self.figures.players}
 
     def _state(self, name: str, roster: Any) -> str:

@@ -56,6 +56,7 @@ class ProcessSpec:
     single: bool = False  # there is one of it in the run, and its name is the role's alone
     num: int | None = None  # processes of it in the whole run; default: those of `ranks`
     forked: bool = False
+    anywhere: bool = False  # other hosts than the one that leads may start some of it
 
     def name(self, rank: int) -> str:
         """The process's name, and that of its log."""

@@ -35,7 +35,7 @@ def league(config: Config, folder: Path) -> RunSpec:
         *_counted(config, folder, "league", "league_workers", stop_order=1),
         *_counted(config, folder, "actor", "actors"),
         *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
-        *(learner_of(config, folder, player) for player in config.league["players"]),
+        *(learner for player in config.league["players"] for learner in learners_of(config, folder, player)),
         *_flower(config, folder),
     )
     title = f"{config.project}/{config.trial}: {config.league['env']}, a league of {len(config.league['players'])}"
@@ -52,28 +52,31 @@ def may_fork(config: Config) -> bool:
     return config.fork and config.device == config.actor_device == "cpu"
 
 
-def learner_of(config: Config, folder: Path, player: str, added: bool = False) -> ProcessSpec:
-    """The learner of one player. `added`: by a person while the run lasts, which goes on should that one fail."""
+def learners_of(config: Config, folder: Path, player: str, added: bool = False) -> tuple[ProcessSpec, ...]:
+    """The learners of one player. `added`: by a person while the run lasts, which goes on should those fail."""
     # In quotes: Hydra would take 1e3 for a number and null for nothing.
     spec = _role(config, folder, "learner", f"player='{player}'", done=Done.once, single=True)
-    return replace(spec, role=f"learner-{player}", restart=Restart.optional if added else Restart.critical)
+    first = replace(spec, role=f"learner-{player}", restart=Restart.optional if added else Restart.critical)
+    return (first, *_ranks_beside(config, first))
 
 
 def _ranks_beside(config: Config, learner: ProcessSpec) -> tuple[ProcessSpec, ...]:
     """The other learners of the same player, where there are several. The first is started again in any case."""
     if config.learners == 1:
         return ()
-    restart = Restart.critical if config.on_rank_loss == "restart" else Restart.never
+    restart = learner.restart if config.on_rank_loss == "restart" else Restart.never
     numbered = ("learner_id={rank}",)
-    ranks = range(1, config.learners)
-    return (replace(learner, ranks=ranks, numbered=numbered, single=False, done=Done.once, restart=restart),)
+    here = hosts.ranks(config, "learners", config.host)
+    ranks = range(max(1, here.start), here.stop)
+    beside = replace(learner, ranks=ranks, numbered=numbered, single=False, done=Done.once, restart=restart)
+    return (replace(beside, anywhere=True),)
 
 
 def _run(config: Config, folder: Path, kind: str, title: str, processes: tuple[ProcessSpec, ...]) -> RunSpec:
     assert config.run is not None
     leads = hosts.leads(config)
     if not leads:  # what needs the run's folder, or is one of a kind, is the leader's
-        processes = tuple(spec for spec in processes if spec.setting is not None)
+        processes = tuple(spec for spec in processes if spec.setting is not None or spec.anywhere)
     return RunSpec(
         kind=kind,
         run=config.run,

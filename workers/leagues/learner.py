@@ -14,11 +14,10 @@ from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.trainer import STOPPED, LeagueTrainer
-from workers.learning.worker import LearnerRole, held_at_once
+from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of, queue_of, ranks_of
 from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
-from workers.runtime.lease import Lease
 from workers.runtime.session import Session, log_to_stderr, stop_worker
 
 logger = logging.getLogger(__name__)
@@ -89,13 +88,14 @@ def run_league(config: Config) -> int:
     session = Session(config, *connect(config), prefetch=held_at_once(config))
     session.declare()
     stopping = threading.Event()
-    lease = Lease(session.redis, session.topology.key_prefix, f"learner of player {config.player}")
+    lease = lease_of(session, config.player)
     lease.take(stopping, "a player has one learner")
     found(session)
-    # Behind the lease there is one at a time. The name stays the same over restarts, so that a learner that was killed
-    # takes its own period up again at once.
+    # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
+    # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)
-    trainer = LeagueTrainer(session, league_of(config), client, stopping, on_finished=stop_worker)
+    ranks = ranks_of(config, session, config.player)
+    trainer = LeagueTrainer(session, league_of(config), client, stopping, stop_worker, ranks)
     learner = LeagueLearnerRole(config, session, trainer)
     lease.hold(learner.ended, learner.give_up)
 
@@ -104,9 +104,10 @@ def run_league(config: Config) -> int:
         learner.on_stopping()
 
     try:
-        trainer.begin()
-        queue = session.topology.learner_queue(config.player)
-        status = session.work(f"learner-{config.player}", queue, learner.on_ready, on_stopping)
+        if ranks is None:
+            trainer.begin()
+        queue, name = queue_of(config, session, config.player), name_of(config, f"learner-{config.player}")
+        status = session.work(name, queue, learner.on_ready, on_stopping)
     except PlayerStopped as error:  # before this learner began, while none ran, say
         logger.info("%s", error)
         return 0

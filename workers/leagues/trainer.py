@@ -18,6 +18,9 @@ from warren.errors import ConfigurationError, LeagueError, PlayerError, PlayerSt
 from workers.config import teachers
 from workers.config.league import LeagueConfig
 from workers.leagues.client import LeagueClient
+from workers.leagues.wire import period_from_wire, period_to_wire
+from workers.learning.allreduce.ranks import Ranks, Stopping
+from workers.learning.allreduce.ring import RanksChanged
 from workers.learning.trainer import Trainer
 from workers.runtime.league_paths import begins_frozen, player_folder, policy_builder
 from workers.runtime.session import Session
@@ -44,6 +47,7 @@ class LeagueTrainer(Trainer):
         client: LeagueClient,
         stopping: threading.Event,
         on_finished: Callable[[], None],
+        ranks: Ranks | None = None,
     ) -> None:
         self.league, self.client, self._stopping = league, client, stopping
         self.player = session.config.player
@@ -52,10 +56,11 @@ class LeagueTrainer(Trainer):
         self.period: LearningPeriod | None = None
         self.state = "on"
         self._period_end = 0
+        self._led = False  # of several ranks, whether this one led, and so took up the period
         self._refused = ""  # the last complaint about hyperparameters
         folder = player_folder(session.config, self.player)
         folder.mkdir(parents=True, exist_ok=True)
-        super().__init__(session, folder, on_finished)
+        super().__init__(session, folder, on_finished, ranks)
 
     # What Trainer asks.
 
@@ -66,6 +71,7 @@ class LeagueTrainer(Trainer):
         settings = self.league.algorithm
         algorithm = build_algorithm(self.algorithm_name, settings, policy, self._seed("order"))
         self.teach(policy, algorithm, settings)
+        self.pair(algorithm)
         return policy, algorithm
 
     def load_teacher(self, name: str, student: Policy) -> Policy | None:
@@ -119,9 +125,21 @@ class LeagueTrainer(Trainer):
                 logger.error("player %s goes on with the hyperparameters before: %s", self.player, error)
 
     def after_update(self) -> None:
-        """At the end of a period what the player's kind decides."""
-        if self.progress.steps >= self._period_end:
+        """At the end of a period what the player's kind decides: it is asked for once, and holds for all ranks."""
+        if self.progress.steps < self._period_end:
+            return
+        if self.ranks is None:
             self._end_period()
+            return
+        try:
+            if self.leads:
+                self._end_period()
+        finally:  # they wait for it, whatever has come of it
+            try:
+                self.share()
+            except RanksChanged as error:
+                logger.warning("at the end of a period: %s", error)
+                self.join()
 
     def verdict(self) -> str | None:
         """A league's player learns for as long as the league wants it to."""
@@ -131,11 +149,42 @@ class LeagueTrainer(Trainer):
         """Write the newest checkpoint and publish the newest weights, so that a snapshot of the league has them."""
         self.settle_down()
         self.settle()
-        if self.progress.updates and not self.broken:
+        self.say_weights()
+        if self.leads and self.progress.updates and not self.broken:
             self._attempt("write the last checkpoint", self.checkpoint)
             self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
         self._attempt("close the metrics", self._close_log)
         self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
+        self.leave()
+
+    # Several ranks: the one that leads speaks with the league, and the others go on from its state.
+
+    def joined(self) -> None:
+        """Whoever leads now, and did not before, takes up the learning period. Raises Stopping where there is none."""
+        if self.leads and not self._led:
+            try:
+                self.begin()
+            except PlayerStopped as error:
+                self._on_finished()
+                raise Stopping(str(error)) from None
+            except LeagueError as error:
+                if self._stopping.is_set():
+                    raise Stopping(str(error)) from None
+                raise
+        self._led = self.leads
+        self.share()
+
+    def told(self) -> dict[str, Any]:
+        """The period that is under way."""
+        period = None if self.period is None else period_to_wire(self.period, "")
+        return {"period": period, "period_end": self._period_end}
+
+    def take_told(self, told: Mapping[str, Any]) -> None:
+        """It is this rank's as well."""
+        if told["period"] is not None:
+            self.period, _ = period_from_wire(told["period"])
+            self._period_end = int(told["period_end"])
+            self.teach(self.policy, self.algorithm, self.league.algorithm)
 
     # Learning periods.
 

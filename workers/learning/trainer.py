@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from agents.algorithms.peers import ALONE
 from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
-from warren.errors import BrokerError, ConfigurationError, NotFinite, WarrenError, WireError
+from warren.errors import BrokerError, ConfigurationError, LeagueError, NotFinite, WarrenError, WireError
 from warren.files import read_json, write_whole
 from workers.config import teachers
 from workers.config.schema import Sampling
@@ -152,7 +153,7 @@ class Trainer:
         """Called before each update."""
 
     def after_update(self) -> None:
-        """Called after each update, before its weights are published."""
+        """Called after each update, before its weights are published; by all ranks, at the same one."""
 
     def verdict(self) -> str | None:
         """How the run ended, None while there is more to do."""
@@ -228,17 +229,40 @@ class Trainer:
         Raises Stopping when this learner was told to stop meanwhile.
         """
         assert self.ranks is not None
-        self.ranks.join(lambda: (self.progress.updates, self.progress.version), self._state, self._take_state)
+        while True:
+            self.ranks.join(lambda: (self.progress.updates, self.progress.version), self._state, self._take_state)
+            try:
+                self.joined()
+                break
+            except RanksChanged as error:
+                logger.warning("%s; forming the ring once more", error)
         if not self.ranks.leads:
             self._close_log()
         elif self.log is None:
             self.log = MetricsLog(self.folder, last_version=self.progress.version)
 
+    def joined(self) -> None:
+        """Called when a ring was formed, before the next update. May raise RanksChanged."""
+
+    def share(self) -> None:
+        """Go on from the state of the rank that leads, as all do at this point. Raises RanksChanged."""
+        assert self.ranks is not None
+        self.ranks.share(self._state, self._take_state)
+
+    def told(self) -> dict[str, Any]:
+        """What the other ranks are told beside weights, optimizer and progress: a mapping that JSON can hold."""
+        return {}
+
+    def take_told(self, told: Mapping[str, Any]) -> None:
+        """What another rank's `told` gave, before its weights are loaded."""
+
     def _state(self) -> bytes:
-        return checkpoints.to_bytes(self._moment())
+        moment = self._moment()
+        return checkpoints.to_bytes(replace(moment, meta={**moment.meta, "told": self.told()}))
 
     def _take_state(self, data: bytes) -> None:
         state = checkpoints.from_bytes(data, "the state of another rank")
+        self.take_told(state.meta["told"])
         self.read_stamp(state.meta)
         checkpoints.restore(self.policy, self.algorithm, state)
         self.progress = Progress.from_meta(state.meta["progress"])
@@ -359,7 +383,13 @@ class Trainer:
         found: dict[int, Exception] = {}
         try:
             self._update_together(batch)
-        except (NotFinite, ConfigurationError, RanksDiffer, Stopping):  # no one segment's: its numbers were looked at
+        except (
+            NotFinite,
+            ConfigurationError,
+            LeagueError,
+            RanksDiffer,
+            Stopping,
+        ):  # no one segment's: its numbers were looked at
             raise
         except Exception:
             if self.ranks is not None:
@@ -440,12 +470,11 @@ class Trainer:
         return metrics
 
     def _after_update(self) -> None:
+        done = [self._attempt("do what follows an update", self.after_update)]
         if not self.leads:
-            self._attempt("do what follows an update", self.after_update)
             if state := self.verdict():
                 self.finish(state)
             return
-        done = [self._attempt("do what follows an update", self.after_update)]
         with self.timing.stage("hand out weights"):
             done.append(self._attempt("publish the weights", self._hand_out))
         with self.timing.stage("hand on figures"):
@@ -473,6 +502,8 @@ class Trainer:
         try:
             action()
             return True
+        except Stopping as error:
+            logger.info("%s", error)
         except (redis.RedisError, OSError, WarrenError) as error:
             self.trouble = f"could not {what}: {type(error).__name__}: {error}"
             logger.error("%s; trying again later", self.trouble)
@@ -526,11 +557,10 @@ class Trainer:
     def close(self) -> None:
         """Write the newest checkpoint, the outcome, the learning curve; tell everyone that it is over."""
         self.settle_down()
-        if self.ranks is not None:
-            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self._digest())
+        self.say_weights()
         if not self.leads:
             self.settle()
-            self._leave()
+            self.leave()
             return
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
         outcome["weights"] = self._digest()
@@ -545,12 +575,18 @@ class Trainer:
         )
         self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
-        self._leave()
+        self.leave()
+
+    def say_weights(self) -> None:
+        """Of several ranks each says what it ends with."""
+        if self.ranks is not None:
+            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self._digest())
 
     def _digest(self) -> str:
         return checkpoints.digest(self.policy)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Be no rank any longer."""
         if self.ranks is not None:
             self.ranks.leave()
 

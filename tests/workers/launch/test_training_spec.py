@@ -14,7 +14,7 @@ from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify
 from workers.launch.spec import Done, Restart
-from workers.launch.training_spec import compiled, learner_of
+from workers.launch.training_spec import compiled, learners_of
 
 
 def compose(*overrides: str, folder: Path | None = None) -> Config:
@@ -44,7 +44,7 @@ def test_a_flower_an_evaluator_or_an_added_players_learner_never_ends_a_run(tmp_
     restarts = {spec.role: spec.restart for spec in compiled(config, tmp_path).processes}
     assert restarts["flower"] is restarts["evaluator"] is Restart.optional
     assert restarts["actor"] is restarts["league"] is restarts["learner-main"] is Restart.critical
-    assert learner_of(config, tmp_path, "late", added=True).restart is Restart.optional
+    assert [spec.restart for spec in learners_of(config, tmp_path, "late", added=True)] == [Restart.optional]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,28 @@ def test_a_served_run_has_env_runners_that_other_hosts_may_start(tmp_path: Path)
     assert config.segments_per_update == 3
 
 
+def test_learners_are_on_the_hosts_that_name_them_and_the_first_is_the_leaders(tmp_path: Path) -> None:
+    given = "++hosts={master: {actors: 2, learners: 2}, box-2: {actors: 1, learners: 1}, box-3: {}}"
+    config = compose(given, "run=shared")
+    config = replace(config, **hosts.given_totals(config))
+    assert (config.learners, config.actors) == (3, 3)
+    names = {
+        host: [
+            spec.name(rank) for spec in compiled(replace(config, host=host), tmp_path).processes for rank in spec.ranks
+        ]
+        for host in ("master", "box-2", "box-3")
+    }
+    assert names == {
+        "master": ["learner", "learner-1", "actor-0", "actor-1"], "box-2": ["learner-2", "actor-2"], "box-3": [],
+    }  # fmt: skip
+    league = compose(
+        "experiment=rps", "++hosts={master: {learners: 1}, box-2: {learners: 1}}", "run=shared", "host=box-2"
+    )
+    league = replace(league, **hosts.given_totals(league))
+    started = [spec.name(rank) for spec in compiled(league, tmp_path).processes for rank in spec.ranks]
+    assert started == [f"learner-{player}-1" for player in (league.league or {})["players"]]
+
+
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
@@ -109,6 +131,10 @@ def test_a_served_run_has_env_runners_that_other_hosts_may_start(tmp_path: Path)
         ("++hosts={master: {}, box-2: {evaluators: 1}}", "hosts.box-2: count 'evaluators' does not exist"),
         ("++hosts={master: {}, box-2: {actors: many}}", "hosts.box-2.actors: 'many' is no number of processes"),
         ("++hosts={master: {}, box-2: 3}", "hosts.box-2: 3 is no table"),
+        (
+            "++hosts={master: {}, box-2: {learners: 1}}",
+            "hosts.master.learners: none; the first learner is the leader's",
+        ),
     ],
 )
 def test_hosts_that_make_no_sense_are_refused(override: str, expected: str) -> None:
