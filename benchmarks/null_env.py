@@ -1,7 +1,8 @@
-"""An environment that does nothing, for the pipeline's own cost: CartPole's spaces, episodes of 200 steps."""
+"""Environments that do nothing, for the pipeline's own cost: CartPole's spaces, episodes of 200 steps."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import gymnasium
@@ -9,6 +10,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 LENGTH = 200
+SLOW = 0.02  # s
 
 
 class NullVectorEnv(gymnasium.vector.VectorEnv):
@@ -38,3 +40,12 @@ class NullVectorEnv(gymnasium.vector.VectorEnv):
         final = np.empty(self.num_envs, object)
         final[:] = list(self._observation)
         return self._observation, self._reward, ~self._no, self._no, {"final_obs": final}
+
+
+class SlowVectorEnv(NullVectorEnv):
+    """As games that run elsewhere: all copies have made their step 20 ms after they are told to, at no cost here."""
+
+    def step(self, actions: Any) -> tuple[Any, ...]:
+        """20 ms later."""
+        time.sleep(SLOW)
+        return super().step(actions)

@@ -22,6 +22,7 @@ from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFail
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.env.group import Group
+from workers.rollout.served_sampler import JOIN
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
@@ -31,7 +32,6 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 GROUPS = 2
-JOIN = "actor.join"
 PATIENCE = 3.0  # s that an actor which nobody serves is waited for, before another is asked for
 LOOK_EVERY = 0.5  # s between looks at whether to stop, of who waits for an actor
 ASK_AGAIN = 0.5  # s between tries to reach an actor

@@ -25,7 +25,6 @@ from workers.runtime.session import event_rate
 
 logger = logging.getLogger(__name__)
 
-JOIN = "actor.join"  # the service that tells an env runner whom to ask
 AT_ONCE = 64  # calls in a forward pass at most
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: env runners wait for one of them
 

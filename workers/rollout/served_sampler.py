@@ -39,6 +39,7 @@ from workers.runtime.timing import Timing
 
 Call = Mapping[str, Any]
 Answer = dict[str, Any]
+JOIN = "actor.join"  # the service that tells a group whom to ask: any actor of the run answers
 IDLE = 600.0  # s without a call after which a group is forgotten: its env runner has gone
 STAY = 10.0  # s after which a group whose trajectory is complete is told to leave
 FLAGS = ArraySpec((), "bool")
