@@ -33,7 +33,8 @@ def averages(ranks: Ranks, how: Compression) -> bool:
 
 def main(url: str, prefix: str, learner: str, expected: str, backend: str) -> None:
     client = redis.Redis.from_url(url)
-    ranks = Ranks(client, prefix, int(learner), int(expected), backend)
+    server = client.connection_pool.connection_kwargs["host"]
+    ranks = Ranks(client, prefix, int(learner), int(expected), backend, server)
     ranks.begin(0)
     state = {"updates": 0}
     joined = False

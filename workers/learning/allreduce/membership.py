@@ -194,8 +194,11 @@ class Membership:
 
     def _form(self, newest: Generation | None, form: Form) -> None:
         ranks = sorted(self._living.values(), key=lambda one: (one.learner, one.token))
-        backend = self._me.backend if len({one.backend for one in ranks}) == 1 else "torch"
         elsewhere = [one.address for one in ranks if one.machine != self._me.machine]
+        # Horovod's ranks look for each other on loopback.
+        backend = self._me.backend if len({one.backend for one in ranks}) == 1 and not elsewhere else "torch"
+        if backend != self._me.backend:
+            logger.warning("the ring is by torch's gloo: learners are on several machines, or not all have Horovod")
         address = address_towards(elsewhere)
         generation = Generation(
             newest.number + 1 if newest is not None else 1,
