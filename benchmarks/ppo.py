@@ -30,7 +30,7 @@ from workers.config.schema import Config, EnvConfig
 from workers.rollout.vector_sampler import VectorSampler
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
-ACTORS, UNROLL_LENGTH = 2, 128  # of a distributed run's defaults: one process stands for its actors and learner
+ACTORS = 2  # of a distributed run's defaults: one process stands for its actors and learner
 
 
 def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag: int, seed: int) -> Outcome:
@@ -46,7 +46,7 @@ def learn_warren(env: dict[str, Any], algorithm: dict[str, Any], limit: int, lag
     while sampler.env_steps < limit:
         load_weights(acting, versions[0])
         began = time.perf_counter()
-        trajectory = sampler.collect(UNROLL_LENGTH)
+        trajectory = sampler.collect(env["unroll_length"])
         sampling += time.perf_counter() - began
         returns.extend(trajectory.episodes[:, 0].tolist())
         if len(returns) == 100 and np.mean(returns) >= env["goal"]:
@@ -64,7 +64,7 @@ def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limi
     """One run of Stable-Baselines3's PPO at the same settings."""
     of_env = EnvConfig(id=env["id"], num_envs=env["num_envs"], goal=env["goal"])
     config = Config(
-        env=of_env, algorithm=algorithm, actors=ACTORS, unroll_length=UNROLL_LENGTH, total_steps=limit, seed=seed
+        env=of_env, algorithm=algorithm, actors=ACTORS, unroll_length=env["unroll_length"], total_steps=limit, seed=seed
     )
     return learn(Peer(), config, seed)
 
@@ -101,7 +101,9 @@ def main() -> None:
     parser.add_argument("--no-peer", action="store_true", help="leave out Stable-Baselines3")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    env, algorithm = _settings("env/cartpole.yaml"), _settings("algorithm/ppo.yaml")
+    cartpole, algorithm = _settings("env/cartpole.yaml"), _settings("algorithm/ppo.yaml")
+    env = {**cartpole["env"], "unroll_length": cartpole["unroll_length"]}
+    env["goal"] = envs.reward_threshold(env["id"])
     seeds, limit = options.seeds, options.limit
     print(f"{'':<28}" + "".join(f"{name.removesuffix('_mean'):>20}" for name in COLUMNS))
     result = {}

@@ -436,7 +436,7 @@ def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) ->
     assert problems("sampling=served", "algorithm=impala") == []
     for given, role, message in (
         (("env.num_envs=5",), "train", "env.num_envs: 5 are not two equal groups"),
-        (("env.workers=3",), "train", "env.workers: 3 processes for each of two groups of 2"),
+        (("env.num_envs=4", "env.workers=3"), "train", "env.workers: 3 processes for each of two groups of 2"),
         (("served_memory=actors",), "train", "did you mean actor?"),
         (("experiment=kuhn",), "train", "sampling: served is for one player"),
         (("algorithm=a2c",), "train", "does not suit sampling=served"),
