@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import signal
 import socket
 import threading
 from collections import deque
@@ -27,6 +28,15 @@ logger = get_logger(__name__)
 
 Job = Callable[[], None]
 ENDED_BY_A_TASK = 1  # exit status of a worker in which a task called sys.exit
+
+_newest: list[OneThreadPool] = []  # that of this process's worker
+
+
+def stop_worker() -> None:
+    """Ask this process's Celery worker for a warm stop, from any thread."""
+    state.should_stop = 0
+    for pool in _newest:
+        pool.wake()
 
 
 def end_worker(error: BaseException) -> None:
@@ -51,13 +61,17 @@ class OneThreadPool(compat.Pool):
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
+        _newest[:] = [self]
+        # The loop would otherwise go on polling after a signal's handler has run: for half a second, on average.
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._run, name="tasks", daemon=True)
         self._thread.start()
 
     def register_with_event_loop(self, hub: Any) -> None:
         # Called anew after every reconnection, since a lost connection resets the hub.
         hub.add_reader(self._reader, self._drain)
-        self._wake()
+        self.wake()
 
     def on_apply(
         self,
@@ -81,7 +95,7 @@ class OneThreadPool(compat.Pool):
                 )
             except (SystemExit, KeyboardInterrupt) as error:
                 end_worker(error)
-                self._wake()
+                self.wake()
                 raise
             except BaseException:
                 logger.critical("a task failed outside its own code", exc_info=True)
@@ -103,6 +117,8 @@ class OneThreadPool(compat.Pool):
         if state.should_terminate is None or state.should_terminate is False:
             self._thread.join()
         self._drain()
+        if threading.current_thread() is threading.main_thread():
+            signal.set_wakeup_fd(-1)
         self._reader.close()
         self._writer.close()
 
@@ -127,11 +143,12 @@ class OneThreadPool(compat.Pool):
         def post(*args: Any) -> None:
             if callback is not None:
                 self._finished.append(lambda: callback(*args))
-                self._wake()
+                self.wake()
 
         return post
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Have the event loop look around at once; from any thread."""
         # Full: the loop is about to wake anyway. Closed: the worker has stopped.
         with contextlib.suppress(OSError):
             self._writer.send(b"\0")

@@ -20,6 +20,7 @@ from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
+from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config, Sampling
@@ -37,7 +38,7 @@ from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of, policy_builder
 from workers.runtime.run_status import OVER, Ending
-from workers.runtime.session import Session, log_to_stderr, source_name, stop_worker
+from workers.runtime.session import Session, log_to_stderr, source_name
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, PlayerStopped
 from workers.config.schema import Config
 from workers.config.validation import verify
@@ -18,7 +19,7 @@ from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of
 from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
-from workers.runtime.session import Session, log_to_stderr, stop_worker
+from workers.runtime.session import Session, log_to_stderr
 
 logger = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from league.rules.settings import Settings
 from league.state.league_state import Match
 from league.state.periods import LearningPeriod, Periods
 from tasks.service import Worker, service
+from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
 from workers.config.league import LeagueConfig
@@ -35,7 +36,7 @@ from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.runtime.lease import Lease
-from workers.runtime.session import Session, event_rate, log_to_stderr, stop_worker
+from workers.runtime.session import Session, event_rate, log_to_stderr
 
 logger = logging.getLogger(__name__)
 

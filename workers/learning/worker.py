@@ -17,6 +17,7 @@ from celery.exceptions import Reject
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
+from tasks.worker.pool import stop_worker
 from warren import redis_client
 from warren.errors import ConfigurationError, NotFinite, WarrenError
 from workers.config.run_names import run_folder
@@ -32,7 +33,7 @@ from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
-from workers.runtime.session import PLAYER, Session, log_to_stderr, stop_worker
+from workers.runtime.session import PLAYER, Session, log_to_stderr
 from workers.ui import returns
 
 logger = logging.getLogger(__name__)

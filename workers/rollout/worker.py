@@ -22,6 +22,7 @@ import envs
 from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
+from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
@@ -37,7 +38,7 @@ from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.segment_ledger import Segment
-from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name, stop_worker
+from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
-from celery.worker import state as worker_state
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
@@ -20,7 +19,7 @@ from league.models.pool import CACHE_BYTES, Pool
 from tasks.app import REDELIVER_AFTER, REDIS_TRIES, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
-from tasks.worker.pool import OneThreadPool
+from tasks.worker.pool import OneThreadPool, stop_worker
 from tasks.worker.task_events import given_rate
 from warren import redis_client
 from workers.config.schema import Config
@@ -118,11 +117,6 @@ def topology_of(config: Config) -> Topology:
     # and the broker refuses another declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
     return Topology(config.run, players=players, learners=config.learners)
-
-
-def stop_worker() -> None:
-    """Ask this process's Celery worker for a warm stop, from any thread."""
-    worker_state.should_stop = 0
 
 
 def log_to_stderr(level: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from celery.worker import state as worker_state
 from obedient import ObedientWorker, close_connections
 from waiting import until
 
-from tasks.worker.pool import ENDED_BY_A_TASK, OneThreadPool
+from tasks.worker.pool import ENDED_BY_A_TASK, OneThreadPool, stop_worker
 from workers.servers import Servers
 
 
@@ -101,6 +102,23 @@ def test_a_worker_goes_on_after_its_connection_was_lost_in_mid_task(
         worker.noted("ended", "held", times=2)
         assert worker.do("return", "after").get(timeout=30) == "after"
         worker.noted("acknowledged", times=2)
+
+
+def test_a_signal_and_a_stop_wake_the_event_loop_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It polls for up to a second otherwise, also after the signal's handler has run."""
+    monkeypatch.setattr(worker_state, "should_stop", None)
+    pool = OneThreadPool(limit=1)
+    pool.on_start()
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        for wake in (lambda: signal.raise_signal(signal.SIGUSR1), stop_worker):
+            wake()
+            assert select.select([pool._reader], [], [], 60.0)[0]
+            pool._drain()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        pool.on_stop()
+    assert worker_state.should_stop == 0 and signal.set_wakeup_fd(-1) == -1
 
 
 def test_an_error_of_a_callback_reaches_no_other_task() -> None:

@@ -342,7 +342,7 @@ def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tm
     assert problems(f"env.id={path}:Parts") == [], "and actions in parts"
     assert problems("env.id=CartPole-v1", "+network.core.name=gru") == []
     (line,) = problems("env.id=CartPole-v1", "+network.core.name=gru", "algorithm.minibatch_size=5")
-    assert "minibatch_size: 5 is less than one unroll of unroll_length 128" in line
+    assert "minibatch_size: 5 is less than one unroll of unroll_length 64" in line
 
 
 def test_an_environments_settings_are_checked_with_all_others(problems: Problems, tmp_path: Path) -> None:
