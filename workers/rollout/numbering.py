@@ -29,4 +29,5 @@ class Numbering:
             self._session.ledger.make(segment)
         except redis.RedisError as error:  # it is noted with what follows
             logger.warning("segment %d that was made is not noted yet: %s", segment.number, error)
-        return {**segment._asdict(), "trajectory": trajectory.to_dict()}
+        source, number, steps = segment
+        return {"source": source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
