@@ -14,8 +14,8 @@ from integration.training_run import TrainingRun
 
 from workers.servers import Servers
 
-SETTINGS = ("learners=2", "env.goal=null", "unroll_length=32", "network.hidden_sizes=[16]", "algorithm.epochs=2",
-            "algorithm.minibatch_size=64")  # fmt: skip
+SETTINGS = ("learners=2", "env.num_envs=4", "env.goal=null", "unroll_length=32", "network.hidden_sizes=[16]",
+            "algorithm.epochs=2", "algorithm.minibatch_size=64")  # fmt: skip
 
 
 def learner(run: TrainingRun, number: int) -> psutil.Process:

@@ -53,6 +53,10 @@ class Neighbours:
         """See Elsewhere."""
         self._thread.submit(self._try, lambda: self._redis.delete(self._prefix + session))
 
+    async def settled(self) -> None:
+        """See Elsewhere."""
+        await self._ask(lambda: None)  # asked in order, so after every release
+
     async def keep(self, sessions: list[str]) -> None:
         """See Elsewhere."""
 

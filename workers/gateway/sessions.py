@@ -45,6 +45,10 @@ class Elsewhere(Protocol):
         """It is over."""
         ...
 
+    async def settled(self) -> None:
+        """Wait until what was released may be claimed."""
+        ...
+
     async def keep(self, sessions: list[str]) -> None:
         """These go on; called several times within Limits.idle."""
         ...
@@ -133,6 +137,8 @@ class Sessions:
                 reply = await self._ask(session, session.methods.end, request)
                 if self._forget(name, session):
                     session.game.finish()
+                if self._elsewhere is not None:
+                    await self._elsewhere.settled()  # who hears that it is over may begin it anew, at any gateway
             return reply
         finally:
             session.busy, session.used = False, self._clock()

@@ -37,7 +37,7 @@ class Peer:
             on_inbound_frame=self.passed.append,
             collect=near.close,
         )
-        kombu = SimpleNamespace(connection=self.connection, ensure_connection=lambda **_: None)
+        kombu = SimpleNamespace(connection=self.connection, alt=[], ensure_connection=lambda **_: None)
         self.app = SimpleNamespace(connection_for_write=lambda **_: kombu)
         self.link = Link(self.app)
 
