@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery import signals
-from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarning
 from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 
@@ -127,6 +127,14 @@ def log_to_stderr(level: str) -> None:
     # Each task would be two lines of log.
     for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu.mixins"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("celery.app.trace").addFilter(without_traceback_of_reject)
+
+
+def without_traceback_of_reject(record: logging.LogRecord) -> bool:
+    """Keep every record. A message that a task gives back is no fault, so one line tells it."""
+    if record.exc_info and isinstance(record.exc_info[1], Reject):
+        record.exc_info = record.exc_text = None
+    return True
 
 
 def source_name(number: int, role: str = "actor") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 import redis
+from celery.app.trace import log_policy_reject
+from celery.exceptions import Reject
 
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.runtime.joining import found, join
-from workers.runtime.session import Session, event_rate, source_name, topology_of
+from workers.runtime.session import Session, event_rate, source_name, topology_of, without_traceback_of_reject
 from workers.servers import Servers
 
 # A role that stops itself once it is ready, or fails then.
@@ -108,3 +111,17 @@ def test_the_share_of_calls_told_of_is_the_settings_else_the_environments_else_a
     else:
         monkeypatch.setenv("WARREN_EVENT_RATE", variable)
     assert event_rate(Config(run="r", **settings)) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(("error", "lines"), [(Reject("told to stop", requeue=True), 1), (ValueError("wrong"), 5)])
+def test_a_message_that_is_given_back_is_one_line_of_log_and_a_failure_has_its_traceback(
+    error: Exception, lines: int
+) -> None:
+    try:
+        raise error
+    except Exception:
+        facts = {"name": "learner.learn", "id": "1", "exc": error, "description": "reject"}
+        text, info = log_policy_reject.format.strip(), sys.exc_info()
+    record = logging.LogRecord("celery.app.trace", logging.WARNING, "trace.py", 1, text, (facts,), info)
+    assert without_traceback_of_reject(record)
+    assert len(logging.Formatter().format(record).splitlines()) == lines
