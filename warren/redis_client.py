@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
-from redis.sentinel import Sentinel, SentinelConnectionPool
+from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
 from warren.errors import ConfigurationError
 
@@ -106,10 +106,20 @@ def _by_sentinel(url: str, options: dict[str, Any], master: bool) -> redis.Redis
     once = Retry(NoBackoff(), 0)  # the next sentinel is asked instead
     sentinels: Any = Sentinel(where.hosts, sentinel_kwargs={**where.own, **bounds, "retry": once})  # type: ignore[no-untyped-call]
     credentials = {"username": where.username, "password": where.password, "db": where.db}
-    given = {"socket_connect_timeout": CONNECTS_WITHIN, **_noticing(), **credentials, **options}
+    given: dict[str, Any] = {"socket_connect_timeout": CONNECTS_WITHIN, **_noticing(), **credentials, **options}
+    given["connection_class"] = _Following
     found = sentinels.master_for(where.service, **given) if master else sentinels.slave_for(where.service, **given)
     assert isinstance(found, redis.Redis)
     return found
+
+
+class _Following(SentinelManagedConnection):
+    """Asks the sentinels also before it tries a command again; redis-py's would try the master that is gone."""
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        if not self.is_connected:
+            self.connect()  # type: ignore[no-untyped-call]
+        super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
 
 def _noticing() -> dict[str, Any]:

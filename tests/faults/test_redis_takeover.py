@@ -111,12 +111,18 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
     waited_for.then(lambda ready: heard.append(ready.result))
     assert client.wait(1, 30_000) == 1  # replication is asynchronous: only what has arrived outlives the master
 
+    held = client.connection_pool.get_connection()  # amid a command when the master is killed
+
     place.master.kill()
     assert store.report(match.match, "w") == Report("counted")  # waits until the replica has taken over
     assert store.report(match.match, "w") == Report("refused", "duplicate")
     assert_replayed(store)
     assert pool.put("main", 2, 200, b"two" * 1000)
     assert client.connection_pool.get_master_address() == ("127.0.0.1", place.ports[1])
+    held.disconnect()
+    held.send_command("PING")
+    assert held.read_response() == b"PONG"
+    client.connection_pool.release(held)
     fresh = Pool(client, topology.key_prefix, replica=replica)
     assert (fresh.get("main", 1).data, fresh.get("main", 2).data) == (b"one" * 1000, b"two" * 1000)
     assert app.warren_claims.redeem(claim) == b"x" * 1000
