@@ -19,7 +19,7 @@ from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.rollout import worker
-from workers.rollout.worker import ActorRole
+from workers.rollout.answering import AnsweringRole
 from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 PROBE = 5.0  # s for a gateway that has the port already to say whose it is
 
 
-class GatewayRole(ActorRole):
+class GatewayRole(AnsweringRole):
     """Serves games, and sends what they lived through to the learner as any actor does."""
 
     name = "gateway"
@@ -88,14 +88,6 @@ class GatewayRole(ActorRole):
             "decisions": self.sampler.decisions,
             "dropped": self.sampler.dropped,
         }
-
-    def on_weights(self, payload: dict[str, Any]) -> None:
-        super().on_weights(payload)
-        self.load_newest()
-
-    def on_connected(self) -> None:
-        super().on_connected()
-        self.load_newest()
 
     def on_ready(self) -> None:
         self.server.start()

@@ -10,7 +10,6 @@ import logging
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any
 
 import envs
 from agents import build_policy, devices
@@ -18,8 +17,8 @@ from tasks.service import Worker, service
 from tasks.worker.server import Serving
 from workers.config.schema import Config
 from workers.rollout import worker
+from workers.rollout.answering import AnsweringRole
 from workers.rollout.served_sampler import Answer, Call, ServedSampler
-from workers.rollout.worker import ActorRole
 from workers.runtime.lease import Lease
 from workers.runtime.session import event_rate
 
@@ -61,7 +60,7 @@ class Acting(Worker):
         return self._actor.sampler.act(calls)
 
 
-class ServedRole(ActorRole):
+class ServedRole(AnsweringRole):
     """Decides for the groups of env runners, and sends trajectories to the learner as any actor does."""
 
     sampler: ServedSampler
@@ -116,14 +115,6 @@ class ServedRole(ActorRole):
         logger.error("%s", by)
         self.failure = RuntimeError(by)
         self.stop()
-
-    def on_weights(self, payload: dict[str, Any]) -> None:
-        super().on_weights(payload)
-        self.load_newest()
-
-    def on_connected(self) -> None:
-        super().on_connected()
-        self.load_newest()
 
     def on_stopping(self) -> None:
         super().on_stopping()

@@ -1,0 +1,19 @@
+"""An actor that decides when it is asked, for environments that others step: always by the newest weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers.rollout.worker import ActorRole
+
+
+class AnsweringRole(ActorRole):
+    """Plays on with new weights as they come; an actor that steps its own environments does so between rollouts."""
+
+    def on_weights(self, payload: dict[str, Any]) -> None:
+        super().on_weights(payload)
+        self.load_newest()
+
+    def on_connected(self) -> None:
+        super().on_connected()
+        self.load_newest()
