@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -29,9 +28,8 @@ import psutil
 
 from benchmarks.null_env import SLOW
 from benchmarks.report import finish
-from benchmarks.throughput_jobs import Job, train
+from benchmarks.throughput_jobs import Job, own_servers, train
 from benchmarks.throughput_peers import Peer
-from workers import servers
 
 HERE = Path(__file__).resolve().parent
 PARTS = ("slow", "noop")
@@ -53,12 +51,9 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
     figures: dict[str, Any] = {"rounds": options.rounds}
-    with tempfile.TemporaryDirectory(prefix="warren-bench-") as name:
-        folder = Path(name)
-        with servers.acquire("private", folder=folder / "servers") as found:
-            urls = {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
-            for part in options.only or PARTS:
-                figures |= globals()[part](folder, urls, options)
+    with own_servers() as (folder, urls):
+        for part in options.only or PARTS:
+            figures |= globals()[part](folder, urls, options)
     for name, target in TARGETS.items():
         if figures.get(name) is not None:
             print(f"{name}: {figures[name]} (target >= {target:,})", flush=True)

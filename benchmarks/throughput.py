@@ -26,9 +26,8 @@ from typing import Any
 
 from benchmarks import throughput_peers as peers
 from benchmarks.report import finish
-from benchmarks.throughput_jobs import Job, train
+from benchmarks.throughput_jobs import Job, own_servers, train
 from benchmarks.throughput_peers import Peer, Ran
-from workers import servers
 from workers.runtime.segment_ledger import REASONS
 
 HERE = Path(__file__).resolve().parent
@@ -60,19 +59,19 @@ def main() -> int:
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
     figures: dict[str, Any] = {"rounds": options.rounds}
-    with tempfile.TemporaryDirectory(prefix="warren-bench-") as name:
-        folder = Path(name)
-        with servers.acquire("private", folder=folder / "servers") as found:
-            urls = {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
+    parts = options.only or PARTS
+    if any(part != "start" for part in parts):
+        with own_servers() as (folder, urls):
 
             def job(trial: str, *overrides: str) -> Job:
                 return train(folder, trial, overrides, urls)
 
-            for part in options.only or PARTS:
+            for part in parts:
                 if part != "start":
                     figures |= globals()[part](job, options)
-        if "start" in (options.only or PARTS):
-            figures |= start(folder, options.seeds)
+    if "start" in parts:
+        with tempfile.TemporaryDirectory(prefix="warren-bench-") as name:
+            figures |= start(Path(name), options.seeds)
     for name, (sign, target) in TARGETS.items():
         if name in figures:
             print(f"{name}: {figures[name]} (target {sign} {target})", flush=True)

@@ -7,13 +7,16 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workers import servers
 from workers.learning.metrics import read_metrics
 
 PATIENCE = 500.0  # s
@@ -40,6 +43,16 @@ class Job:
     def data_age(self) -> float:
         """Median over the updates: weight versions between the data's and those that learned from it."""
         return statistics.median(point["staleness"] for point in self.points)
+
+
+@contextmanager
+def own_servers() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder for runs, and the URLs of private servers as variables; both are gone at the end."""
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as name,
+        servers.acquire("private", folder=Path(name) / "servers") as found,
+    ):
+        yield Path(name), {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
 
 
 def train(folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[str, str]) -> Job:
