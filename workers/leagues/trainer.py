@@ -151,9 +151,9 @@ class LeagueTrainer(Trainer):
         self.settle()
         self.say_weights()
         if self.leads and self.progress.updates and not self.broken:
-            self._attempt("write the last checkpoint", self.checkpoint)
-            self._attempt("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
-        self._attempt("close the metrics", self._close_log)
+            self.attempts.make("write the last checkpoint", self.checkpoint)
+            self.attempts.make("publish the last weights", lambda: self.session.pool.put(self.player, *self._newest()))
+        self.attempts.make("close the metrics", self._close_log)
         self.fire_status("stopped" if self.outcome is None else self.outcome["state"], always=True)
         self.leave()
 

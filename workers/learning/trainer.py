@@ -5,149 +5,72 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import redis
 from celery.utils.log import get_logger
 
-import envs
-from agents import Algorithm, Update, build_algorithm, build_policy, checkpoints, computing, devices
+from agents import Update, checkpoints
 from agents.algorithms.peers import ALONE
-from agents.policies import Policy
 from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
-from warren.errors import BrokerError, ConfigurationError, LeagueError, NotFinite, WarrenError, WireError
+from warren.errors import BrokerError, ConfigurationError, LeagueError, NotFinite
 from warren.files import read_json, write_whole
-from workers.config import teachers
 from workers.config.schema import Sampling
 from workers.learning import curve
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.ring import RanksChanged
 from workers.learning.allreduce.shares import RanksDiffer, Share
+from workers.learning.attempts import Attempts
 from workers.learning.data_source import Arrived, Batch, DataSource, OnPolicyQueue
 from workers.learning.faulty_trajectories import faulty
-from workers.learning.metrics import MetricsLog, Progress
+from workers.learning.metrics import MetricsLog
 from workers.learning.publisher import Publisher
+from workers.learning.received import Received
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
+from workers.learning.trained_player import TrainedPlayer
 from workers.runtime.run_status import verdict
-from workers.runtime.segment_ledger import LEARNED
-from workers.runtime.session import PLAYER, Session
+from workers.runtime.session import Session
 from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 
-LATE = 10.0  # times checkpoint_every: a checkpoint older than the pool's weights by so much is not gone on from
 STATUS_EVERY = 0.25  # s between status events
 
 
-class Trainer:
+class Trainer(TrainedPlayer):
     """The learner's half that knows nothing of queues: `learn` is the body of the learn task.
-
-    `folder` is the run folder. Goes on from its newest checkpoint: weights, optimizer and schedules of one moment. What
-    a learner that was killed published after it is not taken over, but its version numbers are not used again. Where
-    there is no checkpoint of late, the weights in the pool are, with an optimizer of their own.
 
     One of several `ranks` makes each update together with the others, each on its share of it. The lowest of them
     leads: it alone publishes, and writes metrics and checkpoints.
     """
 
-    player = PLAYER
     weights_event, status_event = WEIGHTS, STATUS
-    legal_actions = False  # whether each step comes with a mask of legal actions
 
     def __init__(
         self, session: Session, folder: Path, on_finished: Callable[[], None], ranks: Ranks | None = None
     ) -> None:
-        self.session, self.config, self.folder, self.ranks = session, session.config, folder, ranks
+        super().__init__(session, folder, ranks)
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
-        self._teacher: Policy | None = None
-        self.policy, self.algorithm = self.build()
-        policy = self.policy
-        self.spec = policy.spec(self.legal_actions, len(self.config.env.reward_channels))
-        self.progress = Progress()
-        self.troubles = 0  # updates in a row after which something could not be done
+        self.attempts = Attempts()
         self.broken = False  # whether an update ended halfway: these weights are neither published nor kept
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
-        self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
-        self.trouble = ""  # the last thing that could not be done
         self.timing = Timing()
         self._idle_since: float | None = None  # when the last call of `learn` returned
         self.source: DataSource = OnPolicyQueue(self.config.max_staleness)
         self.publisher = Publisher(session, self.player, self.weights_event, self.timing)
         self.recorder = Recorder(self.timing)
         self.settlement = Settlement(session)
-        version = self._go_on()
         self.log: MetricsLog | None = None  # of who leads
         if ranks is None:
-            self.log = MetricsLog(folder, last_version=version)
+            self.log = MetricsLog(folder, last_version=self.first_version)
         else:
             ranks.begin(sum(4 * parameter.numel() for parameter in self.policy.parameters()))
-
-    def build(self) -> tuple[Policy, Algorithm]:
-        """A policy with fresh weights, and what trains it."""
-        env = self.config.env.settings()
-        policy = build_policy(self.config.network, *envs.spaces(env), self.config.seed, env.value_channels)
-        self.place(policy)
-        settings = self.config.algorithm
-        algorithm = build_algorithm(settings["name"], settings, policy, self.config.seed)
-        self.teach(policy, algorithm, settings)
-        self.pair(algorithm)
-        return policy, algorithm
-
-    def pair(self, algorithm: Algorithm) -> None:
-        """Have the algorithm train together with the other ranks, where there are any."""
-        if self.ranks is not None:
-            algorithm.take_peers(self.ranks)  # type: ignore[attr-defined]  # the configuration was verified
-
-    def place(self, policy: Policy) -> None:
-        """Where and how the settings have it learn, before an algorithm takes its parameters."""
-        policy.to(devices.resolve(self.config.device))
-        policy.learn_in(computing.PRECISIONS[self.config.precision], self.config.compile)
-
-    def teach(self, policy: Policy, algorithm: Algorithm, settings: Mapping[str, Any]) -> None:
-        """Give the algorithm its teacher, if the settings name one; it is loaded once. Raises ConfigurationError."""
-        name = teachers.name_of(settings)
-        if name is None or not hasattr(algorithm, "take_teacher"):
-            return
-        if self._teacher is None:
-            self._teacher = self.load_teacher(name, policy)
-        if self._teacher is not None:
-            algorithm.take_teacher(self._teacher, name)
-
-    def load_teacher(self, name: str, student: Policy) -> Policy | None:
-        """The teacher of that name, of which a copy is kept; None where it cannot be there yet."""
-        teacher, network = teachers.load(name, student, self.folder)
-        teachers.keep(teacher, network, name, self.folder)
-        return teacher
-
-    @property
-    def algorithm_name(self) -> str:
-        """As it is configured."""
-        return str(self.config.algorithm["name"])
-
-    def last_good(self) -> str:
-        """Where training can be gone on from, as a sentence."""
-        newest = checkpoints.latest(self.folder / "checkpoints")
-        return "no checkpoint was written yet" if newest is None else f"the last good checkpoint is {newest}"
-
-    def stamp(self) -> dict[str, Any]:
-        """What weights are stamped with."""
-        return {
-            "player": self.player,
-            "version": self.progress.version,
-            "step": self.progress.steps,
-            "behaviour": self.algorithm.behaviour(),
-        }
-
-    def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """Read the stamp of weights from a checkpoint or the pool, before they are loaded."""
 
     def before_update(self) -> None:
         """Called before each update."""
@@ -158,55 +81,6 @@ class Trainer:
     def verdict(self) -> str | None:
         """How the run ended, None while there is more to do."""
         return verdict(self.config, self.progress.steps, self.progress.mean_return)
-
-    def _go_on(self) -> int:
-        """Continue from the newest checkpoint, or from the pool; the version of those weights."""
-        newest = checkpoints.latest(self.folder / "checkpoints")
-        if newest is not None:
-            checkpoint = checkpoints.load(newest)
-            self.read_stamp(checkpoint.meta)
-            checkpoints.restore(self.policy, self.algorithm, checkpoint)
-            self.progress = Progress.from_meta(checkpoint.meta["progress"])
-            self._saved_at = newest.stat().st_mtime
-            logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
-        version = self.progress.version
-        return self.progress.version if self.catch_up() else version
-
-    def catch_up(self) -> bool:
-        """Search the pool for newer weights, a killed learner's or a saved league's; whether they were taken.
-
-        Weights, the optimizer's state and the schedules are of one moment: these weights come with an optimizer that
-        begins, so they are taken only where there is nothing better: no checkpoint, or one that is long past, or one
-        from before the player began anew.
-        """
-        model = self.session.pool.newest(self.player, newer_than=self.progress.version)
-        if model is None:
-            return False
-        tensors, stamp = checkpoints.weights_from_bytes(model.data)
-        late = model.created - self._saved_at > LATE * self.config.checkpoint_every
-        if late or self.is_another(stamp):
-            self.read_stamp(stamp)
-            self.policy, self.algorithm = self.build()
-            checkpoints.load_weights(self.policy, tensors)
-            self.algorithm.begin_at(model.step)
-            self.progress.version, self.progress.steps = model.version, model.step
-            logger.info("going on from the pool: version %d at %d steps", model.version, model.step)
-            return True
-        logger.info(
-            "the pool has version %d at %d steps, made after the checkpoint by a learner that is gone; going on from "
-            "the checkpoint, %d steps, as version %d",
-            model.version, model.step, self.progress.steps, model.version + 1,
-        )  # fmt: skip
-        self.progress.version = model.version + 1
-        return False
-
-    def is_another(self, stamp: Mapping[str, Any]) -> bool:
-        """Whether weights with this stamp have replaced this player's, rather than continue them."""
-        return False
-
-    def is_of_another(self, payload: Mapping[str, Any]) -> bool:
-        """Whether a segment was made with weights that this player's have replaced since, rather than continued."""
-        return False
 
     def overlap(self) -> None:
         """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
@@ -230,7 +104,9 @@ class Trainer:
         """
         assert self.ranks is not None
         while True:
-            self.ranks.join(lambda: (self.progress.updates, self.progress.version), self._state, self._take_state)
+            self.ranks.join(
+                lambda: (self.progress.updates, self.progress.version), self.state_as_bytes, self.take_state
+            )
             try:
                 self.joined()
                 break
@@ -241,31 +117,16 @@ class Trainer:
         elif self.log is None:
             self.log = MetricsLog(self.folder, last_version=self.progress.version)
 
+    def _how_far(self) -> tuple[int, int]:
+        return self.progress.updates, self.progress.version
+
     def joined(self) -> None:
         """Called when a ring was formed, before the next update. May raise RanksChanged."""
 
     def share(self) -> None:
         """Go on from the state of the rank that leads, as all do at this point. Raises RanksChanged."""
         assert self.ranks is not None
-        self.ranks.share(self._state, self._take_state)
-
-    def told(self) -> dict[str, Any]:
-        """What the other ranks are told beside weights, optimizer and progress: a mapping that JSON can hold."""
-        return {}
-
-    def take_told(self, told: Mapping[str, Any]) -> None:
-        """What another rank's `told` gave, before its weights are loaded."""
-
-    def _state(self) -> bytes:
-        moment = self._moment()
-        return checkpoints.to_bytes(replace(moment, meta={**moment.meta, "told": self.told()}))
-
-    def _take_state(self, data: bytes) -> None:
-        state = checkpoints.from_bytes(data, "the state of another rank")
-        self.take_told(state.meta["told"])
-        self.read_stamp(state.meta)
-        checkpoints.restore(self.policy, self.algorithm, state)
-        self.progress = Progress.from_meta(state.meta["progress"])
+        self.ranks.share(self.state_as_bytes, self.take_state)
 
     def _close_log(self) -> None:
         if self.log is not None:
@@ -310,73 +171,60 @@ class Trainer:
             self._idle_since = time.perf_counter()
 
     def _learn(self, calls: Sequence[Any]) -> list[Any]:
-        errors: dict[int, Exception] = {}  # index of a call -> what is wrong with the last bad payload in it
-        became: list[tuple[Any, ...]] = []  # of each payload, as Settlement.add takes it
-        used: set[int] = set()  # indices of calls of which something was not refused
+        received = Received(calls, self._refuse)
         with self.timing.stage("check"):
-            for index, payload in _payloads(calls):
-                try:
-                    arrived = Arrived(index, payload, Trajectory.from_dict(payload["trajectory"], self.spec))
-                    expired = int(payload.get("expired", 0))
-                    if self.is_of_another(payload):
-                        self.progress.reset_steps += arrived.trajectory.num_steps + expired
-                        became.append(("reset", payload))
-                        used.add(index)
-                        continue
-                    dropped = self.source.add(arrived, self.progress.version)
-                    self.progress.stale_steps += dropped + expired
-                    if dropped == arrived.trajectory.num_steps:
-                        became.append(("stale", payload))
-                        used.add(index)
-                except (WireError, KeyError, TypeError) as error:
-                    errors[index] = self._refuse(payload, error)
-                    became.append(("refused", payload))
+            received.read(self.spec, self._take)
         learned = False
         if self.source.ready():
             batch = self.source.sample()
-            found: dict[int, Exception] = {}
             if self.outcome is None:
-                try:
-                    with self.timing.stage("update"):
-                        found = self._update(batch)
-                except Stopping:  # all of it goes back to its queue
-                    raise
-                except Exception:
-                    self.settle([*became, *(("failed", arrived.payload) for arrived in batch.arrived)])
-                    raise
-            for place, arrived in enumerate(batch.arrived):
-                if place in found:
-                    errors[arrived.call] = self._refuse(arrived.payload, found[place])
-                    became.append(("refused", arrived.payload))
-                    continue
-                used.add(arrived.call)
-                if self.outcome is None:
-                    learned = True
-                    became.append((LEARNED, arrived.payload, arrived.trajectory.num_steps))
-                else:
-                    became.append(("unused", arrived.payload))
+                received.learned(batch, self._timed_update(batch, received))
+                learned = True
+            else:
+                received.drop(batch.arrived, "unused")
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        self.settle(became)
+        self.settle(received.became)
         if learned:
             self._after_update()
-        return [None if index in used else errors.get(index) for index in range(len(calls))]
+        return received.outcomes()
+
+    def _take(self, arrived: Arrived) -> str | None:
+        """Keep it for an update; as what all of it is dropped, where it is."""
+        expired = int(arrived.payload.get("expired", 0))
+        steps = arrived.trajectory.num_steps
+        if self.is_of_another(arrived.payload):
+            self.progress.reset_steps += steps + expired
+            return "reset"
+        dropped = self.source.add(arrived, self.progress.version)
+        self.progress.stale_steps += dropped + expired
+        return "stale" if dropped == steps else None
+
+    def _timed_update(self, batch: Batch, received: Received) -> dict[int, Exception]:
+        """See _update; where no update can be made, all that was received is settled as failed."""
+        try:
+            with self.timing.stage("update"):
+                return self._update(batch)
+        except Stopping:  # all of it goes back to its queue
+            raise
+        except Exception:
+            self.settle([*received.became, *(("failed", arrived.payload) for arrived in batch.arrived)])
+            raise
 
     def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
         """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away."""
         for one in became:
             self.settlement.add(*one)
         with self.timing.stage("settle"):
-            self._attempt("write down what was learned from", self.settlement.settle)
+            self.attempts.make("write down what was learned from", self.settlement.settle)
 
-    def _refuse(self, payload: Any, error: Exception) -> Exception:
+    def _refuse(self, payload: Any, error: Exception) -> None:
         self.progress.refused += 1
         given = payload if isinstance(payload, Mapping) else {}
         logger.error(
             "segment %s of %s was refused (%d so far): %s: %s",
             given.get("number"), given.get("source"), self.progress.refused, type(error).__name__, error,
         )  # fmt: skip
-        return error
 
     def _update(self, batch: Batch) -> dict[int, Exception]:
         """An update on what of `batch` one can be made with; what is wrong with the rest, by its place there."""
@@ -470,47 +318,32 @@ class Trainer:
         return metrics
 
     def _after_update(self) -> None:
-        done = [self._attempt("do what follows an update", self.after_update)]
+        attempts = self.attempts
+        attempts.begin()
+        attempts.make("do what follows an update", self.after_update)
         if not self.leads:
             if state := self.verdict():
                 self.finish(state)
             return
         with self.timing.stage("hand out weights"):
-            done.append(self._attempt("publish the weights", self._hand_out))
+            attempts.make("publish the weights", self._hand_out)
         with self.timing.stage("hand on figures"):
             figures, losses = self.progress.figures(), self.progress.losses
             write = partial(self.recorder.do, "write the metrics", partial(self._log, figures, losses))
-            done.append(self._attempt("write the metrics", write))
+            attempts.make("write the metrics", write)
         if state := self.verdict():
             self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
             self._checkpoint_at = time.monotonic() + self.config.checkpoint_every  # also for one that fails
             with self.timing.stage("hand on a checkpoint"):
-                done.append(self._attempt("write a checkpoint", self.checkpoint))
+                attempts.make("write a checkpoint", self.checkpoint)
         with self.timing.stage("hand on figures"):
             self.fire_status()
-        if aside := self.publisher.failing or self.recorder.failing:
-            self.trouble = aside
-        self.troubles = 0 if all(done) and not aside else self.troubles + 1
+        attempts.end(self.publisher.failing or self.recorder.failing)
 
     def _log(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         if self.log is not None:
             self.log.write(figures, losses)
-
-    def _attempt(self, what: str, action: Callable[[], object]) -> bool:
-        """Run a step that follows an update; whether it succeeded. A failure is logged, and undoes nothing."""
-        try:
-            action()
-            return True
-        except Stopping as error:
-            logger.info("%s", error)
-        except (redis.RedisError, OSError, WarrenError) as error:
-            self.trouble = f"could not {what}: {type(error).__name__}: {error}"
-            logger.error("%s; trying again later", self.trouble)
-        except Exception as error:
-            self.trouble = f"could not {what}: {type(error).__name__}: {error}"
-            logger.exception("%s; trying again later", self.trouble)
-        return False
 
     def finish(self, state: str) -> None:
         """The run is over: nothing more is learned."""
@@ -524,18 +357,10 @@ class Trainer:
 
     def checkpoint(self) -> None:
         """Write a checkpoint and drop the oldest over the configured number."""
-        name, moment = f"{self.progress.version:08d}", self._moment()
+        name, moment = f"{self.progress.version:08d}", self.moment()
         folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
         self.recorder.do("write a checkpoint", lambda: checkpoints.write(folder, name, moment, keep))
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
-
-    def _moment(self) -> checkpoints.Moment:
-        meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.describe()}
-        return checkpoints.Moment.of(self.policy, self.algorithm, meta)
-
-    def describe(self) -> dict[str, Any]:
-        """What a checkpoint says of what it was trained on."""
-        return {"network": self.config.network, "environment": self.config.env.id}
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
         """Tell whoever watches how far it is, a few times a second at most, and what is waited for."""
@@ -563,27 +388,24 @@ class Trainer:
             self.leave()
             return
         outcome = self.outcome or {"state": "stopped", "steps": self.progress.steps}
-        outcome["weights"] = self._digest()
+        outcome["weights"] = self.digest()
         outcome["timing"] = self.timing.shares() or read_json(self.folder / "outcome.json").get("timing", {})
         title = f"{self.config.env.id}, {self.config.sampling.value}"
         self.settle()
         if not self.broken:
-            self._attempt("write the last checkpoint", self.checkpoint)
-        self._attempt("close the metrics", self._close_log)
-        self._attempt(
+            self.attempts.make("write the last checkpoint", self.checkpoint)
+        self.attempts.make("close the metrics", self._close_log)
+        self.attempts.make(
             "write the outcome", lambda: write_whole(self.folder / "outcome.json", json.dumps(outcome, indent=1) + "\n")
         )
-        self._attempt("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
+        self.attempts.make("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
         self.leave()
 
     def say_weights(self) -> None:
         """Of several ranks each says what it ends with."""
         if self.ranks is not None:
-            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self._digest())
-
-    def _digest(self) -> str:
-        return checkpoints.digest(self.policy)
+            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self.digest())
 
     def leave(self) -> None:
         """Be no rank any longer."""
@@ -596,10 +418,3 @@ class Trainer:
         self.recorder.stop()
         if self.progress.updates:
             logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
-
-
-def _payloads(calls: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """(index of the call, payload)."""
-    for index, call in enumerate(calls):
-        for payload in call if isinstance(call, list) else [call]:
-            yield index, payload

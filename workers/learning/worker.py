@@ -148,8 +148,8 @@ class LearnerRole:
         self._failures = 0
         if self.trainer.leads and not led:  # of ranks, the one that led before was lost
             self.trainer.fire_status(always=True)
-        if self.trainer.troubles >= TROUBLES:
-            self.give_up(f"after each of the last {TROUBLES} updates it {self.trainer.trouble}")
+        if self.trainer.attempts.troubles >= TROUBLES:
+            self.give_up(f"after each of the last {TROUBLES} updates it {self.trainer.attempts.trouble}")
         self.report()
         return outcomes
 

@@ -243,7 +243,7 @@ class Trainer:
             version=0, steps=0, mean_return=None, steps_per_second=0.0, returns=[], episodes=0, staleness=0.0
         )
         self.outcome: dict[str, Any] | None = None
-        self.troubles, self.trouble = 0, ""
+        self.attempts = SimpleNamespace(troubles=0, trouble="")
         self.errors: list[Exception] = []
         self.updates = 0
         self.spare: list[tuple[str, int]] = []

@@ -54,10 +54,10 @@ def test_what_fails_after_an_update_does_not_undo_it(
         patched.setattr(trainer, what, fail)
         assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
     assert run.settled == [{"learned": [(1, 32)]}]
-    assert trainer.troubles == 1
-    assert str(error) in trainer.trouble
+    assert trainer.attempts.troubles == 1
+    assert str(error) in trainer.attempts.trouble
     assert trainer.learn([run.payload()]) == [None]
-    assert trainer.troubles == 0
+    assert trainer.attempts.troubles == 0
     assert trainer.progress.updates == 2
 
 
