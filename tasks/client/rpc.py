@@ -18,11 +18,13 @@ from tasks import brokers, codec
 from tasks.admin.registry import Directory
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
-from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, Envelope, Ids, expires_at
+from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, Ids
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
+from tasks.client.call_frames import CallFrames
 from tasks.client.confirmer import confirmer
 from tasks.client.confirms import Confirms
+from tasks.client.failures import Failures
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
 from tasks.client.pending import PendingCalls
@@ -70,12 +72,10 @@ class Client:
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
         self._watch = ServiceWatch(directory, patience)
         self._confirms: Confirms | None = None
-        self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
+        self._frames, self._failures = CallFrames(topology), Failures(self._calls)
         self._ids = Ids()
         self._reading, self._sending = threading.RLock(), threading.Lock()
         self._read_at = self._looked_at = 0.0
-        self._failures: list[Exception] = []  # of one-way calls, until `take_failures`
-        self.failed = 0  # one-way calls that were lost, ever
 
     # Sending.
 
@@ -132,33 +132,12 @@ class Client:
 
     def _enter(self, link: Connection, call: Handle) -> bytes:
         """Enter the call under its id, and a one-way call among those to be confirmed too; its frames."""
-        spec = call.spec
-        key = (spec.name, call.time_to_live, call.retries)
-        envelope = self._envelopes.get(key) or self._envelope(link, call)
-        if not spec.response:
+        if not call.spec.response:
             assert self._confirms is not None  # see _send
             self._confirms.sent(call)
         call.resend_at = None
         self._calls.add(call)
-        left = min(call.deadline - time.monotonic(), call.time_to_live or 0.0) if call.retries else call.time_to_live
-        return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
-
-    def _envelope(self, link: Connection, call: Handle) -> Envelope:
-        spec = call.spec
-        if len(self._envelopes) > 1000:  # a caller that computes each deadline anew
-            self._envelopes.clear()
-        channel = link.channel_id if spec.response or self._confirms is None else self._confirms.channel_id
-        envelope = self._envelopes[(spec.name, call.time_to_live, call.retries)] = Envelope(
-            channel,
-            link.frame_max,
-            self._topology.service.name,
-            spec.name,
-            reply_to=DIRECT_REPLY if spec.response else "",
-            time_to_live=call.time_to_live,
-            retries=call.retries,
-            persistent=not spec.response,
-        )
-        return envelope
+        return self._frames.of(link, call, self._confirms)
 
     def _send_again(self, now: float) -> None:
         """Send what is out of the broker's hands. Holds the reading lock."""
@@ -316,7 +295,7 @@ class Client:
         """Send it again, or fail it when it has been sent often enough."""
         if call.retries >= call.spec.retries:
             again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
-            self._fail(call, WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs"))
+            self._failures.fail(call, WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs"))
         else:
             call.retries += 1
             call.resend_at = 0.0
@@ -330,7 +309,7 @@ class Client:
         blocked = self._connector.blocked_too_long()
         if blocked is not None:
             for call in self._calls.unsent(float("inf")):
-                self._fail(call, blocked)
+                self._failures.fail(call, blocked)
         if link.blocked:
             return
         self._send_again(now)
@@ -342,7 +321,7 @@ class Client:
             consumers = link.consumers(self._topology.service_queue(name).name)
             for call in calls:
                 if error := self._watch.seen(call, consumers, now):
-                    self._fail(call, error)
+                    self._failures.fail(call, error)
 
     def _returned(self, call_id: str) -> None:
         """No queue of that name: the service has never been served, or its queue has gone with time."""
@@ -352,7 +331,7 @@ class Client:
         now = time.monotonic()
         call.resend_at = now + ASK_AGAIN
         if error := self._watch.seen(call, 0, now):
-            self._fail(call, error)
+            self._failures.fail(call, error)
 
     def expire(self) -> None:
         """Fail what has passed its deadline."""
@@ -369,7 +348,9 @@ class Client:
         remedy = "give it more, or more workers"
         if link is not None and link.blocked:
             remedy = f"the broker takes no messages at the moment: {link.blocked}"
-        self._fail(call, DeadlinePassed(name, f"{name} did not answer within {call.time_to_live:g} s; {remedy}"))
+        self._failures.fail(
+            call, DeadlinePassed(name, f"{name} did not answer within {call.time_to_live:g} s; {remedy}")
+        )
 
     def cancel(self, handle: Handle) -> bool:
         """See Handle.cancel."""
@@ -385,31 +366,14 @@ class Client:
         except GONE as error:
             logger.debug("the workers were not told that a call was cancelled: %s", error)
 
-    def _fail(self, call: Handle, error: Exception) -> None:
-        """End a call with `error`. Of one-way calls, for which nobody may be waiting, it is remembered and logged."""
-        if self._calls.pop(call.id) is None:
-            return
-        call.settle(failure=error)
-        if not call.spec.response:
-            self.failed += 1
-            self._failures.append(error)
-            if len(self._failures) == 1:  # the others are counted
-                logger.error("a one-way call of %s is lost: %s", call.spec.name, error)
-
-    def _fail_all(self, error: Exception) -> None:
-        calls, failed = self._calls.all(), self.failed
-        for call in calls:
-            self._fail(call, error)
-        if calls:
-            one_way = self.failed - failed
-            logger.warning("%d calls failed, of which %d were one-way and are lost: %s", len(calls), one_way, error)
+    @property
+    def failed(self) -> int:
+        """One-way calls that were lost, ever."""
+        return self._failures.lost
 
     def take_failures(self) -> list[Exception]:
         """Why one-way calls were lost since this was asked last, in order."""
-        failures, self._failures = self._failures, []
-        if len(failures) > 1:
-            logger.error("%d one-way calls are lost, the last: %s", len(failures), failures[-1])
-        return failures
+        return self._failures.take()
 
     # The connection.
 
@@ -420,7 +384,7 @@ class Client:
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
         with self._sending:
             self._confirms = None
-            self._envelopes.clear()
+            self._frames.forget()
 
     def _connect(self, limit: float) -> Connection | None:
         """Try to connect once; None when that failed. Holds the reading lock."""
@@ -431,7 +395,7 @@ class Client:
                 self._send_again(self._read_at)
             return link
         except (BrokerError, ConfigurationError) as error:
-            self._fail_all(error)
+            self._failures.fail_all(error)
         except GONE as error:
             logger.debug("the new connection broke at once: %s", error)
         return None
@@ -452,7 +416,7 @@ class Client:
     def close(self) -> None:
         """Close the connection; what is under way fails."""
         with self._reading:
-            self._fail_all(BrokerError("the Solver was closed"))
+            self._failures.fail_all(BrokerError("the Solver was closed"))
             self._connector.close()
 
 
