@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import redis
 
 from tasks.admin.cleanup import remove_run
+from tasks.app.reader import remove_shared
 from tasks.events import STATUS, EventDispatcher, Subscription
 from tasks.topology import Topology
 from warren import redis_client
@@ -140,8 +141,11 @@ class Leading(Place):
         except (WarrenError, redis.RedisError) as error:
             self.say(f"warning: the other hosts were not told of the end: {error}")
 
-    def remove(self, topology: Topology, status: int) -> None:
-        """Wait for who joined to leave, then take the run off the servers. Raises Superseded when it is another's."""
+    def remove(self, topology: Topology, status: int, temporary: bool = False) -> None:
+        """Wait for who joined to leave, then take the run off the servers; not off `temporary` ones, which end now.
+
+        Raises Superseded when the run is another's.
+        """
         limit = time.monotonic() + LEAVE_WITHIN
         try:
             while self._seen and time.monotonic() < limit:
@@ -150,6 +154,9 @@ class Leading(Place):
                 time.sleep(POLL_EVERY)
             client = redis_client.connect(self.redis_url)
             EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})  # for roles started by hand
+            if temporary:
+                remove_shared(client, topology)  # which is the machine's
+                return
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
             self.membership.leave(True, self.host)
             Ending(client, topology.key_prefix).close()

@@ -331,7 +331,7 @@ class Launcher:
             self._quietly("the account", self.monitor.account)
             topology = self.monitor.topology
         try:
-            place.remove(topology, outcome.status)
+            place.remove(topology, outcome.status, self._found.temporary)
         except Superseded as error:
             self.say(f"error: {error}")
 

@@ -44,6 +44,9 @@ HEAVY = {
     "served": ("workers.rollout.served", "workers.env.runner"),
 }  # fmt: skip
 
+# What a learner draws its curve with: its end would wait for these imports.
+AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")
+
 
 def run(config: Config, forks: Forks | None = None) -> int:
     """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed.
@@ -68,7 +71,10 @@ def run(config: Config, forks: Forks | None = None) -> int:
         config.broker.mode, config.broker.url, config.broker.redis_url,
         folder=folder.path, lock=folder.lock, run=config.run,
     ) as begun:  # fmt: skip
-        verify(config, folder.path / record.FOLDER, forks if may_fork(config) else None)  # while the servers boot
+        forked = forks if may_fork(config) else None
+        verify(config, folder.path / record.FOLDER, forked)  # while the servers boot
+        if forked is not None and config.league is None:
+            forked.load(AT_THE_END)  # while they still do
         return _lead(config, folder, begun, forks)
 
 

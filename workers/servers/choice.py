@@ -19,6 +19,7 @@ class Found:
 
     url: str = field(repr=False)
     description: str
+    temporary: bool = False  # whether it was started for this run, and all that it holds ends with it
 
 
 # What is left of a step, which takes time and says so. Raises BrokerError, or Unavailable.

@@ -162,12 +162,13 @@ class Begun:
         try:
             broker = self._broker.finish(say)
             if self.embedded is not None and not self.set.redis_url:
-                redis = Found(self.embedded.url, "")  # the one server is all three
+                redis = Found(self.embedded.url, "", broker.temporary)  # the one server is all three
             else:
                 redis = self._choice("redis", REDIS_STEPS).finish(say)
             servers = self.running
             servers.broker_url, servers.redis_url = broker.url, redis.url
             servers.kind = kind_of(broker.url)
+            servers.temporary = broker.temporary and redis.temporary
             servers.description = "; ".join(
                 filter(None, (f"broker: {broker.description}", redis.description and f"Redis: {redis.description}"))
             )
@@ -252,7 +253,7 @@ class Begun:
             node = self.node = self._finished(starting)
             self.running.children += node.children
             self.running.on_stop.insert(0, node.discard)
-            return Found(node.url, f"private {node.version} at {LOOPBACK}:{node.port}")
+            return Found(node.url, f"private {node.version} at {LOOPBACK}:{node.port}", temporary=True)
 
         return finish
 
@@ -286,7 +287,7 @@ class Begun:
         def finish(say: Say) -> Found:
             server = self.embedded = self._finished_redis(starting)
             description = f"embedded {server.version} at {LOOPBACK}:{server.port}, for everything"
-            return Found(server.database(EMBEDDED_BROKER_DATABASE), description)
+            return Found(server.database(EMBEDDED_BROKER_DATABASE), description, temporary=not self.set.durable)
 
         return finish
 
@@ -312,7 +313,8 @@ class Begun:
     def _redis_of(self, kind: str, starting: Starting[PrivateRedis]) -> Finish:
         def finish(say: Say) -> Found:
             server = self._finished_redis(starting)
-            return Found(server.url, f"{kind} {server.version} at {LOOPBACK}:{server.port}")
+            description = f"{kind} {server.version} at {LOOPBACK}:{server.port}"
+            return Found(server.url, description, temporary=not self.set.durable)
 
         return finish
 
