@@ -10,6 +10,8 @@ import redis
 
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
+from tasks.app.reader import token_key
+from tasks.codec.shared_memory import SharedFolder
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.launch.hosts import Leading
@@ -69,6 +71,24 @@ def test_a_superseded_leader_removes_nothing(embedded: Servers, client: Any, run
         first.remove(topology, 0)
     assert client.get(f"warren.{run_name}:pool") == b"the successor's"
     assert second.leader() is not None
+    remove_run(app, client, topology)
+
+
+def test_what_ends_with_its_servers_is_not_removed_from_them_but_shared_memory_is(
+    embedded: Servers, client: Any, run_name: str
+) -> None:
+    topology = Topology(run_name)
+    app = create_app(topology, embedded.broker_url, embedded.redis_url)
+    spec = RunSpec("services", run_name, "", None, {}, (), ServersSpec())  # type: ignore[arg-type]
+    leading = Leading(spec, Membership(embedded.redis_url, topology), app, topology, embedded.redis_url)
+    leading.begin()
+    client.set(token_key(topology), "0123456789abcdef")
+    shared = SharedFolder("0123456789abcdef")
+    shared.make()
+    assert embedded.temporary
+    leading.remove(topology, 0, temporary=True)
+    assert client.get(token_key(topology)) is not None
+    assert not shared.path.exists()
     remove_run(app, client, topology)
 
 
