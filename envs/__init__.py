@@ -1,5 +1,6 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
+from envs.chance import Chance
 from envs.gamecore_actors import is_gamecore
 from envs.registry import by_library, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
@@ -8,6 +9,7 @@ from envs.two_player import Turn, TwoPlayerVectorEnv
 from envs.vector import VectorEnv
 
 __all__ = [
+    "Chance",
     "EnvSettings",
     "Turn",
     "TwoPlayerVectorEnv",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.chance import Chance
 from envs.construct import blame
 from envs.football_match import Match
 from envs.simultaneous import SimultaneousGames
@@ -29,9 +30,11 @@ class FootballGames(SimultaneousGames):
     A match that its clock ends is decided, as football is: `truncated` is never set.
     """
 
+    chance: Chance
+
     def __init__(self, name: str, num_envs: int, seed: int, **kwargs: Any) -> None:
         self._matches = [Match(name, PLAYERS, **kwargs) for _ in range(num_envs)]
-        self._chance = [np.random.default_rng([seed, i]) for i in range(num_envs)]
+        self.chance = Chance(num_envs, seed)
         space = self._matches[0].observation_space
         super().__init__(f"football:{name}", num_envs, space.shape, len(self._matches[0].actions))
 
@@ -40,11 +43,16 @@ class FootballGames(SimultaneousGames):
         return self._matches[index].actions[action]
 
     def _begin(self, i: int) -> None:
-        self._seen[:, i] = self._matches[i].reset(int(self._chance[i].integers(1 << 31)))
+        self.chance.begin(self._rows[i : i + 1])
+        self._seen[:, i] = self._matches[i].reset(int(self.chance.seeds[i]) % (1 << 31))
 
     def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
         self._seen[:, i], rewards, over, _ = self._matches[i].step(list(actions))
         return rewards, over, False
+
+    def picture(self, index: int) -> np.ndarray:
+        """The pitch from above."""
+        return self._matches[index].picture()
 
     def close(self) -> None:
         """Closes every match."""

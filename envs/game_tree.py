@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from envs.chance import Chance
 from envs.two_player import Turn, TwoPlayerVectorEnv
 
 CHANCE, TERMINAL = -1, -2  # in the place of a player's number
@@ -78,10 +79,12 @@ class GameTree:
 class TreeVectorEnv(TwoPlayerVectorEnv):
     """N games played on one tree: a step is a few table look-ups, whatever N."""
 
+    chance: Chance
+
     def __init__(self, tree: GameTree, num_envs: int, seed: int) -> None:
         super().__init__(tree.name, num_envs, tree.observation.shape[1:], tree.action_mask.shape[1])
         self.tree = tree
-        self._generator = np.random.default_rng(seed)
+        self.chance = Chance(num_envs, seed)
         self._node = np.zeros(num_envs, np.int64)
 
     def history(self, index: int) -> list[int]:
@@ -94,28 +97,34 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         return label
 
     def _reset(self) -> Turn:
-        self._node = self._past_chance(np.zeros(self.num_envs, np.int64))
+        self._node = self._begin(self._rows)
         return self._turn_of(*self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
         tree, before = self.tree, self._node
         node = tree.first_child[before] + tree.slot[tree.information_state[before], action]
-        node = self._past_chance(node)
+        node = self._past_chance(node, self._rows)
         reward, done, truncated = self._no_outcome()
         reward[:, 0] = tree.returns[node] - tree.returns[before]
         reward[:, 1] = -reward[:, 0]
         np.equal(tree.player[node], TERMINAL, out=done)
         if done.any():
-            node[done] = self._past_chance(np.zeros(int(done.sum()), np.int64))
+            ended = np.flatnonzero(done)
+            node[ended] = self._begin(ended)
         self._node = node
         return self._turn_of(reward, done, truncated)
 
-    def _past_chance(self, node: np.ndarray) -> np.ndarray:
-        """The nodes where chance has made its moves after `node`, drawn by their probabilities."""
+    def _begin(self, games: np.ndarray) -> np.ndarray:
+        """The nodes of the first decisions in these games, int64 [K]."""
+        self.chance.begin(games)
+        return self._past_chance(np.zeros(len(games), np.int64), games)
+
+    def _past_chance(self, node: np.ndarray, games: np.ndarray) -> np.ndarray:
+        """The nodes where chance has made its moves after `node`, of these games, drawn by their probabilities."""
         row, thresholds = self.tree.chance
         while (waiting := np.flatnonzero(self.tree.player[node] == CHANCE)).size:
             here = node[waiting]
-            drawn = self._generator.random((len(here), 1)) >= thresholds[row[here]]
+            drawn = self.chance.uniform(games[waiting])[:, None] >= thresholds[row[here]]
             node[waiting] = self.tree.first_child[here] + drawn.sum(axis=1)
         return node
 

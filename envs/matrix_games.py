@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.chance import Chance
 from envs.construct import blame
 from envs.sequence_form import SequenceForm
 from envs.two_player import Turn, TwoPlayerVectorEnv
@@ -71,15 +72,17 @@ class MatrixVectorEnv(TwoPlayerVectorEnv):
     """N one-shot games in step: player 0 chooses, then player 1, who has not seen it, and the game is over."""
 
     max_return = 1.0
+    chance: Chance
 
     def __init__(self, name: str, matrix: np.ndarray, num_envs: int, seed: int) -> None:
         self._observation, self._action_mask = _tables(matrix)
         super().__init__(name, num_envs, self._observation.shape[1:], self._action_mask.shape[1])
         self._matrix = matrix
-        self._generator = np.random.default_rng(seed)
+        self.chance = Chance(num_envs, seed)
         self._row = np.zeros(num_envs, np.int64)
 
     def _reset(self) -> Turn:
+        self.chance.begin(self._rows)
         return self._turn_of(0, *self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
@@ -89,10 +92,11 @@ class MatrixVectorEnv(TwoPlayerVectorEnv):
             self._row = action.copy()
             return self._turn_of(1, reward, done, truncated)
         payoff = self._matrix[self._row, action]
-        decided = self._generator.random(self.num_envs) < np.abs(payoff)
+        decided = self.chance.uniform(self._rows) < np.abs(payoff)
         reward[:, 0] = np.where(decided, np.sign(payoff), 0.0)
         reward[:, 1] = -reward[:, 0]
         done[:] = True
+        self.chance.begin(self._rows)
         return self._turn_of(0, reward, done, truncated)
 
     def _turn_of(self, player: int, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from envs.chance import Chance
 from envs.construct import require
 from envs.game_tree import GameTree, TreeVectorEnv
 from envs.openspiel_tree import expand, tree_size
@@ -88,8 +89,11 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         shape = game.information_state_tensor_shape() if self._informed else game.observation_tensor_shape()
         super().__init__(f"openspiel:{name}", num_envs, tuple(shape), game.num_distinct_actions())
         self._game = game
-        self._generator = np.random.default_rng(seed)
+        sampled = game.get_type().chance_mode == game.get_type().chance_mode.SAMPLED_STOCHASTIC
+        self._chance = Chance(num_envs, seed)
+        self.chance = None if sampled else self._chance  # such a game draws by itself, from a generator of its own
         self._states: list[Any] = []
+        self._ended: list[Any] = [None] * num_envs
         self._observer = self._fast_observer()
 
     def history(self, index: int) -> list[int]:
@@ -108,8 +112,12 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         state = self._states[index]
         return str(state.action_to_string(state.current_player(), action))
 
+    def last_text(self, index: int) -> str:
+        """OpenSpiel's text of the whole last state."""
+        return "" if self._ended[index] is None else str(self._ended[index])
+
     def _reset(self) -> Turn:
-        self._states = [self._start() for _ in range(self.num_envs)]
+        self._states = [self._start(i) for i in range(self.num_envs)]
         return self._turn_of(*self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
@@ -117,27 +125,29 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         for i, (state, move) in enumerate(zip(self._states, action.tolist(), strict=True)):
             before = state.returns()[0]
             state.apply_action(move)
-            self._past_chance(state)
+            self._past_chance(state, i)
             reward[i, 0] = state.returns()[0] - before
             if state.is_terminal():
                 done[i] = True
-                self._states[i] = self._start()
+                self._ended[i], self._states[i] = state, self._start(i)
         reward[:, 1] = -reward[:, 0]
         return self._turn_of(reward, done, truncated)
 
-    def _start(self) -> Any:
+    def _start(self, i: int) -> Any:
+        self._chance.begin(self._rows[i : i + 1])
         state = self._game.new_initial_state()
-        self._past_chance(state)
+        self._past_chance(state, i)
         return state
 
-    def _past_chance(self, state: Any) -> None:
+    def _past_chance(self, state: Any, i: int) -> None:
         while state.is_chance_node():
             outcomes = state.chance_outcomes()
             if len(outcomes) == 1:
                 state.apply_action(outcomes[0][0])
                 continue
             thresholds = np.cumsum([probability for _, probability in outcomes])
-            drawn = int(np.searchsorted(thresholds[:-1], self._generator.random(), side="right"))
+            uniform = self._chance.uniform(self._rows[i : i + 1])[0]
+            drawn = int(np.searchsorted(thresholds[:-1], uniform, side="right"))
             state.apply_action(outcomes[drawn][0])
 
     def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
@@ -169,7 +179,7 @@ class StateVectorEnv(TwoPlayerVectorEnv):
             observer = observation.make_observation(
                 self._game, pyspiel.IIGObservationType(perfect_recall=self._informed, private_info=alone)
             )
-            state = self._start()
+            state = self._start(0)
             observer.set_from(state, state.current_player())
         except (pyspiel.SpielError, AttributeError, ValueError, RuntimeError):
             return None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from envs.chance import Chance
 from envs.construct import blame, pip, require
 from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
@@ -59,8 +60,10 @@ class AECVectorEnv(TwoPlayerVectorEnv):
     """N AEC environments of two agents, the first of `possible_agents` being player 0, stepped one after another.
 
     Observations are Box (as float32), Discrete (one-hot) or a Dict with "observation" and "action_mask"; a mask may
-    also be in the agent's info. Every reset is seeded, game i's first one with `seed + i`.
+    also be in the agent's info. Every reset has a seed of its own, and all of a game's chance follows from it.
     """
+
+    chance: Chance
 
     def __init__(self, name: str, env_fns: Sequence[Callable[[], Any]], seed: int) -> None:
         self._envs = [env_fn() for env_fn in env_fns]
@@ -84,8 +87,18 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         shape = observed.shape if self._categories is None else (self._categories[1],)
         super().__init__(name, len(self._envs), tuple(shape or ()), int(actions.n))
         self._first_action = int(actions.start)
-        self._seeds = [np.random.default_rng(seed + i) for i in range(self.num_envs)]
-        self._next_seed = [seed + i for i in range(self.num_envs)]
+        self.chance = Chance(self.num_envs, seed)
+        self._draws = getattr(self._envs[0], "render_mode", None) == "rgb_array"
+        self._last_pictures: dict[int, np.ndarray] = {}
+
+    def picture(self, index: int) -> np.ndarray:
+        """As the environment draws itself, made with render_mode="rgb_array"."""
+        frame = self._envs[index].render()
+        return super().picture(index) if frame is None else np.asarray(frame)
+
+    def last_picture(self, index: int) -> np.ndarray | None:
+        """As the last game in this slot ended."""
+        return self._last_pictures.get(index)
 
     def close(self) -> None:
         """Close every environment."""
@@ -109,13 +122,15 @@ class AECVectorEnv(TwoPlayerVectorEnv):
                 self._collect(env, reward[i])
             if not env.agents:
                 done[i], truncated[i] = True, cut
+                if self._draws:
+                    self._last_pictures[i] = self.picture(i)
                 self._start(i)
         return self._turn_of(reward, done, truncated)
 
     def _start(self, i: int) -> None:
         # PettingZoo draws from the operating system where a reset has no seed, so each gets one.
-        self._envs[i].reset(seed=self._next_seed[i])
-        self._next_seed[i] = int(self._seeds[i].integers(1 << 31))
+        self.chance.begin(self._rows[i : i + 1])
+        self._envs[i].reset(seed=int(self.chance.seeds[i]) % (1 << 31))  # more bits many libraries refuse
 
     def _collect(self, env: Any, reward: np.ndarray) -> None:
         for player, agent in enumerate(env.possible_agents):

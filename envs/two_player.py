@@ -12,11 +12,13 @@ itself, and of two simultaneous moves the second is taken without seeing the fir
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from gymnasium import spaces
 
+from envs.chance import Chance
 from warren.errors import ConfigurationError, IllegalAction
 
 PLAYERS = 2
@@ -49,9 +51,12 @@ class TwoPlayerVectorEnv(ABC):
 
     Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
     largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
+    `chance` is what decides all that is left to chance (envs/chance.py), where each game can be played again by itself,
+    from its own seed; None where it cannot.
     """
 
     max_return: float | None = None
+    chance: Chance | None = None
 
     def __init__(self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int) -> None:
         if num_envs < 1:
@@ -65,12 +70,33 @@ class TwoPlayerVectorEnv(ABC):
         self._finished: list[FinishedGames] = []
         self._turn: Turn | None = None
 
-    def reset(self) -> Turn:
-        """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero."""
+    def reset(self, seeds: Sequence[int] | np.ndarray | None = None) -> Turn:
+        """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero.
+
+        `seeds`: of each, one that `chance.seeds` had: with the same actions it is the same game again. Raises
+        ConfigurationError where games have no seeds of their own.
+        """
         self._returns[:] = 0
         self._lengths[:] = 0
-        self._turn = self._reset()
+        if seeds is None:
+            self._turn = self._reset()
+            return self._turn
+        if self.chance is None:
+            raise ConfigurationError(
+                f"environment {self.name!r} cannot begin a game from a seed of its own; give its class "
+                "`self.chance = envs.Chance(num_envs, seed)`, from which it draws all that chance decides"
+            )
+        self.chance.given = np.asarray(seeds, np.int64)
+        try:
+            self._turn = self._reset()
+        finally:
+            self.chance.given = None
         return self._turn
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [N]: moves that were made in the games under way."""
+        return self._lengths
 
     def step(self, action: np.ndarray) -> Turn:
         """Make one move in every game; action int64 [N]. Raises IllegalAction, before any game has moved."""
@@ -106,6 +132,18 @@ class TwoPlayerVectorEnv(ABC):
     def action_text(self, index: int, action: int) -> str:
         """A name for `action` in game `index`; its number unless a game has one."""
         return str(action)
+
+    def last_text(self, index: int) -> str:
+        """How the last game in slot `index` stood when it ended, for a person; "" where that is not kept."""
+        return ""
+
+    def picture(self, index: int) -> np.ndarray:
+        """uint8 [height, width, 3] of game `index`. Raises ConfigurationError where the game draws nothing."""
+        raise ConfigurationError(f"environment {self.name!r} draws no pictures; its games are shown as text")
+
+    def last_picture(self, index: int) -> np.ndarray | None:
+        """The same of how the last game in slot `index` ended; None where that is not kept."""
+        return None
 
     def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)
         """Let go of what the games hold."""

@@ -28,6 +28,9 @@ class Categorical(Distribution):
     def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
         return _draw(output, generator)
 
+    def drawn_by(self, output: Tensor, noise: Tensor) -> Tensor:
+        return _drawn_by(output, noise.log())
+
     def mode(self, output: Tensor) -> Tensor:
         return output.argmax(-1)
 
@@ -101,5 +104,8 @@ class MultiCategorical(Distribution):
 
 def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:
     """int64 [...]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p, and logits are log p + c."""
-    noise = torch.empty_like(logits, device="cpu").exponential_(generator=generator).log_()
-    return (logits - noise.to(logits.device)).argmax(-1)
+    return _drawn_by(logits, torch.empty_like(logits, device="cpu").exponential_(generator=generator).log_())
+
+
+def _drawn_by(logits: Tensor, log_noise: Tensor) -> Tensor:
+    return (logits - log_noise.to(logits.device)).argmax(-1)

@@ -24,6 +24,10 @@ class Distribution(nn.Module):
         """An action; draws on the CPU, wherever the output is."""
         raise NotImplementedError
 
+    def drawn_by(self, output: Any, noise: Tensor) -> Any:
+        """The action that `noise` [..., size], exponentially distributed, draws. Raises ConfigurationError for none."""
+        raise ConfigurationError("only Discrete actions are drawn by noise that is given")
+
     def mode(self, output: Any) -> Any:
         """The likeliest action."""
         raise NotImplementedError

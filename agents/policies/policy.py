@@ -136,6 +136,7 @@ class Policy(nn.Module):
         *,
         generator: torch.Generator | None = None,
         value: bool = True,
+        noise: np.ndarray | None = None,
     ) -> Acted:
         """One action for each of N slots, whose observations [N, ...] are nested as the observation space is.
 
@@ -143,7 +144,9 @@ class Policy(nn.Module):
         wherever the weights are; the policy's own if None), "greedy" takes the likeliest action. `action_mask` bool
         [N, A] says which actions are legal (one mask after the other of a MultiDiscrete, leaf name -> mask of a Dict);
         None: all are. `value=False` leaves the value out, for who does not learn from it: a separate value trunk is
-        most of a small network's cost. Raises ConfigurationError for a mask over continuous actions.
+        most of a small network's cost. `noise` float32 [N, A], exponentially distributed: what Discrete actions are
+        drawn by in place of `generator`; the same noise draws the same action again. Raises ConfigurationError for a
+        mask over continuous actions, and for noise for other than Discrete ones.
         """
         with torch.inference_mode():
             leaves = self.leaves(observation)
@@ -155,7 +158,9 @@ class Policy(nn.Module):
                 output, memory = self.network.act(leaves, memory)
             if action_mask is not None:
                 output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
-            if mode == "sample":
+            if mode == "sample" and noise is not None:
+                action = self.distribution.drawn_by(output, torch.as_tensor(noise))
+            elif mode == "sample":
                 action = self.distribution.sample(output, generator or self.generator)
             elif mode == "greedy":
                 action = self.distribution.mode(output)

@@ -54,8 +54,8 @@ def watch_ends(games):
     """A list to which the whole history of every game is added when it ends: the last move may have been chance's."""
     ends, past_chance = [], games._past_chance
 
-    def watched(state):
-        past_chance(state)
+    def watched(state, index):
+        past_chance(state, index)
         if state.is_terminal():
             ends.append(state.history())
 

@@ -17,9 +17,9 @@ def test_random_play_agrees_with_pettingzoos_own_loop_at_every_step():
     for name in CLASSIC:
         games = envs.make_two_player(f"pettingzoo:{name}", 1, seed=5)
         env = pettingzoo.make("aec", f"classic/{name.replace('_v', '-v')}")
-        env.reset(seed=5)  # as the first game is
-        generator = np.random.default_rng(0)
         turn, done, returns = games.reset(), False, np.zeros(2)
+        env.reset(seed=int(games.chance.seeds[0]) % 2**31)
+        generator = np.random.default_rng(0)
         moves = 0
         while not done and moves < 60:
             agent = env.agent_selection
@@ -122,7 +122,8 @@ def test_a_parallel_game_of_ones_own_is_played_with_masks_from_its_infos_and_act
     games = envs.make_two_player(f"{__file__}:Duel", 2, seed=3)
     turn = games.reset()
     assert turn.action_mask.tolist() == [[True, False, True]] * 2
-    assert turn.observation[0] == np.random.default_rng(3).random((2, 1)).astype(np.float32)[0]
+    seed = int(games.chance.seeds[0]) % 2**31
+    assert turn.observation[0] == np.random.default_rng(seed).random((2, 1)).astype(np.float32)[0]
     turn = games.step(np.array([0, 2]))
     assert turn.action_mask.tolist() == [[True, True, True]] * 2
     turn = games.step(np.array([1, 1]))
