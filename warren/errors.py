@@ -36,6 +36,10 @@ class CheckpointError(WarrenError):
     """Raised when a checkpoint is missing, damaged, or of another network."""
 
 
+class ReplayError(WarrenError):
+    """Raised when a recorded match cannot be read, or does not come to its recorded result when it is played again."""
+
+
 class NotFinite(WarrenError):
     """Raised when a loss or a gradient is nan or infinite; says which, of which update. No step was made with it.
 

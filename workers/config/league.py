@@ -70,6 +70,22 @@ class LeagueConfig:
     reference_games: int = 1024
     evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
 
+    # Records of matches, to be played again (workers/replays)
+    replay_every: int = 0  # every how many-th match of each actor is recorded; 1: all, 0: none
+    replay_upsets: float | None = None  # and those lost by who was expected, by Elo, to score so much; null: none
+    replay_evaluations: int = 0  # every how many-th batch of each evaluator's games is recorded; 0: none
+    replay_bytes: int = 256 << 20  # that all records take in the run folder; beyond it the oldest go
+
+    @property
+    def records_matches(self) -> bool:
+        """Whether matches between players may be recorded."""
+        return self.replay_every > 0 or self.replay_upsets is not None
+
+    @property
+    def records(self) -> bool:
+        """Whether anything may be."""
+        return self.records_matches or self.replay_evaluations > 0
+
     def __post_init__(self) -> None:
         problems = []
         for name in (
@@ -78,6 +94,16 @@ class LeagueConfig:
         ):  # fmt: skip
             if getattr(self, name) < 1:
                 problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
+        for name in ("replay_every", "replay_evaluations"):
+            if getattr(self, name) < 0:
+                problems.append(f"{name}={getattr(self, name)} of the league must be at least 0, which records none")
+        if self.replay_upsets is not None and not 0.5 < self.replay_upsets < 1:
+            problems.append(
+                f"replay_upsets={self.replay_upsets} of the league is the score that who lost was expected to reach; "
+                "it must be above 0.5 and below 1, as 0.75 is, or null for none"
+            )
+        if self.replay_bytes < 1 << 20:
+            problems.append(f"replay_bytes={self.replay_bytes} of the league must be at least {1 << 20}, one MiB")
         if self.history is not None and self.history < 0:
             problems.append(f"history={self.history} of the league must be at least 0 events, or null for all")
         if self.games % (2 * self.tables):

@@ -134,6 +134,12 @@ def _league(config: Config, role: str) -> Iterator[str]:
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         if role == "train":
             check(league.env, league.env_kwargs, two_player=True)
+        if league.records and games.chance is None:
+            yield (
+                f"league: games of {league.env!r} cannot be recorded, as replay_every, replay_upsets or "
+                "replay_evaluations say: it cannot begin a game from a seed of its own; one of yours can where all its "
+                "chance is drawn from self.chance = envs.Chance(num_envs, seed) (docs/replays.md)"
+            )
         if league.goal is not None and role in ("train", "evaluator"):
             yield from _goal(league)
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)

@@ -25,6 +25,7 @@ from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
+from workers.rollout.game_log import GameLog, Recording
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Player(Protocol):
         *,
         generator: torch.Generator | None = None,
         value: bool = True,
+        noise: np.ndarray | None = None,
     ) -> Acted: ...
 
 
@@ -67,25 +69,33 @@ class Uniform:
         *,
         generator: torch.Generator | None = None,
         value: bool = True,
+        noise: np.ndarray | None = None,
     ) -> Acted:
         """A legal action each, int64 [N]."""
         assert action_mask is not None
-        chance = torch.rand(action_mask.shape, generator=generator).numpy()
+        chance = torch.rand(action_mask.shape, generator=generator).numpy() if noise is None else noise
         return Acted(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
 
 
 def play(
-    games: TwoPlayerVectorEnv, first: Player, second: Player, rounds: int, generator: torch.Generator
+    games: TwoPlayerVectorEnv,
+    first: Player,
+    second: Player,
+    rounds: int,
+    generator: torch.Generator,
+    recording: Recording | None = None,
 ) -> np.ndarray:
     """Returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
 
-    Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones.
+    Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones. `recording`:
+    gets all of them.
     """
     left = np.full(games.num_envs, rounds)
     returns = []
     turn = games.reset()
     games.pop_finished()
     memories = [SlotMemory(player.initial_memory(games.num_envs)) for player in (first, second)]
+    log = None if recording is None else GameLog(games, recording.seed)
     while left.any():
         action = np.empty(games.num_envs, np.int64)
         for seat, player in enumerate((first, second)):
@@ -93,9 +103,14 @@ def play(
             if rows.size:
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
                 memory = memories[seat].of(rows)
-                acted = player.step(observation, memory, action_mask=mask, generator=generator, value=False)
+                noise = None if log is None else log.noise(rows)
+                acted = player.step(
+                    observation, memory, action_mask=mask, generator=generator, value=False, noise=noise
+                )
                 action[rows] = acted.action
                 memories[seat].keep(rows, acted.memory)
+        if log is not None and recording is not None:
+            log.moved(action, recording.weights)
         turn = games.step(action)
         if turn.done.any():
             finished = games.pop_finished()
@@ -104,7 +119,20 @@ def play(
             counted = left[finished.index] > 0
             returns.append(finished.returns[counted, 0])
             left[finished.index[counted]] -= 1
+            if log is not None and recording is not None:
+                kept = log.pop(finished, np.zeros(len(counted), np.int64), counted)
+                recording.games += [game for game in kept if game is not None]
     return np.concatenate(returns)
+
+
+class Recorder(Protocol):
+    """Keeps the games of some batches: evaluation.recording of an evaluator of a run."""
+
+    def begins(self, first: int) -> Recording | None:
+        """A batch with the player at slot `first` in seat 0 is about to be played; None: it is not recorded."""
+
+    def ended(self, first: int, second: int, recording: Recording) -> None:
+        """It was played."""
 
 
 class Claims(Protocol):
@@ -157,9 +185,10 @@ class Evaluator:
         bound: float | None = 1.0,
         alpha: float = 0.05,
         claims: Claims | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.games, self.returns = games, returns
-        self._policy_of, self._claims = policy_of, claims or Alone()
+        self._policy_of, self._claims, self._recorder = policy_of, claims or Alone(), recorder
         self._generator = torch.Generator().manual_seed(seed)
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
         self._temperature, self._alpha = temperature, alpha
@@ -205,7 +234,10 @@ class Evaluator:
         if cell is None:
             return False
         first, second = cell
-        found = play(self.games, self._policy_of(first), self._policy_of(second), self._rounds, self._generator)
+        recording = None if self._recorder is None else self._recorder.begins(first)
+        found = play(
+            self.games, self._policy_of(first), self._policy_of(second), self._rounds, self._generator, recording
+        )
         if (largest := float(np.abs(found).max())) > self._bound * (1.0 + 1e-6):
             problem = (
                 f"a game of {self.games.name!r} returned {largest:g}, beyond the {self._bound:g} that intervals are "
@@ -216,6 +248,8 @@ class Evaluator:
             logger.warning("%s; taking that", problem)
             self._bound = largest
         self.returns.record(first, second, found)
+        if self._recorder is not None and recording is not None:
+            self._recorder.ended(first, second, recording)
         self._batches += 1
         return True
 
@@ -268,6 +302,7 @@ def evaluator_of(
     policy_of: Callable[[int], Policy],
     seed: int,
     claims: Claims | None = None,
+    recorder: Recorder | None = None,
 ) -> Evaluator:
     """An evaluator with the settings of a league."""
     return Evaluator(
@@ -283,4 +318,5 @@ def evaluator_of(
         bound=league.max_return or games.max_return,
         alpha=1.0 - league.cell_confidence,
         claims=claims,
+        recorder=recorder,
     )

@@ -36,8 +36,10 @@ from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.evaluation.cells import evaluator_of
+from workers.evaluation.recording import BatchRecorder
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
+from workers.replays.sending import ReplaySender
 from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_of, policy_builder, store_of
@@ -68,7 +70,14 @@ class EvaluatorRole:
         seed = seed_of(source_name(config.evaluator_id))
         games = envs.make_two_player(league.env, league.evaluation_games, seed, **league.env_kwargs)
         self.claims = CellLeases(session.redis, self.store.prefix, source_name(config.evaluator_id), league.lease)
-        self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims)
+        recorder = BatchRecorder(
+            league,
+            ReplaySender(session.redis, session.topology.key_prefix),
+            source_name(config.evaluator_id, "evaluator"),
+            lambda slot: self._roster.by_slot[slot],
+            self._policy_at,
+        )
+        self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
         self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
         self._score_at = 0.0
         self._pictures_at = time.monotonic() + FIRST_PICTURES

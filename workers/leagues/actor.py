@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import envs
+from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
@@ -27,8 +28,11 @@ from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers, Learning
+from workers.leagues.recording import MatchRecorder, ratings_in
 from workers.leagues.streaming import LeagueStream
+from workers.replays.sending import ReplaySender
 from workers.rollout.answers import answer
+from workers.rollout.game_log import Weights
 from workers.rollout.match_record import MatchRecord
 from workers.rollout.match_result import MatchResult
 from workers.rollout.match_scheduler import Matches
@@ -36,7 +40,7 @@ from workers.rollout.numbering import Numbering
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
-from workers.runtime.league_paths import league_of, policy_builder
+from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name
 
@@ -58,6 +62,8 @@ class LeagueActorRole:
         )
         self.ending = Ending(session.redis, session.topology.key_prefix)
         self.record = MatchRecord.from_environment(self.source)
+        sender = ReplaySender(session.redis, session.topology.key_prefix)
+        self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
         self._numbered = Numbering(session, self.source)
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
@@ -177,6 +183,7 @@ class LeagueActorRole:
                 self.league.tables,
                 self.league.reward_scale,
                 max_age=self.config.max_staleness,
+                player=home.name if self.recorder.active else None,
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
             models: dict[str, ModelRef | None] = {}
@@ -192,7 +199,9 @@ class LeagueActorRole:
                 return match
 
             def opponent(match: Match) -> Policy | None:
-                policy = self.players.opponent(match, models.pop(match.match))
+                model = models.pop(match.match)
+                policy = self.players.opponent(match, model)
+                self.recorder.begins(match, lambda: self._away(match, model, policy))
                 return self.record.watched(match, policy)
 
             home.matches = Matches(
@@ -202,15 +211,25 @@ class LeagueActorRole:
                 self._report,
                 opponent,
                 between=lambda: self._keep_matches(home),
+                recorded=self.recorder.wants,
             )
         return home.matches
+
+    def _away(self, match: Match, model: ModelRef | None, policy: Policy | None) -> Weights | None:
+        if policy is None:
+            return None
+        ref = model or ModelRef(match.away, self.players[match.away].version)
+        return Weights(ref.player, ref.version, fingerprint(policy))
 
     def _report(self, match: Match, result: MatchResult) -> None:
         if not len(result.returns):
             self.client.abort(match)
             return
-        status = self.client.report(match, result.outcomes(self.league.series))
+        outcomes, expected = result.outcomes(self.league.series), self.recorder.expected(match)
+        status = self.client.report(match, outcomes)
         self.record.ended(match, status)
+        if status == "counted":
+            self.recorder.counted(match, result, outcomes, expected)
         if status == "refused":
             self.uncounted += len(result.returns)
             logger.warning(

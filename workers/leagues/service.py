@@ -29,9 +29,12 @@ from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
 from workers.config.league import LeagueConfig
+from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
+from workers.replays.folder import FOLDER as REPLAYS
+from workers.replays.sending import ReplayKeeper
 from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, store_of
@@ -216,7 +219,7 @@ def run(config: Config) -> int:
     session.declare()
     store, league = store_of(session, VIEW_AGE), league_of(config)
     stopping = threading.Event()
-    keeper = None
+    threads: list[threading.Thread] = []
     lease = Lease(session.redis, session.topology.key_prefix, "the league's keeper")
     if config.league_id == 0:
         lease.take(stopping, "give this worker league_id=1, or more")
@@ -225,19 +228,29 @@ def run(config: Config) -> int:
         own = Keeper(
             store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
         )
-        keeper = threading.Thread(target=keep, args=(own, stopping), name="keeper")
+        threads.append(threading.Thread(target=keep, args=(own, stopping), name="keeper"))
+        if league.records:
+            folder = run_folder(config) / REPLAYS
+            replays = ReplayKeeper(session.redis, session.topology.key_prefix, folder, league.replay_bytes)
+            threads.append(threading.Thread(target=replays.run, args=(stopping,), name="replays"))
     else:
         wait_for_league(store)
     service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
     serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
     subscription = closing(session, name, stop_worker)
+
+    def ready() -> None:
+        for thread in threads:
+            thread.start()
+
     try:
-        return serving.run(on_ready=keeper.start if keeper is not None else None)
+        return serving.run(on_ready=ready)
     finally:
         stopping.set()
         subscription.stop()
-        if keeper is not None and keeper.ident is not None:
-            keeper.join()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
         if config.league_id == 0:
             lease.release()
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from league.rules.win_rates import DRAW, LOSS, WIN
+from workers.rollout.game_log import PlayedGame
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class MatchResult:
 
     opponent: Hashable  # the opponent's tag
     returns: np.ndarray  # float32 [K], of the home player
+    games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
 
     def outcomes(self, series: int = 1) -> str:
         """What the league's payoff counts: "w", "d" or "l" of the home player, for each `series` games.

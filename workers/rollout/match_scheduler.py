@@ -18,6 +18,7 @@ from workers.rollout.selfplay_sampler import MatchSampler, Opponent
 Request = Callable[[], Match]  # asks the league for the next match; PlayerUnavailable: there is none for now
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
 Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
+Recorded = Callable[[Match], bool]  # whether the games of a match are kept with its result
 Between = Callable[[], None]  # called between moves
 
 
@@ -36,11 +37,13 @@ class Matches:
         report: Report,
         opponents: Opponents,
         between: Between = lambda: None,
+        recorded: Recorded = lambda match: False,
     ) -> None:
         self.sampler = sampler
         self._match_games = match_games
         self._request, self._report, self._opponents, self._between = request, report, opponents, between
-        self._open: dict[str, tuple[Match, list[np.ndarray]]] = {}
+        self._recorded = recorded
+        self._open: dict[str, tuple[Match, list[MatchResult]]] = {}
         self._tables: list[str] = []  # the match of each, by id
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
@@ -107,12 +110,13 @@ class Matches:
 
     def _take_results(self) -> None:
         for result in self.sampler.pop_results():
-            self._open[str(result.opponent)][1].append(result.returns)
+            self._open[str(result.opponent)][1].append(result)
 
     def _follow(self) -> None:
         self._take_results()
         for table, match in enumerate(self._tables):
-            if match in self._lost or sum(map(len, self._open[match][1])) >= self._match_games:
+            played = sum(len(result.returns) for result in self._open[match][1])
+            if match in self._lost or played >= self._match_games:
                 with contextlib.suppress(PlayerUnavailable):
                     self._tables[table] = self._seat(table, self._request())
         for match in self._open.keys() - self.sampler.in_play():
@@ -120,12 +124,14 @@ class Matches:
 
     def _seat(self, table: int, match: Match) -> str:
         self._open[match.match] = (match, [])
-        self.sampler.seat(table, Opponent(match.match, self._opponents(match)))
+        self.sampler.seat(table, Opponent(match.match, self._opponents(match), self._recorded(match)))
         return match.match
 
     def _close(self, match: str) -> None:
-        issued, returns = self._open[match]
+        issued, results = self._open[match]
         if match not in self._lost:
-            self._report(issued, MatchResult(match, np.concatenate([*returns, np.zeros(0, np.float32)])))
+            returns = np.concatenate([*(result.returns for result in results), np.zeros(0, np.float32)])
+            games = tuple(game for result in results for game in result.games)
+            self._report(issued, MatchResult(match, returns, games))
         self._lost.discard(match)
         del self._open[match]  # not before: a report that failed is made again

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from agents.checkpoints import fingerprint
 from agents.networks import Memory
 from agents.policies import Policy, SlotMemory
 from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
+from workers.rollout.game_log import GameLog, PlayedGame, Weights
 from workers.rollout.match_result import MatchResult
 from workers.rollout.sampler import load_into
 from workers.rollout.trajectory_buffer import TrajectoryBuffer
@@ -33,6 +36,7 @@ class Opponent:
 
     tag: Hashable  # comes back with the results
     policy: Policy | None = None
+    recorded: bool = False  # whether results against it hold the games themselves
 
 
 class MatchSampler:
@@ -52,8 +56,10 @@ class MatchSampler:
         tables: int = 1,
         reward_scale: float = 1.0,
         max_age: int | None = None,
+        player: str | None = None,
     ) -> None:
-        """`reward_scale` multiplies the rewards in trajectories, not the results.
+        """`reward_scale` multiplies the rewards in trajectories, not the results. `player`: the learning policy's name,
+        where games are recorded; None: nothing is kept of any.
 
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
         """
@@ -76,8 +82,12 @@ class MatchSampler:
         # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
         self._memory = SlotMemory(policy.initial_memory(2 * games.num_envs))
         self._results: dict[int, list[np.ndarray]] = {}
+        self._games: dict[int, list[PlayedGame]] = {}  # of opponents that are recorded
         self._episodes: list[np.ndarray] = []
         self._turn = games.reset()
+        self._player = player or ""
+        self._log = GameLog(games, seed) if player is not None else None
+        self._weights = Weights(self._player, self.version, 0)
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -85,6 +95,8 @@ class MatchSampler:
         load_into(self.policy, weights, version, behaviour)
         self.version = version
         self._buffer.renew(version)
+        if self._log is not None:
+            self._weights = Weights(self._player, version, fingerprint(self.policy))
 
     def pop_expired(self) -> int:
         """Decisions that were too old to learn from and were dropped since the last call."""
@@ -105,6 +117,8 @@ class MatchSampler:
         self._buffer.clear()
         self._memory.begin()
         self._turn = self.games.reset()
+        if self._log is not None:
+            self._log.restart()
         self._met = self._invited[self.table]
         self._fresh = True
 
@@ -128,10 +142,11 @@ class MatchSampler:
     def pop_results(self) -> list[MatchResult]:
         """Games that ended since the last call, a result for each opponent that was met."""
         results = [
-            MatchResult(self._opponents[number].tag, np.concatenate(returns))
+            MatchResult(self._opponents[number].tag, np.concatenate(returns), tuple(self._games.get(number, ())))
             for number, returns in self._results.items()
         ]
         self._results.clear()
+        self._games.clear()
         in_play = {*self._met.tolist(), *self._invited.tolist()}
         self._opponents = {n: opponent for n, opponent in self._opponents.items() if n in in_play}
         return results
@@ -162,6 +177,8 @@ class MatchSampler:
                 observation, mask = turn.observation[rows], turn.action_mask[rows]
                 before = self._memory.of(seats[rows])
                 action[rows], _ = self._step(policy, seats[rows], before, observation, mask, value=False)
+        if self._log is not None:
+            self._log.moved(action, self._weights)
         self._turn = self.games.step(action)
         self._fresh = False
         self._buffer.earn(self._turn.reward.ravel() * self._reward_scale)
@@ -180,9 +197,10 @@ class MatchSampler:
         value: bool = True,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """(actions, extras) of `policy` in these seats, which remember `memory`."""
-        action, extras, memory = policy.step(
-            observation, memory, action_mask=mask, generator=self._generator, value=value
-        )
+        drawn_by: dict[str, Any] = {"generator": self._generator}
+        if self._log is not None:
+            drawn_by = {"noise": self._log.noise(seats // 2)}
+        action, extras, memory = policy.step(observation, memory, action_mask=mask, value=value, **drawn_by)
         self._memory.keep(seats, memory)
         return action, extras
 
@@ -196,6 +214,11 @@ class MatchSampler:
         met = self._met[slots]
         for number in np.unique(met):
             self._results.setdefault(int(number), []).append(returns[met == number])
+        if self._log is not None:
+            recorded = np.array([self._opponents[number].recorded for number in met.tolist()])
+            for number, game in zip(met.tolist(), self._log.pop(finished, home, recorded), strict=True):
+                if game is not None:
+                    self._games.setdefault(number, []).append(game)
         self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
         self._home[slots] = 1 - home
         self._met[slots] = self._invited[self.table[slots]]

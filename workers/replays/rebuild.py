@@ -1,0 +1,136 @@
+"""A recorded match played again: from its seeds and actions to its result, and its decisions from the weights.
+
+What always holds of a record that is right: in a game that begins from the recorded seed all recorded actions are
+legal, it ends with the last of them, with the recorded returns; and the returns make the outcomes that were counted.
+Where the weights still exist, each decision is made again as well: by those weights, from the same seed. How many
+observations a forward pass holds changes its last bits, so an action counts as the same if it is drawn within NEAR.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from agents.policies import Policy
+from envs import Turn, TwoPlayerVectorEnv
+from envs.chance import decision_noise
+from warren.errors import IllegalAction, ReplayError
+from workers.replays.recorded import RecordedMatch
+from workers.rollout.game_log import PlayedGame, Weights
+
+NEAR = 1e-3  # nats by which the action that was drawn may be behind another one
+Policies = Callable[[Weights], Policy | None]  # None: those weights were not kept
+
+
+class Move(NamedTuple):
+    """One of a game: what its player saw, and what it did."""
+
+    number: int  # moves before it
+    turn: Turn  # of the one game
+    action: int
+
+
+@dataclass
+class Checked:
+    """What came of playing a match again; it is as recorded where `problems` is empty."""
+
+    match: str
+    problems: list[str] = field(default_factory=list)
+    games: int = 0
+    decisions: int = 0
+    decided_again: int = 0  # of them, those by weights that still exist
+
+
+def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
+    """The game again, in an environment of one slot. Before each move is made it is given out.
+
+    Raises ReplayError where the game does not go, or end, as recorded.
+    """
+    turn = games.reset(seeds=[played.seed])
+    games.pop_finished()
+    for number, action in enumerate(played.actions.tolist()):
+        if turn.done[0]:
+            raise ReplayError(f"the game was over after {number} of {len(played.actions)} moves")
+        yield Move(number, turn, action)
+        try:
+            turn = games.step(np.array([action]))
+        except IllegalAction as error:
+            raise ReplayError(f"move {number + 1} is illegal: {error}") from None
+    found = games.pop_finished()
+    if not turn.done[0]:
+        raise ReplayError(f"the game was not over after its {len(played.actions)} moves")
+    if not np.array_equal(found.returns[0], played.returns):
+        raise ReplayError(f"the game ended with returns {found.returns[0]}, recorded are {played.returns}")
+
+
+def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) -> Checked:
+    """Play `record` again in `games`, an environment of one slot, with the weights that `policies` still has."""
+    checked = Checked(record.match, games=len(record.games))
+    if len(record.outcomes) and record.outcomes_of(record.returns) != record.outcomes:
+        checked.problems.append(f"its returns make {record.outcomes_of(record.returns)}, not {record.outcomes}")
+    again = _Decisions(record, policies, games.num_actions)
+    for number, game in enumerate(record.games):
+        try:
+            again.add(game, list(moves(games, game)))
+        except ReplayError as error:
+            checked.problems.append(f"game {number + 1}: {error}")
+    checked.decisions = sum(len(game.actions) for game in record.games)
+    checked.decided_again, otherwise = again.count()
+    if otherwise:
+        checked.problems.append(f"{otherwise} decisions are not those that the recorded weights make")
+    return checked
+
+
+class _Decisions:
+    """Decisions of a match by what made them; of a policy without a memory all are made again in one pass."""
+
+    def __init__(self, record: RecordedMatch, policies: Policies, num_actions: int) -> None:
+        self._record, self._policies, self._actions = record, policies, num_actions
+        self._alone: dict[Weights, list[tuple[Move, np.ndarray]]] = defaultdict(list)
+        self._again = self._otherwise = 0
+
+    def add(self, game: PlayedGame, made: list[Move]) -> None:
+        numbers = np.arange(len(made))
+        noise = decision_noise(np.full(len(made), game.drawn_by), numbers, self._actions)
+        for seat in (0, 1):
+            memory, gone = None, False  # gone: weights that were not kept, and with them what a policy remembers
+            for move in made:
+                if move.turn.to_move[0] != seat:
+                    continue
+                weights = self._record.weights(game, seat, move.number)
+                policy = self._policies(weights)
+                if policy is None:
+                    gone = True
+                    continue
+                if not policy.has_memory:
+                    self._alone[weights].append((move, noise[move.number]))
+                    continue
+                if gone:
+                    break
+                memory = policy.initial_memory(1) if memory is None else memory
+                probabilities, memory = policy.probabilities_after(memory, move.turn.observation, move.turn.action_mask)
+                self._compare(probabilities, noise[move.number][None], np.array([move.action]))
+
+    def count(self) -> tuple[int, int]:
+        """(decisions that were made again, those of them that came out otherwise)."""
+        for weights, decisions in self._alone.items():
+            policy = self._policies(weights)
+            assert policy is not None
+            observation = np.concatenate([move.turn.observation for move, _ in decisions])
+            mask = np.concatenate([move.turn.action_mask for move, _ in decisions])
+            actions = np.array([move.action for move, _ in decisions])
+            noise = np.stack([noise for _, noise in decisions])
+            self._compare(policy.probabilities(observation, mask), noise, actions)
+        self._alone.clear()
+        return self._again, self._otherwise
+
+    def _compare(self, probabilities: np.ndarray, noise: np.ndarray, actions: np.ndarray) -> None:
+        with np.errstate(divide="ignore"):  # of illegal actions
+            drawn = np.log(probabilities) - np.log(noise)
+        behind = drawn.max(axis=1) - drawn[np.arange(len(actions)), actions]
+        self._again += len(actions)
+        self._otherwise += int((behind > NEAR).sum())

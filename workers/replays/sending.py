@@ -1,0 +1,94 @@
+"""Records on their way to the run's folder: a stream in Redis, which actors and evaluators on any host add to.
+
+The league worker that keeps the run's folder (league_id=0) writes them there, and takes out what it has written. The
+stream is bounded: where nobody takes records out, or they come faster than a disk takes them, the oldest go.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from workers.replays.folder import ReplayWriter
+from workers.replays.recorded import RecordedMatch
+
+logger = logging.getLogger(__name__)
+
+LARGEST = 256 << 10  # bytes of one record
+WAITING = 1024  # records in the stream
+AT_ONCE = 64  # that are taken out
+LOOK_EVERY = 0.5  # s between looks while there are none
+AGAIN_AFTER = 1.0  # s after which it goes on when Redis was away, or the disk full
+
+
+def stream_key(key_prefix: str) -> str:
+    """The stream of the run whose keys begin with `key_prefix`."""
+    return f"{key_prefix}replays"
+
+
+class ReplaySender:
+    """Adds records to the stream; a record that cannot be sent is lost, and says so in the log."""
+
+    def __init__(self, client: Any, key_prefix: str) -> None:
+        self._redis, self._key = client, stream_key(key_prefix)
+        self._warned = False
+
+    def send(self, record: RecordedMatch) -> None:
+        """Send one."""
+        data = record.to_bytes()
+        if len(data) > LARGEST:
+            logger.warning(
+                "match %s is not recorded: its %d games take %d bytes, a record may take %d; lower league.match_games",
+                record.match, len(record.games), len(data), LARGEST,
+            )  # fmt: skip
+            return
+        try:
+            with self._redis.pipeline(transaction=False) as pipeline:
+                pipeline.xlen(self._key)
+                pipeline.xadd(self._key, {"record": data}, maxlen=WAITING, approximate=False)
+                waiting, _ = pipeline.execute()
+        except redis.RedisError as error:
+            logger.warning("match %s is not recorded: %s", record.match, error)
+            return
+        if waiting >= WAITING and not self._warned:
+            self._warned = True
+            logger.warning(
+                "records of matches are lost: %d wait to be written by the league worker with league_id=0; is it up, "
+                "and its disk not full? Or raise league.replay_every", waiting,
+            )  # fmt: skip
+
+
+class ReplayKeeper:
+    """Writes what arrives in the stream to `folder`."""
+
+    def __init__(self, client: Any, key_prefix: str, folder: Path, bound: int) -> None:
+        self._redis, self._key = client, stream_key(key_prefix)
+        self._writer = ReplayWriter(folder, bound)
+
+    def run(self, stopping: threading.Event) -> None:
+        """Work until `stopping` is set, through outages of Redis and full disks; then write what is still there."""
+        while not stopping.is_set():
+            try:
+                if not self.step():
+                    stopping.wait(LOOK_EVERY)
+            except (redis.RedisError, OSError) as error:
+                logger.warning("records of matches are not written for a moment: %s", error)
+                stopping.wait(AGAIN_AFTER)
+        try:
+            while self.step():
+                pass
+        except (redis.RedisError, OSError) as error:
+            logger.warning("the last records of matches are lost: %s", error)
+        self._writer.close()
+
+    def step(self) -> int:
+        """Write the oldest records of the stream; how many. Raises RedisError and OSError."""
+        found = self._redis.xrange(self._key, count=AT_ONCE)
+        if found:
+            self._writer.append([fields[b"record"] for _, fields in found])
+            self._redis.xdel(self._key, *(number for number, _ in found))
+        return len(found)

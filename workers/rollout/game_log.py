@@ -1,0 +1,97 @@
+"""What is played in a sampler's games, kept so that any of them can be played again.
+
+log = GameLog(games, seed)
+action = policy.step(..., noise=log.noise(rows))      # decisions follow from a seed of the game as well
+log.moved(action, weights)                            # before games.step(action)
+played = log.pop(finished, seats)                     # after it, where games ended
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from envs import Chance, TwoPlayerVectorEnv
+from envs.chance import decision_noise
+from envs.two_player import FinishedGames
+
+
+class Weights(NamedTuple):
+    """What played: the weights of `player` at `version`, known by their `digest` (agents.checkpoints.fingerprint)."""
+
+    player: str
+    version: int
+    digest: int
+
+
+@dataclass(frozen=True)
+class PlayedGame:
+    """One game, from its beginning to its end: with its seed and its actions it is the same game again."""
+
+    seed: int  # of all that chance decided
+    drawn_by: int  # the seed of the noise that decisions were drawn by
+    home: int  # the seat of the home player
+    actions: np.ndarray  # int64 [moves], of both seats in their order
+    returns: np.ndarray  # float32 [2], of both seats
+    weights: tuple[tuple[int, Weights], ...]  # of the home player: (from which move on, what played)
+
+
+@dataclass
+class Recording:
+    """Games that are played with the home player in seat 0, to be recorded; `games` are those that have ended."""
+
+    weights: Weights  # of the home player
+    seed: int  # of the noise of all decisions
+    games: list[PlayedGame] = field(default_factory=list)
+
+
+class GameLog:
+    """The moves of all games under way; `seed` is of the noise of their decisions."""
+
+    def __init__(self, games: TwoPlayerVectorEnv, seed: int) -> None:
+        assert games.chance is not None
+        self._games, self._chance = games, games.chance
+        self._rows = np.arange(games.num_envs)
+        self._noise = Chance(games.num_envs, seed)
+        self._steps: list[tuple[np.ndarray, Weights]] = []  # actions int64 [N], and what the home player moved by
+        self.restart()
+
+    def restart(self) -> None:
+        """All games have begun anew."""
+        self._steps.clear()
+        self._begun = np.zeros(len(self._rows), np.int64)  # [N]: the place in _steps of each game's first move
+        self._seeds = self._chance.seeds.copy()
+        self._noise.begin(self._rows)
+
+    def noise(self, rows: np.ndarray) -> np.ndarray:
+        """float32 [K, A]: what the next moves of these games are drawn by."""
+        return decision_noise(self._noise.seeds[rows], self._games.lengths[rows], self._games.num_actions)
+
+    def moved(self, action: np.ndarray, weights: Weights) -> None:
+        """The moves that are about to be made, int64 [N]; the array is kept."""
+        self._steps.append((action, weights))
+
+    def pop(self, finished: FinishedGames, home: np.ndarray, wanted: np.ndarray) -> list[PlayedGame | None]:
+        """The games that the last move ended; those of `wanted` bool [K] only. `home` int64 [K]: the home seats."""
+        played = [
+            self._played(slot, seat, returns) if keep else None
+            for slot, seat, returns, keep in zip(
+                finished.index.tolist(), home.tolist(), finished.returns, wanted.tolist(), strict=True
+            )
+        ]
+        self._begun[finished.index] = len(self._steps)
+        self._seeds[finished.index] = self._chance.seeds[finished.index]
+        self._noise.begin(finished.index)
+        if oldest := int(self._begun.min()):
+            del self._steps[:oldest]
+            self._begun -= oldest
+        return played
+
+    def _played(self, slot: int, home: int, returns: np.ndarray) -> PlayedGame:
+        steps = self._steps[int(self._begun[slot]) :]
+        weights = [(move, used) for move, (_, used) in enumerate(steps) if not move or used is not steps[move - 1][1]]
+        actions = np.fromiter((action[slot] for action, _ in steps), np.int64, len(steps))
+        seed, drawn_by = int(self._seeds[slot]), int(self._noise.seeds[slot])
+        return PlayedGame(seed, drawn_by, home, actions, returns.copy(), tuple(weights))
