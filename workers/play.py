@@ -1,8 +1,9 @@
-"""`python -m workers.play FOLDER`: watch what was trained; of a league, play against it.
+"""`python -m workers.play FOLDER`: watch what was trained; of a league, or a game of two players, play against it.
 
 python -m workers.play runs/cartpole/TRIAL --games 5 --render human
 python -m workers.play runs/kuhn/TRIAL                                  # you, against the main agent
 python -m workers.play runs/kuhn/TRIAL --player main --against main@12  # two of its players
+python -m workers.play openspiel:tic_tac_toe --against runs/ttt         # a game by name, against a league's main agent
 """
 
 from __future__ import annotations

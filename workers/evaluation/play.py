@@ -9,15 +9,16 @@ from pathlib import Path
 import numpy as np
 from gymnasium import error
 
+import envs
 from envs import Turn, TwoPlayerVectorEnv
 from envs.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
-from workers.evaluation.video import Video
+from workers.evaluation.scores import UNIFORM
+from workers.evaluation.table import Side, person, play, uniform
+from workers.replays.video import Video
 from workers.runtime.trained import Trained, load
 from workers.ui import returns
-
-Chooser = Callable[[TwoPlayerVectorEnv, Turn], int]  # the action of the player to move in game 0
 
 
 def watch(
@@ -54,83 +55,75 @@ def watch(
     say(f"mean return {returns.shown(float(np.mean(found)))} of {games} episodes")
 
 
-def play(
-    games: TwoPlayerVectorEnv,
-    choosers: tuple[Chooser, Chooser],
-    number: int,
-    say: Callable[[str], None],
-    begin: Callable[[], None] = lambda: None,
-) -> list[float]:
-    """Play so many games, `choosers` by seat; the returns of seat 0. Moves are said as they are made.
-
-    `begin` is called when a game has ended and another begins.
-    """
-    turn = games.reset()
-    returns: list[float] = []
-    while len(returns) < number:
-        seat = int(turn.to_move[0])
-        action = choosers[seat](games, turn)
-        say(f"player {seat} plays {games.action_text(0, action)}")
-        turn = games.step(np.array([action]))
-        for result in games.pop_finished().returns:
-            returns.append(float(result[0]))
-            say(f"game {len(returns)} is over: player 0 {result[0]:+g}, player 1 {result[1]:+g}")
-            begin()
-    return returns
-
-
-def person(ask: Callable[[str], str], say: Callable[[str], None]) -> Chooser:
-    """Somebody at the keyboard; EOFError ends the game."""
-
-    def choose(games: TwoPlayerVectorEnv, turn: Turn) -> int:
-        legal = np.flatnonzero(turn.action_mask[0])
-        say(games.text(0))
-        named = ", ".join(
-            str(action) if (name := games.action_text(0, int(action))) == str(action) else f"{action} ({name})"
-            for action in legal
-        )
-        while True:
-            answer = ask(f"your move as player {turn.to_move[0]}, one of {named}: ").strip()
-            if answer.isdigit() and int(answer) in legal:
-                return int(answer)
-            say(f"{answer!r} is not one of them")
-
-    return choose
-
-
-def machine(trained: Trained, greedy: bool) -> Chooser:
+def machine(trained: Trained, name: str, greedy: bool) -> Side:
     """A player that was trained."""
 
     def choose(_: TwoPlayerVectorEnv, turn: Turn) -> int:
         return int(trained.act(turn.observation[0], turn.action_mask[0], greedy=greedy))
 
-    return choose
+    return Side(name, choose, trained.begin)
 
 
 def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Callable[[str], None] = print) -> int:
     """What the command line asks for; exit status 0, also when the person leaves."""
+    if is_game(given.folder):
+        opponent, games = opponent_in(given)
+        return match((person(ask, say), opponent), games, given, say)
     trained = load(given.folder, given.player)
     say(f"{trained.env_id}, {trained.source}")
     if not trained.two_player:
         watch(trained, given.games, given.render, not given.sample, say, given.video)
         return 0
-    greedy = given.greedy
-    machines = [trained, *([load(given.folder, given.against)] if given.against else [])]
-    mine, other = machine(trained, greedy), machine(machines[-1], greedy) if given.against else person(ask, say)
-    choosers = (other, mine) if given.seat == 0 else (mine, other)
+    if given.against:
+        first = machine(load(given.folder, given.against), given.against, given.greedy)
+    else:
+        first = person(ask, say)
+    return match((first, machine(trained, given.player, given.greedy)), trained.games(seed=given.seed), given, say)
 
-    def begin() -> None:
-        for player in machines:
-            player.begin()
 
+def is_game(given: Path) -> bool:
+    """Whether a command line names a game, and no folder."""
+    return ":" in str(given) and not given.exists()
+
+
+def opponent_in(given: argparse.Namespace) -> tuple[Side, TwoPlayerVectorEnv]:
+    """Who plays against a person who named a game, and the game. Raises ConfigurationError, UnknownName."""
+    game, against = str(given.folder), given.against or UNIFORM
+    if against == UNIFORM:
+        return uniform(given.seed), envs.make_two_player(game, 1, given.seed)
+    if not Path(against).is_dir():
+        raise ConfigurationError(
+            f"--against {against}: for {game}, name a run folder of a league of that game (and with --player which of "
+            f"its players; default: main), or {UNIFORM}, who plays any legal move"
+        )
+    trained = load(against, given.player)
+    if not trained.two_player or trained.env_id != game:
+        raise ConfigurationError(f"--against {against}: its players were trained on {trained.env_id}, not on {game}")
+    return machine(trained, f"{given.player} of {against}", given.greedy), trained.games(seed=given.seed)
+
+
+def match(
+    sides: tuple[Side, Side], games: TwoPlayerVectorEnv, given: argparse.Namespace, say: Callable[[str], None]
+) -> int:
+    """Games between the two, the first of `sides` in the seat that was chosen; exit status 0."""
+    first, second = sides
+    returns: list[float] = []
     try:
-        returns = np.array(play(trained.games(seed=given.seed), choosers, given.games, say, begin))
+        for result in play(games, sides, given.games, say, given.seat):
+            returns.append(result)
     except (EOFError, KeyboardInterrupt):
         say("")
-        return 0
-    name = given.against or "you"
-    say(f"{name}: {(returns if given.seat == 0 else -returns).mean():+.2f} a game against {given.player}")
+        say(f"{first.name} left during game {len(returns) + 1}")
+    if returns:
+        say(f"{first.name}: {np.mean(returns):+.2f} a game against {second.name}")
     return 0
+
+
+def seat(given: str) -> int | None:
+    """A seat of a command line; None for both in turn."""
+    if given not in ("0", "1", "alternate"):
+        raise argparse.ArgumentTypeError(f"{given!r} must be 0, 1 or alternate")
+    return None if given == "alternate" else int(given)
 
 
 def main(description: str | None = None) -> int:
@@ -139,7 +132,10 @@ def main(description: str | None = None) -> int:
         prog="python -m workers.play", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "folder", type=Path, help="a run folder, as in runs/cartpole/TRIAL; of runs/cartpole the newest"
+        "folder",
+        type=Path,
+        metavar="FOLDER or GAME",
+        help="a run folder, as in runs/cartpole/TRIAL, of runs/cartpole the newest; or openspiel:tic_tac_toe, say",
     )
     parser.add_argument("--games", type=int, default=3, help="episodes or games; default: 3")
     parser.add_argument("--sample", action="store_true", help="of one agent: draw actions as in training")
@@ -151,9 +147,15 @@ def main(description: str | None = None) -> int:
         help="of one agent: film it, as the environment draws itself: .gif or .mp4",
     )
     parser.add_argument("--player", default="main", help="of a league: who plays; default: main")
-    parser.add_argument("--against", metavar="PLAYER", help="of a league: another of its players, in your place")
+    parser.add_argument(
+        "--against",
+        metavar="PLAYER",
+        help="of a league: another of its players, in your place; of a GAME: a league's run folder, or uniform",
+    )
     parser.add_argument("--greedy", action="store_true", help="of a league: the likeliest action, always")
-    parser.add_argument("--seat", type=int, choices=(0, 1), default=0, help="of a league: yours; default: 0")
+    parser.add_argument(
+        "--seat", type=seat, default=0, metavar="{0,1,alternate}", help="of two players: yours; default: 0, who begins"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of a league: of the cards, or whatever chance does")
     options = parser.parse_args()
     return guarded(lambda: run(options))

@@ -159,9 +159,11 @@ def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
 
 def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None:
     said: list[str] = []
-    answers = iter(["7", *["0"] * 200])
+    answers = iter(["7", "\u00b2", "", *["0"] * 200])
     assert play.run(options(nim, games=1), lambda _: next(answers), said.append) == 0
-    assert "'7' is not one of them" in said and "15 stones are left; 0 takes one of them, 1 two, 2 three" in said
+    for wrong in ("7", "\u00b2", ""):
+        assert f"{wrong!r} is not one of them; type a number of the list, or Ctrl-D to leave" in said
+    assert "15 stones are left; 0 takes one of them, 1 two, 2 three" in said
     assert said[-1] in ("you: +1.00 a game against main", "you: -1.00 a game against main")
 
 
@@ -184,3 +186,55 @@ def test_every_source_of_games_has_words_for_a_person(env_id: str) -> None:
     turn = games.reset()
     assert games.text(0).strip()
     assert games.action_text(0, int(np.flatnonzero(turn.action_mask[0])[0]))
+
+
+def test_a_game_by_its_name_is_played_by_moves_names_until_it_is_said_who_won() -> None:
+    said: list[str] = []
+    game = options(Path("openspiel:tic_tac_toe"), games=2, seat=None)
+    prompts: list[str] = []
+
+    def ask(prompt: str) -> str:
+        prompts.append(prompt)
+        return prompt.split(" (")[1].split(")")[0] + ")"  # the first move, by its name: x(0,0)
+
+    assert play.run(game, ask, said.append) == 0
+    assert prompts[0].startswith("your move as player 0, one of 0 (x(0,0)), 1 (x(0,1))")
+    assert "game 1: you are player 0, uniform is player 1" in said
+    assert "game 2: uniform is player 0, you are player 1" in said
+    ends = [place for place, line in enumerate(said) if "is over" in line]
+    assert len(ends) == 2
+    for end in ends:
+        assert any(said[end].endswith(how) for how in ("; you won", "; uniform won", "; a draw"))
+        assert said[end - 1].count("\n") == 2, "the board at the end"
+    assert said[-1].startswith("you: ")
+
+
+@pytest.mark.parametrize("leaving", [EOFError, KeyboardInterrupt])
+def test_who_leaves_is_told_how_it_stands(nim: Path, leaving: type[BaseException]) -> None:
+    said: list[str] = []
+
+    def ask(_: str) -> str:
+        if any(line.startswith("game 2: ") for line in said):
+            raise leaving
+        return "0"
+
+    assert play.run(options(nim), ask, said.append) == 0
+    assert said[-2] == "you left during game 2" and said[-1].startswith("you: ")
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"against": "runs/none"}, "--against runs/none: for openspiel:tic_tac_toe, name a run folder"),
+        ({"folder": Path("openspiel:tic_tac_to")}, "did you mean openspiel:tic_tac_toe"),
+    ],
+)
+def test_an_opponent_or_a_game_that_there_is_not_is_one_message(changed: dict[str, object], expected: str) -> None:
+    given = argparse.Namespace(**{**vars(options(Path("openspiel:tic_tac_toe"))), **changed})
+    with pytest.raises(ConfigurationError, match=expected):
+        play.run(given, say=lambda line: None)
+
+
+def test_a_league_of_another_game_is_no_opponent(nim: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"its players were trained on .*Nim, not on openspiel:tic_tac_toe"):
+        play.run(options(Path("openspiel:tic_tac_toe"), against=str(nim)), say=lambda line: None)
