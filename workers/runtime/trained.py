@@ -76,13 +76,7 @@ def load(folder: str | Path, player: str = "main") -> Trained:
     Raises ConfigurationError for what is no run folder, UnknownName for a player that it does not hold, CheckpointError
     for what is damaged.
     """
-    folder = Path(folder)
-    if not (folder / "config.yaml").is_file() and (runs := sorted(folder.glob("*/config.yaml"))):
-        folder = runs[-1].parent  # their names begin with the time
-    if not (folder / "config.yaml").is_file():
-        raise ConfigurationError(
-            f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
-        )
+    folder = run_in(Path(folder))
     config = from_yaml(folder / "config.yaml")
     if config.league is not None:
         return _of_league(folder, config, player)
@@ -91,6 +85,17 @@ def load(folder: str | Path, player: str = "main") -> Trained:
     source = _newest(folder / "checkpoints")
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
     return Trained(policy, config.env.id, dict(config.env.kwargs), False, source, settings=settings)
+
+
+def run_in(folder: Path) -> Path:
+    """`folder`, where it is a run folder, or the newest run in it. Raises ConfigurationError where there is none."""
+    if not (folder / "config.yaml").is_file() and (runs := sorted(folder.glob("*/config.yaml"))):
+        folder = runs[-1].parent  # their names begin with the time
+    if not (folder / "config.yaml").is_file():
+        raise ConfigurationError(
+            f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
+        )
+    return folder
 
 
 def _of_league(folder: Path, config: Config, player: str) -> Trained:

@@ -1,0 +1,42 @@
+"""A league on real servers that records all of its matches: each comes to its recorded result again."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from integration.league_run import LeagueOfRun
+
+from league.state.replay import read_file
+from workers.replays import folder
+from workers.replays.recorded_run import RecordedRun
+from workers.servers import Servers
+
+
+@pytest.mark.slow
+def test_every_match_of_a_league_is_recorded_and_played_again_to_its_result(tmp_path: Path, servers: Servers) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    rules = ("league.replay_every=1", "league.replay_evaluations=1", "league.replay_upsets=0.6")
+    with LeagueOfRun(tmp_path, *rules, **urls) as run:
+        store = run.store(servers.redis_url)
+        run.until(lambda: store.counters().get("counted", 0) >= 40)
+        run.until(lambda: bool(folder.files(run.folder / folder.FOLDER)))
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    matches = list(RecordedRun(run.folder).matches())
+    events = [event for _, event in read_file(run.folder / "league" / "league.jsonl")]
+    counted = {event["match"]: event["outcomes"] for event in events if event.get("as") == "counted"}
+    assert {record.match: record.outcomes for record in matches if "nth" in record.rules} == counted
+    assert len(counted) >= 40
+    assert any("evaluation" in record.rules for record in matches)
+    command = [sys.executable, "-m", "workers.replay", str(run.folder), "--check"]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    found = re.search(r"(\d+) of (\d+) matches came to their recorded results", checked.stdout)
+    assert found is not None and int(found[1]) == int(found[2]) == len(matches)
+    again = re.search(r"([\d,]+) of ([\d,]+) decisions were made again", checked.stdout)
+    assert again is not None and int(again[1].replace(",", "")) > 0

@@ -1,0 +1,85 @@
+"""The recorded matches of a run, from its folder: the game that they are of, and those weights that were kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import envs
+from agents.checkpoints import fingerprint, load_weights, weights_from_bytes
+from agents.policies import Policy
+from league.matchmaking.view import ModelRef
+from league.models.snapshots import MODELS
+from warren.errors import ConfigurationError, ReplayError, UnknownName
+from workers.config.schema import from_yaml
+from workers.replays import folder as records
+from workers.replays.recorded import RecordedMatch
+from workers.rollout.game_log import Weights
+from workers.runtime.league_paths import league_of, policy_builder
+from workers.runtime.trained import run_in
+
+LOADED = 64  # policies that are kept loaded
+
+
+class RecordedRun:
+    """A league's run folder, or the newest one in a folder of runs. Raises ConfigurationError for any other.
+
+    What code plays is the run's own configuration's to say, never a record's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = run_in(folder)
+        config = from_yaml(self.folder / "config.yaml")
+        if config.league is None:
+            raise ConfigurationError(f"{self.folder} is no league's; matches are recorded in leagues (docs/replays.md)")
+        self.league = league_of(config)
+        self._build = policy_builder(self.league)
+        self._policies: OrderedDict[Weights, Policy | None] = OrderedDict()
+
+    def matches(self) -> Iterator[RecordedMatch]:
+        """All that are recorded, the oldest first. Raises ReplayError for one that is damaged, or of another game."""
+        for record in records.read(self.folder / records.FOLDER):
+            if (record.env, dict(record.env_kwargs)) != (self.league.env, dict(self.league.env_kwargs)):
+                raise ReplayError(
+                    f"match {record.match} is of {record.env!r} with {dict(record.env_kwargs)}, and the run is of "
+                    f"{self.league.env!r} with {dict(self.league.env_kwargs)}"
+                )
+            yield record
+
+    def match(self, name: str) -> RecordedMatch:
+        """The match whose id is `name`, or begins so, or "last". Raises UnknownName, ConfigurationError."""
+        matches = {record.match: record for record in self.matches()}
+        if name == "last" and matches:
+            return list(matches.values())[-1]
+        found = [name] if name in matches else [match for match in matches if match.startswith(name)]
+        if len(found) > 1:
+            raise ConfigurationError(f"match {name!r} may be {', '.join(found[:5])}; give more of its id")
+        if not found:
+            raise UnknownName("match", name, matches, f"in {self.folder}; without one, all are listed")
+        return matches[found[0]]
+
+    def games(self, **kwargs: Any) -> envs.TwoPlayerVectorEnv:
+        """An environment of one slot in which matches are played again; `kwargs` go to the game."""
+        return envs.make_two_player(self.league.env, 1, 0, **{**self.league.env_kwargs, **kwargs})
+
+    def policy(self, weights: Weights) -> Policy | None:
+        """What played, where its weights were frozen and are the same still; else None."""
+        if weights not in self._policies:
+            self._policies[weights] = self._load(weights)
+            while len(self._policies) > LOADED:
+                self._policies.popitem(last=False)
+        self._policies.move_to_end(weights)
+        return self._policies[weights]
+
+    def _load(self, weights: Weights) -> Policy | None:
+        name = str(ModelRef(weights.player, weights.version))
+        path = self.folder / "league" / MODELS / f"{name}.safetensors"
+        if "/" in name or not path.is_file():
+            return None
+        policy = self._build(0).requires_grad_(False)
+        load_weights(policy, weights_from_bytes(path.read_bytes())[0], str(path))
+        if fingerprint(policy) != weights.digest:
+            raise ReplayError(f"{path} holds other weights than those that played as {name}; is it of another run?")
+        return policy
