@@ -75,9 +75,11 @@ def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) 
     again = _Decisions(record, policies, games.num_actions)
     for number, game in enumerate(record.games):
         try:
-            again.add(game, list(moves(games, game)))
+            made = list(moves(games, game))
         except ReplayError as error:
             checked.problems.append(f"game {number + 1}: {error}")
+        else:
+            again.add(game, made)
     checked.decisions = sum(len(game.actions) for game in record.games)
     checked.decided_again, otherwise = again.count()
     if otherwise:

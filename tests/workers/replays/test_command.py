@@ -1,0 +1,106 @@
+"""`python -m workers.replay` on a run's folder: lists, shows, checks, films."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from played import NETWORK, play_match
+
+from agents.checkpoints import weights_to_bytes
+from league.models.snapshots import MODELS
+from warren.errors import ConfigurationError, ReplayError, UnknownName
+from workers.config.schema import Config, to_yaml
+from workers.replays import command
+from workers.replays.folder import FOLDER, ReplayWriter
+from workers.replays.recorded import RecordedMatch
+from workers.rollout.game_log import Weights
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def run_with(folder: Path, env: str, record: RecordedMatch) -> Path:
+    """A run's folder that holds this match."""
+    league = {"env": env, "players": {"main": {"kind": "self_play"}}, "network": NETWORK}
+    (folder / "config.yaml").write_text(to_yaml(Config(trial="t", league=league)))
+    writer = ReplayWriter(folder / FOLDER, 1 << 20)
+    writer.append([record.to_bytes()])
+    writer.close()
+    return folder
+
+
+def options(folder: Path, match: str | None = None, **given: object) -> argparse.Namespace:
+    default = {"game": None, "check": False, "video": None, "json": False}
+    return argparse.Namespace(folder=folder, match=match, **{**default, **given})
+
+
+def said(given: argparse.Namespace) -> tuple[int, list[str]]:
+    lines: list[str] = []
+    return command.run(given, lines.append), lines
+
+
+def test_a_match_is_listed_and_shown_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    env = "openspiel:tic_tac_toe"
+    run = run_with(tmp_path, env, play_match(env)[0])
+    assert command.run(options(run)) == 0
+    listed = capsys.readouterr().out
+    assert "m1" in listed and "main@0" in listed and "1 matches" in listed
+    status, lines = said(options(run, "last", game=2))
+    assert status == 0 and lines[0].startswith("game 2 of ")
+    assert "...\n...\n..." in lines[1] and lines[2].startswith("1. player 0 (main@")
+    assert " plays x(" in lines[2] and lines[-2].startswith("game 2 is over: ")
+
+
+def test_a_run_is_checked_and_one_whose_weights_or_results_differ_is_told(tmp_path: Path) -> None:
+    record, kept = play_match("openspiel:tic_tac_toe")
+    run = run_with(tmp_path, record.env, record)
+    models = run / "league" / MODELS
+    models.mkdir(parents=True)
+    away = next(weights for weights in kept if weights.player == "main@0")
+    frozen = Weights("main", 1, next(w.digest for w in kept if w[:2] == ("main", 1)))
+    (models / "main@1.safetensors").write_bytes(weights_to_bytes(kept[frozen], {}))
+    status, lines = said(options(run, check=True))
+    assert status == 0 and lines[0].startswith("1 of 1 matches came to their recorded results")
+    assert not lines[1].startswith("0 of")
+    wrong = replace(record, match="m2", outcomes="w" * len(record.outcomes))
+    ReplayWriter(run / FOLDER, 1 << 20).append([wrong.to_bytes()])
+    status, lines = said(options(run, check=True))
+    assert status == command.DIFFERENT and lines[0].startswith("match m2: its returns make")
+    (models / "main@1.safetensors").write_bytes(weights_to_bytes(kept[away], {}))
+    with pytest.raises(ReplayError, match="other weights than those that played as main@1"):
+        said(options(run, check=True))
+
+
+@pytest.mark.parametrize("kind", [".gif", ".mp4"])
+def test_a_match_of_a_game_that_draws_itself_is_filmed_and_of_another_one_says_so(tmp_path: Path, kind: str) -> None:
+    if kind == ".mp4":
+        pytest.importorskip("cv2")
+    pytest.importorskip("pygame")
+    record, _ = play_match("pettingzoo:tictactoe_v3")
+    run = run_with(tmp_path, record.env, record)
+    status, lines = said(options(run, "m1", game=1, video=tmp_path / f"film{kind}"))
+    assert status == 0
+    assert lines == [f"{len(record.games[0].actions) + 1} frames of game 1 are in {tmp_path / f'film{kind}'}"]
+    assert (tmp_path / f"film{kind}").stat().st_size > 1000
+    other = tmp_path / "other"
+    other.mkdir()
+    run = run_with(other, "matrix:rps", play_match("matrix:rps")[0])
+    with pytest.raises(ConfigurationError, match="'matrix:rps' draws no pictures; its games are shown as text"):
+        said(options(run, "m1", video=tmp_path / "film.gif"))
+
+
+def test_what_there_is_not_is_one_message(tmp_path: Path) -> None:
+    record = play_match("matrix:rps")[0]
+    run = run_with(tmp_path, record.env, record)
+    with pytest.raises(UnknownName, match=r"match 'x1' does not exist; did you mean m1\? in "):
+        said(options(run, "x1"))
+    with pytest.raises(ConfigurationError, match="--game 99: match m1 has games 1 to"):
+        said(options(run, "m1", game=99))
+    with pytest.raises(ConfigurationError, match="--video: of which match"):
+        said(options(run, video=tmp_path / "film.gif"))
+    other = replace(record, match="m3", env="file.py:Evil")
+    ReplayWriter(run / FOLDER, 1 << 20).append([other.to_bytes()])
+    with pytest.raises(ReplayError, match=r"match m3 is of 'file\.py:Evil'"):
+        said(options(run))
