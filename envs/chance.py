@@ -1,6 +1,6 @@
 """Chance of many games, each from a seed of its own: any of them can be played again by itself.
 
-What is drawn is computed from the game's seed and the number of the draw, by SplitMix64 (Steele, Lea and Flood 2014,
+What is drawn follows from the game's seed and the number of the draw, by SplitMix64 (Steele, Lea and Flood 2014,
 "Fast splittable pseudorandom number generators"), so it is the same alone and among any others.
 """
 
@@ -9,6 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the increment of SplitMix64
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # its multipliers
+MASK = (1 << 64) - 1
+FRESH = 1024  # seeds that are made at once, more where more games begin at once
 OF_GAME, OF_DECISIONS = np.uint64(1), np.uint64(2)  # streams of one seed: cards and dice, and what players draw by
 
 
@@ -22,25 +25,37 @@ class Chance:
     def __init__(self, num_envs: int, seed: int) -> None:
         self.seeds = np.zeros(num_envs, np.int64)
         self.given: np.ndarray | None = None
-        self._drawn = np.zeros(num_envs, np.uint64)
+        self._state = np.zeros(num_envs, np.uint64)  # SplitMix64's, of each game
         self._root = _mixed(np.array([seed], np.uint64))
-        self._begun = 0
+        self._made = 0  # seeds
+        self._fresh = np.zeros(0, np.int64)  # those of them that no game has begun from
 
     def begin(self, rows: np.ndarray) -> None:
         """The games `rows` int64 [K] begin anew."""
         if self.given is not None:
             self.seeds[rows] = self.given[rows]
         else:
-            numbers = np.arange(self._begun, self._begun + len(rows), dtype=np.uint64)
-            self.seeds[rows] = (_mixed(self._root + numbers * GOLDEN) >> np.uint64(1)).astype(np.int64)
-            self._begun += len(rows)
-        self._drawn[rows] = 0
+            if len(self._fresh) < len(rows):
+                self._make(FRESH + len(rows))
+            self.seeds[rows], self._fresh = self._fresh[: len(rows)], self._fresh[len(rows) :]
+        self._state[rows] = _keys(self.seeds[rows], OF_GAME)
 
     def uniform(self, rows: np.ndarray) -> np.ndarray:
         """float64 [K] within (0, 1): the next draw of each of the games `rows` int64 [K]."""
-        drawn = self._drawn[rows]
-        self._drawn[rows] = drawn + np.uint64(1)
-        return _uniform(_keys(self.seeds[rows], OF_GAME), drawn)
+        self._state[rows] = state = self._state[rows] + GOLDEN
+        return _uniform(state)
+
+    def draw(self, index: int) -> float:
+        """`uniform` of game `index` alone, in a tenth of the time."""
+        state = int(self._state[index]) + int(GOLDEN) & MASK
+        self._state[index] = state
+        return ((_mixed_number(state) >> 11) + 0.5) * 2.0**-53
+
+    def _make(self, count: int) -> None:
+        numbers = np.arange(self._made, self._made + count, dtype=np.uint64)
+        made = (_mixed(self._root + numbers * GOLDEN) >> np.uint64(1)).astype(np.int64)
+        self._fresh = np.concatenate([self._fresh, made])
+        self._made += count
 
 
 def decision_noise(seeds: np.ndarray, moves: np.ndarray, num_actions: int) -> np.ndarray:
@@ -48,7 +63,7 @@ def decision_noise(seeds: np.ndarray, moves: np.ndarray, num_actions: int) -> np
     int64 [K] is drawn (Policy.step, `noise`).
     """
     numbers = moves.astype(np.uint64)[:, None] * np.uint64(num_actions) + np.arange(num_actions, dtype=np.uint64)
-    noise: np.ndarray = -np.log(_uniform(_keys(seeds, OF_DECISIONS)[:, None], numbers))
+    noise: np.ndarray = -np.log(_uniform(_keys(seeds, OF_DECISIONS)[:, None] + (numbers + np.uint64(1)) * GOLDEN))
     return noise.astype(np.float32)
 
 
@@ -57,15 +72,21 @@ def _keys(seeds: np.ndarray, stream: np.uint64) -> np.ndarray:
     return keys
 
 
-def _uniform(keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    bits = _mixed(keys + (numbers + np.uint64(1)) * GOLDEN) >> np.uint64(11)
-    uniform: np.ndarray = (bits + 0.5) * 2.0**-53
+def _uniform(state: np.ndarray) -> np.ndarray:
+    uniform: np.ndarray = ((_mixed(state) >> np.uint64(11)) + 0.5) * 2.0**-53
     return uniform
 
 
 def _mixed(state: np.ndarray) -> np.ndarray:
     """SplitMix64's output function, of uint64 arrays."""
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    state = (state ^ (state >> np.uint64(30))) * FIRST
+    state = (state ^ (state >> np.uint64(27))) * SECOND
     mixed: np.ndarray = state ^ (state >> np.uint64(31))
     return mixed
+
+
+def _mixed_number(state: int) -> int:
+    """The same of one number of 64 bits."""
+    state = (state ^ (state >> 30)) * int(FIRST) & MASK
+    state = (state ^ (state >> 27)) * int(SECOND) & MASK
+    return state ^ (state >> 31)

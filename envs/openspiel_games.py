@@ -146,8 +146,7 @@ class StateVectorEnv(TwoPlayerVectorEnv):
                 state.apply_action(outcomes[0][0])
                 continue
             thresholds = np.cumsum([probability for _, probability in outcomes])
-            uniform = self._chance.uniform(self._rows[i : i + 1])[0]
-            drawn = int(np.searchsorted(thresholds[:-1], uniform, side="right"))
+            drawn = int(np.searchsorted(thresholds[:-1], self._chance.draw(i), side="right"))
             state.apply_action(outcomes[drawn][0])
 
     def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
