@@ -1,7 +1,7 @@
 """OpenSpiel's two-player zero-sum games: "openspiel:leduc_poker", "openspiel:goofspiel?num_cards=4".
 
-A small game is played on its whole tree, a larger one on OpenSpiel's own states. Games with simultaneous moves go
-through OpenSpiel's turn-based form of them.
+A small game is played on its whole tree, Connect Four by arrays, a larger one on OpenSpiel's own states. Games with
+simultaneous moves go through OpenSpiel's turn-based form of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from envs.chance import Chance
+from envs.connect_four import COLUMNS, ROWS, ConnectFour
 from envs.construct import require
 from envs.game_tree import GameTree, TreeVectorEnv
 from envs.openspiel_tree import expand, tree_size
@@ -25,6 +26,8 @@ SOLVED_ON_TREE = 2_000_000  # histories up to which it is solved exactly: minute
 def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -> TwoPlayerVectorEnv:
     """`num_envs` games of OpenSpiel's `name` with its `parameters`. Raises UnknownName, ConfigurationError."""
     game = load(name, **parameters)
+    if (by_arrays := _by_arrays(game, num_envs, seed)) is not None:
+        return by_arrays
     tree = _tree(game, name, PLAYED_ON_TREE)
     games: TwoPlayerVectorEnv
     games = StateVectorEnv(game, name, num_envs, seed) if tree is None else TreeVectorEnv(tree, num_envs, seed)
@@ -69,6 +72,16 @@ def load(name: str, /, **parameters: Any) -> Any:
     if kind.dynamics == pyspiel.GameType.Dynamics.SIMULTANEOUS:
         game = pyspiel.convert_to_turn_based(game)
     return game
+
+
+def _by_arrays(game: Any, num_envs: int, seed: int) -> ConnectFour | None:
+    """Its games, where this package has them written as arrays: Connect Four on the usual board."""
+    if game.get_type().short_name != "connect_four":
+        return None
+    parameters = dict(game.get_parameters())
+    egocentric = bool(parameters.pop("egocentric_obs_tensor", False))
+    usual = parameters in ({}, {"rows": ROWS, "columns": COLUMNS, "x_in_row": 4})
+    return ConnectFour(game, num_envs, seed, egocentric) if usual else None
 
 
 def _tree(game: Any, name: str, limit: int) -> GameTree | None:

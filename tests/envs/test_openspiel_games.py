@@ -170,7 +170,7 @@ def test_the_second_of_two_simultaneous_moves_is_made_without_seeing_the_first()
 
 def test_small_games_are_played_on_trees_and_large_ones_are_told_quickly():
     assert isinstance(make_two_player("leduc_poker", 1, 0), TreeVectorEnv)
-    assert isinstance(make_two_player("connect_four", 1, 0), StateVectorEnv)
+    assert isinstance(make_two_player("breakthrough", 1, 0), StateVectorEnv)
     assert tree_size(pyspiel.load_game("leduc_poker"), 20_000) == 0
     assert tree_size(pyspiel.load_game("connect_four"), 20_000) == np.inf
     assert expand(pyspiel.load_game("leduc_poker"), "leduc_poker", 9_457) is not None
