@@ -11,6 +11,7 @@ the goal counting as its limit; below 1: fewer steps than the peer), every run, 
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import statistics
@@ -32,7 +33,14 @@ from workers import servers
 from workers.config.schema import Config, from_yaml
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "images"
-CONNECT_FOUR = "connect-four"  # which has opponents where others have a peer
+# Leagues, which have opponents where others have a peer: the module that measures it, and what it is.
+LEAGUES = {
+    "connect-four": (
+        "benchmarks.learning_connect_four",
+        "Connect Four, masked PPO by self-play, against a random and a one-ply player and OpenSpiel's tree search",
+    ),
+    "slimevolley": ("benchmarks.learning_slimevolley", "slime volleyball, a league, against the built-in player"),
+}
 SEEDS_OF_A_PICTURE = 3  # fewer say nothing, and replace no picture
 
 
@@ -150,11 +158,13 @@ def compare(name: str, options: argparse.Namespace) -> None:
     """Measure one name, draw its curves, print its figures."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
+        league = importlib.import_module(LEAGUES[name][0]) if name in LEAGUES else None  # which needs the game
+        if league is not None and options.run is not None:
+            league.measure(folder, {}, options)
+            return
         with servers.acquire(options.broker, folder=folder / "servers", say=lambda line: print(line)) as found:
-            if name == CONNECT_FOUR:
-                from benchmarks import learning_connect_four  # which needs OpenSpiel
-
-                learning_connect_four.measure(folder, found.environment(), options)
+            if league is not None:
+                league.measure(folder, found.environment(), options)
                 return
             ours, theirs = Measurement(name, folder, found.environment()).measure(options.seeds, options.peer)
     comparison = COMPARISONS[name]
@@ -179,16 +189,19 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="write the curves there; default: docs/images, from 3 seeds on")
     parser.add_argument("--no-picture", action="store_true")
     parser.add_argument("--folder", type=Path, help="keep the run folders there")
+    parser.add_argument("--run", type=Path, help="a run folder: of a league that was trained already, only its games")
     options = parser.parse_args()
     if options.list or options.name is None:
         for name, comparison in COMPARISONS.items():
             print(f"{name:<28} {comparison.title}{f' ({comparison.note})' if comparison.note else ''}")
-        print(f"{CONNECT_FOUR:<28} Connect Four, masked PPO by self-play, against a random and a one-ply player")
+        for name, (_, title) in LEAGUES.items():
+            print(f"{name:<28} {title}")
         return
-    if options.name not in (*COMPARISONS, CONNECT_FOUR):
-        sys.exit(f"error: {unknown_name('comparison', options.name, COMPARISONS, '(--list shows them)')}")
+    name = options.name.replace("_", "-")
+    if name not in (known := [*COMPARISONS, *LEAGUES]):
+        sys.exit(f"error: {unknown_name('comparison', name, known, '(--list shows them)')}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    compare(options.name, options)
+    compare(name, options)
 
 
 if __name__ == "__main__":

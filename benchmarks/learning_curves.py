@@ -9,7 +9,7 @@ Curve = Sequence[tuple[int, float]]  # environment steps, mean return
 COLORS = ("tab:blue", "tab:orange", "tab:gray", "tab:purple", "tab:red")
 
 
-def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float, returns: str) -> None:
+def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: float | None, returns: str) -> None:
     """`curves`: system -> a curve a seed, written to `path` as a PNG; `returns` says which returns they are."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
     from matplotlib.figure import Figure
@@ -19,9 +19,10 @@ def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: fl
     axes = figure.subplots()
     for color, (name, runs) in zip(COLORS, curves.items(), strict=False):
         for index, run in enumerate(runs):
-            label = f"{name}, {len(runs)} seeds" if index == 0 else None
+            label = f"{name}, {len(runs)} seed{'s' if len(runs) > 1 else ''}" if index == 0 else None
             axes.plot([p[0] for p in run], [p[1] for p in run], color=color, alpha=0.7, linewidth=1.3, label=label)
-    axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
+    if goal is not None:
+        axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
     axes.set(title=title, xlabel="environment steps", ylabel=returns)
     axes.legend(loc="lower right")
     axes.grid(alpha=0.3)

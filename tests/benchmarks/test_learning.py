@@ -56,7 +56,7 @@ def test_a_peer_normalises_what_warren_does() -> None:
 
 def test_a_one_ply_player_wins_where_it_can() -> None:
     pyspiel = pytest.importorskip("pyspiel")
-    from benchmarks.learning_connect_four import one_ply
+    from benchmarks.connect_four_players import one_ply
 
     state = pyspiel.load_game("connect_four").new_initial_state()
     for column in (2, 0, 2, 0, 2, 0):
