@@ -32,6 +32,9 @@ SOURCES = {
     "football": "envs.football_games",
     "fightingice": "envs.fightingice_games",
 }
+# Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
+# one player, one batch of an evaluator, one reference: beyond that, making them takes minutes and all memory.
+ENGINES = {"football": 32, "fightingice": 8}
 FOR_ONE_TOO = {"football", "fightingice"}  # sources of games for one agent as well: what asks decides
 USER_SOURCE = "envs.user_games"  # any other "left:right"
 
@@ -39,6 +42,11 @@ USER_SOURCE = "envs.user_games"  # any other "left:right"
 def is_two_player(env_id: str) -> bool:
     """Whether the id names a source of two-player games alone; a user's own games are not told apart by their id."""
     return env_id.partition(":")[0] in SOURCES.keys() - FOR_ONE_TOO
+
+
+def most_at_once(env_id: str) -> int | None:
+    """How many games of `env_id` a league may have at once; None: as many as are wanted."""
+    return ENGINES.get(env_id.partition(":")[0])
 
 
 class OfALeague(ConfigurationError):

@@ -14,7 +14,7 @@ from agents import Algorithm, Policy, build_algorithm, build_policy, checkpoints
 from agents.algorithms.contract import provided
 from envs import exploitability
 from envs.check import check
-from envs.sources import OfALeague
+from envs.sources import OfALeague, most_at_once
 from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
@@ -131,6 +131,9 @@ def _teacher(
 def _league(config: Config, role: str) -> Iterator[str]:
     try:
         league = LeagueConfig.from_dict(config.league or {})
+        if too_many := list(_engines(league)):
+            yield from too_many
+            return
         games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
         if role == "train":
             check(league.env, league.env_kwargs, two_player=True)
@@ -142,6 +145,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
             )
         if league.goal is not None and role in ("train", "evaluator"):
             yield from _goal(league)
+        games.close()
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         name = league.algorithm.get("name", "ppo")
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
@@ -174,6 +178,17 @@ def _league(config: Config, role: str) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+
+
+def _engines(league: LeagueConfig) -> Iterator[str]:
+    """Settings for games of a few microseconds, given to one whose every game is an engine of its own."""
+    most = most_at_once(league.env)
+    for name in ("games", "evaluation_games", "reference_games"):
+        if most is not None and (given := getattr(league, name)) > most:
+            yield (
+                f"league.{name}: {given} games of {league.env!r} at once are as many engines; at most {most}: begin "
+                f"with league=engines league.env={league.env}, whose settings are for such games"
+            )
 
 
 def _needs(config: Config, name: str, policy: Policy, algorithm: Algorithm, legal_actions: bool = False) -> list[str]:

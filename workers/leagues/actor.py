@@ -46,6 +46,7 @@ from workers.runtime.session import Session, log_to_stderr, source_name
 
 logger = logging.getLogger(__name__)
 
+SLOWLY_MADE = 2.0  # s from which on the log says how long games took to make
 ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 
 
@@ -157,12 +158,15 @@ class LeagueActorRole:
 
     def leave_matches(self, home: Learning) -> None:
         """Report the matches of `home`; its games are begun anew when it is played for again."""
-        matches, home.matches, home.sampler = home.matches, None, None
+        matches, home.matches = home.matches, None
+        sampler, home.sampler = home.sampler, None
         if matches is not None:
             try:
                 matches.leave()
             except WarrenError as error:  # their leases run out
                 logger.warning("matches of %s were not given back: %s", home.name, error)
+        if sampler is not None:
+            sampler.games.close()
 
     def _matches(self, home: Learning, actors: int) -> Matches:
         """Its matches, in this actor's share of the game slots; in others where that share has changed."""
@@ -172,9 +176,12 @@ class LeagueActorRole:
             self.leave_matches(home)
         if home.matches is None:
             home.begun += 1
+            began = time.monotonic()
             games = envs.make_two_player(
                 self.league.env, slots, self._seed(f"{home.name} games {home.begun}"), **self.league.env_kwargs
             )
+            if (took := time.monotonic() - began) > SLOWLY_MADE:
+                logger.info("%d games of %s for %s took %.1f s to make", slots, self.league.env, home.name, took)
             home.sampler = MatchSampler(
                 games,
                 home.policy,

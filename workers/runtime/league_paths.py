@@ -40,7 +40,8 @@ def player_folder(config: Config, player: str) -> Path:
 
 def policy_builder(league: LeagueConfig) -> Callable[[int], Policy]:
     """Makes policies for the league's game, with weights from the given seed."""
-    games = envs.make_two_player(league.env, 2, 0, **league.env_kwargs)
+    games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
+    games.close()
     spaces = games.single_observation_space, games.single_action_space
     return lambda seed: build_policy(league.network, *spaces, seed)
 

@@ -445,3 +445,18 @@ def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) ->
     ):
         found = problems("sampling=served", *given, role=role)
         assert any(message in problem for problem in found), (given, found)
+
+
+def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
+    problems: Problems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of football a game takes 47 MB and a quarter of a second to make: an actor made 512, and played nothing."""
+    found = problems("league=mine", "league.env=football:1_vs_1_easy")
+    assert [line.partition(":")[0] for line in found] == [
+        "league.games", "league.evaluation_games", "league.reference_games"
+    ]  # fmt: skip
+    assert all("begin with league=engines league.env=football:1_vs_1_easy" in line for line in found)
+    rps = envs.make_two_player("matrix:rps", 1, 0)
+    monkeypatch.setattr("envs.make_two_player", lambda *given, **kwargs: rps)  # in its place, where it is not built
+    monkeypatch.setattr("workers.config.validation.check", lambda *given, **kwargs: None)
+    assert problems("league=engines", "league.env=football:1_vs_1_easy") == []

@@ -233,6 +233,9 @@ def test_plain_self_play_goes_round_in_rock_paper_scissors():
     assert {favourite for _, favourite in late} == {0, 1, 2}
 
 
+NEEDED = {"engines": ["gfootball"], "pong": ["multi_agent_ale_py", "ale_py", "cv2"], "slimevolley": ["slimevolleygym"]}
+
+
 @pytest.mark.parametrize("path", sorted((CONF / "league").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_league_of_the_configuration_plays(path):
     for loaded in (OmegaConf.to_container(OmegaConf.load(path)), yaml.safe_load(path.read_text())):
@@ -240,10 +243,14 @@ def test_every_league_of_the_configuration_plays(path):
     kinds = sorted(player.kind for player in league_config.players.values())
     if path.stem.endswith("_psro"):
         assert kinds == ["psro", "psro"]
-    elif path.stem == "connect_four":
+    elif path.stem in ("connect_four", "pong", "slimevolley"):
         assert kinds == ["pfsp"]
+    elif path.stem == "engines":
+        assert kinds == ["main_agent", "main_exploiter"]
     elif path.stem != "mine":
         assert kinds == ["league_exploiter", "league_exploiter", "main_agent", "main_exploiter"]
+    for module in NEEDED.get(path.stem, ()):
+        pytest.importorskip(module)
     league = LocalLeague(league_config)
     metrics = league.learn(list(league.trainees.values())[-1])
     assert np.isfinite(list(metrics.values())).all()
