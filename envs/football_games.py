@@ -36,7 +36,8 @@ class FootballGames(SimultaneousGames):
         self._matches = [Match(name, PLAYERS, **kwargs) for _ in range(num_envs)]
         self.chance = Chance(num_envs, seed)
         space = self._matches[0].observation_space
-        super().__init__(f"football:{name}", num_envs, space.shape, len(self._matches[0].actions))
+        images = space.dtype == np.uint8
+        super().__init__(f"football:{name}", num_envs, space.shape, len(self._matches[0].actions), images=images)
 
     def action_text(self, index: int, action: int) -> str:
         """The library's name for it."""

@@ -1,7 +1,7 @@
-"""PettingZoo's two-player games: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5".
+"""PettingZoo's two-player games: "pettingzoo:connect_four_v3", "pettingzoo:rps_v2?num_actions=5", "pettingzoo:pong_v3".
 
 PettingZoo's AEC semantics are this API's own. A parallel game becomes AEC by PettingZoo's conversion: the two choose
-one after the other, both from the observations before either moved.
+one after the other, both from the observations before either moved. Atari games are preprocessed: atari_games.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from envs import atari_games
 from envs.chance import Chance
 from envs.construct import blame, pip, require
 from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
@@ -33,6 +34,10 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> Tw
         full_id = known[name.replace("-v", "_v")]
     except KeyError:
         raise UnknownName("environment", env_id, [f"pettingzoo:{game}" for game in known]) from None
+
+    if full_id.startswith(f"{atari_games.FAMILY}/"):
+        with blame(f"environment {env_id!r}"):
+            return atari_games.AtariGames(env_id, full_id, num_envs, seed, **kwargs)
 
     def make() -> Any:
         try:

@@ -12,9 +12,12 @@ from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
 class SimultaneousGames(TwoPlayerVectorEnv):
     """N games of which subclasses say how one begins, `_begin`, and what both players' actions do in it, `_move`."""
 
-    def __init__(self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int) -> None:
-        super().__init__(name, num_envs, observation_shape, num_actions)
-        self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), np.float32)  # what each player sees
+    def __init__(
+        self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int, *, images: bool = False
+    ) -> None:
+        super().__init__(name, num_envs, observation_shape, num_actions, images=images)
+        # What each player sees.
+        self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), self.single_observation_space.dtype)
         self._first: np.ndarray | None = None  # the first player's actions, until the second has chosen
 
     @abstractmethod

@@ -30,7 +30,7 @@ class Turn:
     """What N games ask next, and what the last move brought. The arrays are the caller's to keep."""
 
     to_move: np.ndarray  # int8 [N]: 0 or 1
-    observation: np.ndarray  # float32 [N, ...]: what the player to move knows (its information state, if any)
+    observation: np.ndarray  # float32 [N, ...], of images uint8: what the player to move knows
     action_mask: np.ndarray  # bool [N, A]: its legal actions; at least one
     reward: np.ndarray  # float32 [N, 2]: of both players, for the move just made and the chance that followed
     done: np.ndarray  # bool [N]: that move ended the game; the fields above `reward` are the next game's first turn
@@ -58,11 +58,18 @@ class TwoPlayerVectorEnv(ABC):
     max_return: float | None = None
     chance: Chance | None = None
 
-    def __init__(self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int) -> None:
+    def __init__(
+        self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int, *, images: bool = False
+    ) -> None:
+        """`images`: observations are uint8 from 0 to 255 in place of float32."""
         if num_envs < 1:
             raise ConfigurationError(f"num_envs={num_envs} of environment {name!r} must be at least 1")
         self.name, self.num_envs, self.num_actions = name, num_envs, num_actions
-        self.single_observation_space = spaces.Box(-np.inf, np.inf, observation_shape, np.float32)
+        self.single_observation_space = (
+            spaces.Box(0, 255, observation_shape, np.uint8)
+            if images
+            else spaces.Box(-np.inf, np.inf, observation_shape, np.float32)
+        )
         self.single_action_space = spaces.Discrete(num_actions)
         self._rows = np.arange(num_envs)
         self._returns = np.zeros((num_envs, PLAYERS), np.float32)

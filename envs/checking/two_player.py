@@ -21,10 +21,7 @@ from envs.two_player import FinishedGames, Turn, TwoPlayerVectorEnv
 
 SECONDS = 60.0  # of the long walk
 GAMES = 8  # played at once
-DTYPES = {
-    "to_move": np.int8, "observation": np.float32, "action_mask": np.bool_, "reward": np.float32, "done": np.bool_,
-    "truncated": np.bool_,
-}  # fmt: skip
+DTYPES = {"to_move": np.int8, "action_mask": np.bool_, "reward": np.float32, "done": np.bool_, "truncated": np.bool_}
 
 
 def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) -> None:
@@ -35,7 +32,8 @@ def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) ->
         games = make_two_player(env_id, GAMES, 0, **kwargs)
         report.ok("made", f"{GAMES} games in {time.perf_counter() - started:.2g} s")
         shape = list(games.single_observation_space.shape or ())
-        report.ok("spaces", f"two players; observations float32 {shape}; {games.num_actions} actions")
+        dtype = games.single_observation_space.dtype
+        report.ok("spaces", f"two players; observations {dtype} {shape}; {games.num_actions} actions")
         try:
             with report.checking("moves"):
                 _Walk(report, env_id, games).take(max(steps // GAMES, 1))
@@ -90,7 +88,7 @@ class _Walk:
     def _look(self, turn: Turn, doing: str) -> None:
         shape = self.games.single_observation_space.shape or ()
         faults.require_none(faults.of_turn(turn, GAMES, shape, self.games.num_actions), self.env_id, doing)
-        for name, dtype in DTYPES.items():
+        for name, dtype in {**DTYPES, "observation": self.games.single_observation_space.dtype}.items():
             if (found := np.asarray(getattr(turn, name)).dtype) != dtype:
                 self._once(f"{doing} gave a Turn whose {name} is {found}; it should be {np.dtype(dtype)}", "dtypes")
         if (turn.truncated & ~turn.done).any():

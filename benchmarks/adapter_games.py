@@ -1,0 +1,395 @@
+"""The games of benchmarks.adapters, each twice: through its adapter, and by the library alone."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+import envs
+
+COPIES = 8
+SEED = 7
+DRAWN = 4096  # actions that are drawn beforehand, each side the same
+
+
+class Missing(Exception):
+    """A library that is not installed."""
+
+
+class Stepper(ABC):
+    """Eight copies; each call of `step` is one step of each."""
+
+    @abstractmethod
+    def step(self) -> None: ...
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Let go of them."""
+
+
+Case = tuple[Callable[[], Stepper], Callable[[], Stepper]]  # through the adapter, bare
+
+
+def drawn(space: gymnasium.Space[Any]) -> itertools.cycle[Any]:
+    """The same actions for ever, one a copy each time."""
+    space.seed(SEED)
+    return itertools.cycle([np.stack([space.sample() for _ in range(COPIES)]) for _ in range(DRAWN // COPIES)])
+
+
+class Adapted(Stepper):
+    """One agent's environments as an actor steps them."""
+
+    def __init__(self, settings: envs.EnvSettings) -> None:
+        self.copies = envs.make_vector(settings, COPIES, SEED)
+        self.actions = drawn(self.copies.single_action_space)
+        self.copies.reset()
+
+    def step(self) -> None:
+        self.copies.step(next(self.actions))
+
+    def close(self) -> None:
+        self.copies.close()
+
+
+class Bare(Stepper):
+    """One agent's environments by their own `reset` and `step`, of five values or old gym's four."""
+
+    def __init__(self, make: Callable[[], Any], seen: Callable[[Any], Any] = lambda observation: observation) -> None:
+        self.copies, self.seen = [make() for _ in range(COPIES)], seen
+        one = self.copies[0]
+        self.actions = drawn(envs.legacy.convert_space(one.action_space))
+        first = [self._reset(env) for env in self.copies]
+        self.batch = np.stack(first)
+
+    def _reset(self, env: Any) -> Any:
+        found = env.reset()
+        return self.seen(found[0] if isinstance(found, tuple) else found)
+
+    def step(self) -> None:
+        batch = np.empty_like(self.batch)
+        for i, (env, action) in enumerate(zip(self.copies, next(self.actions), strict=True)):
+            observation, _, over, *more = env.step(action)
+            if over or (len(more) == 2 and more[0]):
+                batch[i] = self._reset(env)
+            else:
+                batch[i] = self.seen(observation)
+        self.batch = batch
+
+    def close(self) -> None:
+        for env in self.copies:
+            env.close()
+
+
+class AdaptedGames(Stepper):
+    """Two players' games as an actor steps them: one move a step."""
+
+    def __init__(self, env_id: str, **kwargs: Any) -> None:
+        self.games = envs.make_two_player(env_id, COPIES, SEED, **kwargs)
+        self.chance = np.random.default_rng(SEED)
+        self.turn = self.games.reset()
+
+    def step(self) -> None:
+        self.turn = self.games.step(masked(self.chance, self.turn.action_mask))
+
+    def close(self) -> None:
+        self.games.close()
+
+
+def masked(chance: np.random.Generator, mask: np.ndarray) -> np.ndarray:
+    """A legal action each; both sides draw so."""
+    legal: np.ndarray = (chance.random(mask.shape) * mask).argmax(axis=1)
+    return legal
+
+
+class BareStates(Stepper):
+    """OpenSpiel's states: what is legal, what who is to move sees, the move, chance's moves by their probabilities."""
+
+    def __init__(self, name: str, **parameters: Any) -> None:
+        pyspiel = importlib.import_module("pyspiel")
+        self.game = pyspiel.load_game(name, parameters)
+        self.informed = self.game.get_type().provides_information_state_tensor
+        self.chance = np.random.default_rng(SEED)
+        self.states = [self._start() for _ in range(COPIES)]
+
+    def _start(self) -> Any:
+        state = self.game.new_initial_state()
+        self._past_chance(state)
+        return state
+
+    def _past_chance(self, state: Any) -> None:
+        while state.is_chance_node():
+            outcomes, probabilities = zip(*state.chance_outcomes(), strict=True)
+            state.apply_action(int(self.chance.choice(outcomes, p=probabilities)))
+
+    def step(self) -> None:
+        seen = []
+        mask = np.zeros((COPIES, self.game.num_distinct_actions()), bool)
+        for i, state in enumerate(self.states):
+            player = state.current_player()
+            mask[i, state.legal_actions()] = True
+            seen.append(state.information_state_tensor(player) if self.informed else state.observation_tensor(player))
+        np.asarray(seen, np.float32)
+        for i, action in enumerate(masked(self.chance, mask).tolist()):
+            state = self.states[i]
+            state.apply_action(action)
+            self._past_chance(state)
+            if state.is_terminal():
+                state.returns()
+                self.states[i] = self._start()
+
+
+class BareAEC(Stepper):
+    """PettingZoo's own loop: `last`, then `step`."""
+
+    def __init__(self, full_id: str, **kwargs: Any) -> None:
+        pettingzoo = importlib.import_module("pettingzoo")
+        self.copies = [pettingzoo.make("aec", full_id, **kwargs) for _ in range(COPIES)]
+        self.chance = np.random.default_rng(SEED)
+        for env in self.copies:
+            env.reset(seed=SEED)
+
+    def step(self) -> None:
+        seen, masks = [], []
+        for env in self.copies:
+            observation, _, over, cut, _ = env.last()
+            if over or cut:
+                env.reset(seed=SEED)
+                observation = env.observe(env.agent_selection)
+            seen.append(observation["observation"])
+            masks.append(observation["action_mask"])
+        np.asarray(np.stack(seen), np.float32)
+        for env, action in zip(self.copies, masked(self.chance, np.stack(masks)).tolist(), strict=True):
+            env.step(action)
+
+    def close(self) -> None:
+        for env in self.copies:
+            env.close()
+
+
+class BareParallel(Stepper):
+    """A parallel environment of PettingZoo's, or another whose `move` plays both: a step is half a move of both."""
+
+    def __init__(
+        self, make: Callable[[], Any], start: Callable[[Any], Any], move: Callable[[Any, int, int], Any], actions: int
+    ) -> None:
+        self.copies, self.start, self.move, self.actions = [make() for _ in range(COPIES)], start, move, actions
+        self.chance = np.random.default_rng(SEED)
+        self.mask = np.ones((COPIES, actions), bool)
+        self.first: np.ndarray | None = None
+        for env in self.copies:
+            start(env)
+
+    def step(self) -> None:
+        chosen = masked(self.chance, self.mask)
+        if self.first is None:
+            self.first = chosen
+            return
+        first, self.first = self.first, None
+        seen = []
+        for env, one, other in zip(self.copies, first.tolist(), chosen.tolist(), strict=True):
+            both, over = self.move(env, one, other)
+            seen.append(self.start(env) if over else both)
+        np.asarray(seen)
+
+    def close(self) -> None:
+        for env in self.copies:
+            env.close()
+
+
+def needs(*modules: str) -> None:
+    """Raises Missing for what is not installed."""
+    if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
+        raise Missing(f"{', '.join(missing)} not installed")
+
+
+def gymnasium_cartpole() -> Case:
+    return lambda: Adapted(envs.EnvSettings("CartPole-v1")), lambda: Bare(lambda: gymnasium.make("CartPole-v1"))
+
+
+def gymnasium_acrobot() -> Case:
+    return lambda: Adapted(envs.EnvSettings("Acrobot-v1")), lambda: Bare(lambda: gymnasium.make("Acrobot-v1"))
+
+
+def gym_cartpole() -> Case:
+    import envs.gym_envs
+
+    gym = importlib.import_module("gym")
+    bare = lambda: gym.make("CartPole-v1", disable_env_checker=True)  # noqa: E731
+    return lambda: Adapted(envs.EnvSettings("gym:CartPole-v1")), lambda: Bare(bare)
+
+
+def atari_pong() -> Case:
+    needs("ale_py", "cv2")
+    importlib.import_module("ale_py")
+
+    def bare() -> Any:
+        env = gymnasium.make("ALE/Pong-v5", frameskip=1, obs_type="grayscale")
+        env = gymnasium.wrappers.AtariPreprocessing(env, 30, 4, 84, grayscale_obs=True)
+        return gymnasium.wrappers.FrameStackObservation(env, 4)
+
+    return lambda: Adapted(envs.EnvSettings("atari:pong")), lambda: Bare(bare, np.asarray)
+
+
+def envpool_pong() -> Case:
+    needs("envpool")
+    envpool = importlib.import_module("envpool")
+
+    class Pool(Stepper):
+        def __init__(self) -> None:
+            self.pool = envpool.make("Pong-v5", env_type="gymnasium", num_envs=COPIES, seed=SEED, num_threads=2)
+            self.actions = drawn(self.pool.action_space)
+            self.pool.reset()
+
+        def step(self) -> None:
+            self.pool.step(next(self.actions))
+
+        def close(self) -> None:
+            self.pool.close()
+
+    return lambda: Adapted(envs.EnvSettings("envpool:Pong-v5", {"num_threads": 2})), Pool
+
+
+def vizdoom_basic() -> Case:
+    needs("vizdoom")
+    importlib.import_module("vizdoom.gymnasium_wrapper")
+    adapter = envs.EnvSettings("vizdoom:basic", {"screen_only": True})
+    bare = lambda: gymnasium.make("VizdoomBasic-v1")  # noqa: E731
+    return lambda: Adapted(adapter), lambda: Bare(bare, lambda observation: observation["screen"])
+
+
+def mpe_simple() -> Case:
+    needs("mpe2")
+    simple = importlib.import_module("mpe2.simple_v3")
+
+    class One(Stepper):
+        def __init__(self) -> None:
+            self.copies = [simple.parallel_env() for _ in range(COPIES)]
+            for env in self.copies:
+                env.reset(seed=SEED)
+            (self.agent,) = self.copies[0].possible_agents
+            self.actions = drawn(self.copies[0].action_space(self.agent))
+
+        def step(self) -> None:
+            seen = []
+            for env, action in zip(self.copies, next(self.actions), strict=True):
+                observations, _, over, cut, _ = env.step({self.agent: action})
+                if over[self.agent] or cut[self.agent]:
+                    observations, _ = env.reset(seed=SEED)
+                seen.append(observations[self.agent])
+            np.stack(seen)
+
+    return lambda: Adapted(envs.EnvSettings("mpe:simple")), One
+
+
+def football() -> Case:
+    needs("gfootball")
+    import envs.gym_envs
+
+    level = "academy_empty_goal_close"
+    library = importlib.import_module("gfootball.env.football_env")
+    config = importlib.import_module("gfootball.env.config")
+    wrappers = importlib.import_module("gfootball.env.wrappers")
+    players = {"level": level, "players": ["agent:left_players=1"], "game_engine_random_seed": SEED}
+
+    def seen(observation: Any) -> Any:
+        return wrappers.Simple115StateWrapper.convert_observation(observation, True)[0]
+
+    bare = lambda: library.FootballEnv(config.Config(players))  # noqa: E731
+    return lambda: Adapted(envs.EnvSettings(f"football:{level}")), lambda: Bare(bare, seen)
+
+
+def gym_slimevolley() -> Case:
+    needs("slimevolleygym")
+    import envs.gym_envs
+
+    volley = importlib.import_module("slimevolleygym")
+    return lambda: Adapted(envs.EnvSettings("gym:slimevolleygym:SlimeVolley-v0")), lambda: Bare(volley.SlimeVolleyEnv)
+
+
+def slimevolley_of_two() -> Case:
+    needs("slimevolleygym")
+    import envs.gym_envs  # noqa: F401
+
+    volley = importlib.import_module("slimevolleygym")
+    table = volley.SlimeVolleyEnv.action_table
+
+    def start(env: Any) -> Sequence[Any]:
+        observation = env.reset()
+        return observation, env.game.agent_left.getObservation()
+
+    def move(env: Any, one: int, other: int) -> tuple[Sequence[Any], bool]:
+        observation, _, over, info = env.step(table[one], table[other])
+        return (observation, info["otherObs"]), over
+
+    bare = lambda: BareParallel(volley.SlimeVolleyEnv, start, move, len(table))  # noqa: E731
+    return lambda: AdaptedGames("examples/slimevolley/slimevolley.py:SlimeVolley"), bare
+
+
+def openspiel(name: str) -> Callable[[], Case]:
+    def case() -> Case:
+        needs("pyspiel")
+        return lambda: AdaptedGames(f"openspiel:{name}"), lambda: BareStates(name)
+
+    return case
+
+
+def pettingzoo_connect_four() -> Case:
+    needs("pettingzoo")
+    return lambda: AdaptedGames("pettingzoo:connect_four_v3"), lambda: BareAEC("classic/connect_four-v3")
+
+
+def pettingzoo_pong() -> Case:
+    needs("multi_agent_ale_py", "ale_py", "cv2")
+    from envs.atari_games import emulator
+
+    cv2 = importlib.import_module("cv2")
+    frames: dict[int, np.ndarray] = {}
+
+    def make() -> Any:
+        return emulator("pong", "atari/pong-v3", obs_type="grayscale_image")
+
+    def start(env: Any) -> Any:
+        found, _ = env.reset()
+        frames[id(env)] = np.stack([small(found["first_0"])] * 4)
+        return frames[id(env)]
+
+    def small(screen: np.ndarray) -> np.ndarray:
+        found: np.ndarray = cv2.resize(screen, (84, 84), interpolation=cv2.INTER_AREA)
+        return found
+
+    def move(env: Any, one: int, other: int) -> tuple[Any, bool]:
+        screens = []
+        for _ in range(4):
+            found, _, over, cut, _ = env.step({"first_0": one, "second_0": other})
+            if any(over.values()) or any(cut.values()):
+                return None, True
+            screens.append(found["first_0"])
+        newest = small(np.maximum(screens[-1], screens[-2]))
+        frames[id(env)] = np.concatenate([frames[id(env)][1:], newest[None]])
+        return frames[id(env)], False
+
+    return lambda: AdaptedGames("pettingzoo:pong_v3"), lambda: BareParallel(make, start, move, 6)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "gymnasium-cartpole": gymnasium_cartpole,
+    "gymnasium-acrobot": gymnasium_acrobot,
+    "gym-cartpole": gym_cartpole,
+    "gym-slimevolley": gym_slimevolley,
+    "atari-pong": atari_pong,
+    "envpool-pong": envpool_pong,
+    "vizdoom-basic": vizdoom_basic,
+    "mpe-simple": mpe_simple,
+    "football": football,
+    "openspiel-leduc": openspiel("leduc_poker"),
+    "openspiel-connect-four": openspiel("connect_four"),
+    "openspiel-breakthrough": openspiel("breakthrough"),
+    "pettingzoo-connect-four": pettingzoo_connect_four,
+    "pettingzoo-pong": pettingzoo_pong,
+    "slimevolley-of-two": slimevolley_of_two,
+}

@@ -1,0 +1,98 @@
+"""What the adapters of games cost: `python -m benchmarks.adapters [NAME ...]`.
+
+Steps a second of eight copies through the adapter, beside the same eight stepped by the bare library: one after another
+in a loop by its own calls, with the same preprocessing, observations collected into an array, ended episodes begun
+anew. Both have the same actions. They take turns, `--repeats` times; the ratio is the median of the pairs'. What is
+not installed is left out by name. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.adapter_games import CASES, COPIES, Missing, Stepper
+from benchmarks.report import finish
+
+GOAL = 0.9
+WARM = 0.1  # of the time, before it counts
+
+
+def rate(stepper: Stepper, seconds: float) -> float:
+    """Steps of single copies in a second."""
+    _run(stepper, seconds * WARM)
+    steps, spent = _run(stepper, seconds)
+    return COPIES * steps / spent
+
+
+def _run(stepper: Stepper, seconds: float) -> tuple[int, float]:
+    began = now = time.perf_counter()
+    steps = 0
+    while now < began + seconds:
+        for _ in range(10):
+            stepper.step()
+        steps += 10
+        now = time.perf_counter()
+    return steps, now - began
+
+
+def compare(
+    adapter: Callable[[], Stepper], bare: Callable[[], Stepper], seconds: float, repeats: int
+) -> dict[str, Any]:
+    """Steps/s of both, medians, and the median of the ratios of the pairs."""
+    sides = adapter(), bare()
+    try:
+        pairs = []
+        for repeat in range(repeats):
+            order = (0, 1) if repeat % 2 == 0 else (1, 0)
+            found = {side: rate(sides[side], seconds) for side in order}
+            pairs.append((found[0], found[1]))
+    finally:
+        for side in sides:
+            side.close()
+    return {
+        "ratio": round(statistics.median(ours / theirs for ours, theirs in pairs), 3),
+        "ratios": [round(ours / theirs, 3) for ours, theirs in pairs],
+        "steps_per_s": round(statistics.median(ours for ours, _ in pairs)),
+        "bare_steps_per_s": round(statistics.median(theirs for _, theirs in pairs)),
+    }
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(CASES)}; default: all")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement")
+    parser.add_argument("--repeats", type=int, default=3)
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(CASES):
+        parser.error(f"{', '.join(sorted(unknown))}: none of {', '.join(CASES)}")
+    found: dict[str, dict[str, Any]] = {}
+    missing: dict[str, str] = {}
+    for name in given.names or CASES:
+        try:
+            found[name] = compare(*CASES[name](), given.seconds, given.repeats)
+        except Missing as error:
+            missing[name] = str(error)
+            print(f"{name:<24} left out: {error}", flush=True)
+            continue
+        one = found[name]
+        rates = f"{one['steps_per_s']:>9,} steps/s, bare {one['bare_steps_per_s']:>9,}"
+        print(f"{name:<24} {rates}, ratio {one['ratio']:.3f}", flush=True)
+    finish(
+        "adapters",
+        {
+            "ratios": {name: one["ratio"] for name, one in found.items()},
+            "least": min((one["ratio"] for one in found.values()), default=None),
+            "goal": GOAL,
+            "below": sorted(name for name, one in found.items() if one["ratio"] < GOAL),
+            "copies": COPIES, "repeats": given.repeats, "seconds": given.seconds, "missing": missing, "runs": found,
+        },
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

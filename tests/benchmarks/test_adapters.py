@@ -1,0 +1,38 @@
+"""benchmarks.adapters: both sides of a case play the same game, and a pair of rates gives a ratio."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.adapter_games import CASES, COPIES, Missing, Stepper
+from benchmarks.adapters import compare
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_both_sides_of_a_case_can_be_stepped(name: str) -> None:
+    if name in ("football", "vizdoom-basic", "atari-pong", "pettingzoo-pong"):
+        pytest.skip("seconds to make")
+    try:
+        adapter, bare = CASES[name]()
+    except Missing as missing:
+        pytest.skip(str(missing))
+    for make in (adapter, bare):
+        stepper = make()
+        for _ in range(30):
+            stepper.step()
+        stepper.close()
+
+
+def test_the_ratio_is_the_median_of_the_pairs() -> None:
+    closed = []
+
+    class Idle(Stepper):
+        def step(self) -> None: ...
+
+        def close(self) -> None:
+            closed.append(self)
+
+    found = compare(Idle, Idle, 0.01, 3)
+    assert len(closed) == 2 and len(found["ratios"]) == 3
+    assert found["ratio"] == sorted(found["ratios"])[1]
+    assert found["steps_per_s"] > COPIES
