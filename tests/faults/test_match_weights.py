@@ -1,6 +1,6 @@
 """Actors and learners killed at random: what plays the away side of a match is the same from beginning to end.
 
-For WARREN_KILL_MATCHES matches with a result, 200 unless said otherwise:
+For WARREN_KILL_MATCHES matches with a result, 120 unless said otherwise:
 `WARREN_KILL_MATCHES=10000 make test ARGS="tests/faults/test_match_weights.py -s"`.
 """
 
@@ -20,7 +20,7 @@ from integration.league_run import LeagueOfRun, check_books
 from workers.rollout.match_record import FOLDER
 from workers.servers import Servers
 
-MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "200"))
+MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "120"))
 KILLS = 5  # at least, however quickly the matches are played
 PATIENCE = 300.0 + MATCHES  # s
 

@@ -101,7 +101,7 @@ SCRIPT = """
 from tasks.solver import Solver
 from warren.errors import NoSuchService
 
-solver = Solver()
+solver = Solver(patience=3.0)
 print("answer", solver.retrive("worker", "func", 41))
 try:
     solver.call("worker.absent")
