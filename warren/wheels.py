@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +33,8 @@ def build(
 ) -> Path:
     """The wheel of `requirement`, built now by `python`'s own pip and packages; says how far it is.
 
-    `what`: its name for a person. `environment`: more variables than this process has. `about`: the seconds that two
-    cores take. Raises WarrenError with the end of the log.
+    `requirement`: a release, or the folder of its sources. `what`: its name for a person. `environment`: more variables
+    than this process has. `about`: the seconds that two cores take. Raises WarrenError with the end of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
@@ -55,6 +56,21 @@ def build(
         last = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise WarrenError(f"{what} was not built; the end of {log}:\n{last}")
     return wheel
+
+
+def sources(requirement: str, place: Path) -> Path:
+    """The unpacked sources of `requirement`, a release, in `place`. Raises WarrenError."""
+    command = [
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-cache-dir"),
+        *("--no-binary", ":all:", "--dest", str(place), requirement),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    archive = next(iter(place.glob("*.tar.gz")), None)
+    if done.returncode != 0 or archive is None:
+        raise WarrenError(f"the sources of {requirement} were not to be had:\n{done.stderr.strip()[-2000:]}")
+    with tarfile.open(archive) as packed:
+        packed.extractall(place, filter="data")
+    return place / archive.name.removesuffix(".tar.gz")
 
 
 def install(wheel: Path, needed: Sequence[str]) -> None:

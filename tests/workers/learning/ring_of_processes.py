@@ -58,6 +58,7 @@ def main(url: str, prefix: str, learner: str, expected: str, backend: str) -> No
         if joined:
             joined = False
             line = {"rank": ranks.rank, "size": ranks.size, "good": good, "updates": state["updates"]}
+            client.sadd(f"{prefix}:backends:{ranks.size}", ranks.backend)
             client.rpush(f"{prefix}:seen:{learner}", json.dumps(line))
     ranks.leave()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from warren.errors import WarrenError
 from workers.learning.allreduce import build_horovod
 
 
@@ -20,6 +21,17 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     said = capsys.readouterr().err
     assert "Horovod cannot be built without a C++ compiler (c++): on Debian or Ubuntu, apt-get install g++" in said
     assert "Horovod cannot be built without cmake: apt-get install cmake, or pip install cmake" in said
+
+
+def test_sources_that_are_not_as_they_were_are_not_mended(tmp_path: Path) -> None:
+    for name, (before, _) in build_horovod.MENDS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"first\n{before}\nlast\n")
+    build_horovod.mend(tmp_path)
+    for name, (_, after) in build_horovod.MENDS.items():
+        assert (tmp_path / name).read_text() == f"first\n{after}\nlast\n"
+    with pytest.raises(WarrenError, match=r"horovod/__init__.py of Horovod 0.28.1 is not as it was"):
+        build_horovod.mend(tmp_path)
 
 
 def test_a_wheel_is_kept_for_the_python_and_the_torch_that_it_was_built_for(

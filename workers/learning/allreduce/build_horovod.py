@@ -1,8 +1,10 @@
 """`make horovod`: builds Horovod for this Python and this torch, once, and installs it.
 
 Horovod's last release, 0.28.1, has no wheels. It is built with gloo and for torch alone, with torch's own language
-standard, which its build files are too old to name: a compiler wrapper appends it. The wheel is kept in the cache
-folder (WARREN_CACHE, or ~/.cache/warren), by the versions of Python and torch.
+standard, which its build files are too old to name: a compiler wrapper appends it. Its process sets forget the network
+interface that they are to use, and then listen wherever the machine's own name leads, on most machines to loopback:
+that is mended in its sources, or its ranks could not be on several machines. The wheel is kept in the cache folder
+(WARREN_CACHE, or ~/.cache/warren), by the versions of Python and torch.
 """
 
 from __future__ import annotations
@@ -19,7 +21,17 @@ from pathlib import Path
 from warren import wheels
 from warren.errors import ConfigurationError, WarrenError
 
-VERSION = "0.28.1"
+RELEASE = "0.28.1"
+MENDED = "+warren.1"  # the end of the version of one that was built here
+VERSION = f"{RELEASE}{MENDED}"
+# File of the sources -> what stands there once, and what is to.
+MENDS = {
+    "horovod/__init__.py": (f"__version__ = '{RELEASE}'", f"__version__ = '{VERSION}'"),
+    "horovod/common/gloo/gloo_context.cc": (
+        "assert(global_context.IsEnabled());",
+        "assert(global_context.IsEnabled());\n  gloo_iface_ = global_context.gloo_iface_;",
+    ),
+}
 STANDARD = "-std=c++20"  # torch's own
 FEATURES = {
     "HOROVOD_WITH_PYTORCH": "1",
@@ -93,7 +105,18 @@ def build() -> Path:
         wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("c++")} "$@" {STANDARD}\n')
         wrapper.chmod(0o755)
         variables = {**FEATURES, "CXX": str(wrapper)}
-        return wheels.build(f"Horovod {VERSION}", f"horovod=={VERSION}", folder(), variables, about=300)
+        sources = wheels.sources(f"horovod=={RELEASE}", Path(place))
+        mend(sources)
+        return wheels.build(f"Horovod {VERSION}", str(sources), folder(), variables, about=300)
+
+
+def mend(sources: Path) -> None:
+    """Change Horovod's unpacked sources as MENDS says. Raises WarrenError where they are not as they were."""
+    for name, (before, after) in MENDS.items():
+        text = (sources / name).read_text()
+        if text.count(before) != 1:
+            raise WarrenError(f"{name} of Horovod {RELEASE} is not as it was: it cannot be mended")
+        (sources / name).write_text(text.replace(before, after))
 
 
 def _torch() -> str:

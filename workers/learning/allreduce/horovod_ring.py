@@ -6,13 +6,16 @@ host name of its own there: Horovod ends a job whose only host has lost a rank.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
+import threading
 import time
 from typing import Any
 
 from torch import Tensor
 
+from workers.learning.allreduce.build_horovod import MENDED
 from workers.learning.allreduce.ring import Lost, RanksChanged
 
 SILENT = 3  # s that a rank's thread may be silent, until the others take it for lost
@@ -25,20 +28,32 @@ def is_built() -> bool:
     return importlib.util.find_spec("horovod") is not None
 
 
+def spans_machines() -> bool:
+    """Whether the Horovod that is installed is one that `make horovod` has built."""
+    return is_built() and importlib.metadata.version("horovod").endswith(MENDED)
+
+
 class Rendezvous:
-    """Where the ranks of a generation find each other: in the process of the one that forms it."""
+    """Where the ranks of a generation find each other: in the process of the one that forms it, at `address` alone.
+
+    Horovod's RendezvousServer would listen on all interfaces.
+    """
 
     def __init__(self, size: int, address: str = "127.0.0.1") -> None:
         from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
-        from horovod.runner.http.http_server import RendezvousServer
+        from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-        self._server = RendezvousServer(0)
-        self.port = int(self._server.start())
+        self._server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(target=self._server.serve_forever, name="rendezvous", daemon=True)
+        self._thread.start()
         self._server.init(get_host_assignments(parse_hosts(",".join(f"{_host(rank)}:1" for rank in range(size))), size))
 
     def close(self) -> None:
         """Listen no more."""
-        self._server.stop()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
 
 
 class HorovodRing:

@@ -64,7 +64,11 @@ class Generation:
 
 @dataclass(frozen=True)
 class Member:
-    """What a rank says of itself. `machine`: what tells whether two are on one; `waits`: for the next generation."""
+    """What a rank says of itself.
+
+    `machine`: what tells whether two are on one; `waits`: for the next generation; `apart`: whether its backend joins
+    machines.
+    """
 
     token: str
     learner: int
@@ -73,6 +77,7 @@ class Member:
     address: str
     backend: str
     waits: bool
+    apart: bool = True
     settings: Mapping[str, Any] = field(default_factory=dict)  # those that all ranks are to have alike
 
 
@@ -84,16 +89,24 @@ class Membership:
 
     `prefix`: of the keys. `server`: the address of Redis, by which machines that are not one find their way to another.
     `settings`: name -> value of what all ranks are to have alike; whoever comes with another value is refused.
+    `apart`: whether the backend joins machines.
     """
 
     def __init__(
-        self, client: Any, prefix: str, learner: int, backend: str, server: str, settings: Mapping[str, Any] = {}
+        self,
+        client: Any,
+        prefix: str,
+        learner: int,
+        backend: str,
+        server: str,
+        settings: Mapping[str, Any] = {},
+        apart: bool = True,
     ) -> None:
         self._redis = client
         self._keys = [f"{prefix}{name}" for name in ("beats", "ranks", "generation")]
         self.token = f"{learner}-{secrets.token_hex(4)}"
         self._me = Member(
-            self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True, settings
+            self.token, learner, _machine(), os.getpid(), address_towards([server]), backend, True, apart, settings
         )
         self._living: dict[str, Member] = {}
         self._newest = ""  # the newest generation, as it stands in Redis
@@ -195,10 +208,11 @@ class Membership:
     def _form(self, newest: Generation | None, form: Form) -> None:
         ranks = sorted(self._living.values(), key=lambda one: (one.learner, one.token))
         elsewhere = [one.address for one in ranks if one.machine != self._me.machine]
-        # Horovod's ranks look for each other on loopback.
-        backend = self._me.backend if len({one.backend for one in ranks}) == 1 and not elsewhere else "torch"
+        alike = len({one.backend for one in ranks}) == 1 and (not elsewhere or all(one.apart for one in ranks))
+        backend = self._me.backend if alike else "torch"
         if backend != self._me.backend:
-            logger.warning("the ring is by torch's gloo: learners are on several machines, or not all have Horovod")
+            where = " of `make horovod`, as learners on several machines need" if elsewhere else ""
+            logger.warning("the ring is by torch's gloo: not all learners have the Horovod%s", where)
         address = address_towards(elsewhere)
         generation = Generation(
             newest.number + 1 if newest is not None else 1,

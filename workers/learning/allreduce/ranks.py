@@ -80,6 +80,11 @@ class Ranks:
         return self._ring.rank
 
     @property
+    def backend(self) -> str:
+        """What the ring is of: "horovod", "torch", or "alone"."""
+        return self._ring.name
+
+    @property
     def leads(self) -> bool:
         """Whether this rank publishes, writes metrics and checkpoints: the lowest of those that live does."""
         return self._joined and self.rank == 0
@@ -88,7 +93,8 @@ class Ranks:
         """Be among those that live. Raises redis.RedisError, and ConfigurationError for settings unlike the others'."""
         client, prefix, server = self._connection
         backend = choose(self._wanted, gradient_bytes)
-        self._membership = Membership(client, prefix, self.learner, backend, server, self._settings)
+        apart = backend != "horovod" or horovod_ring.spans_machines()
+        self._membership = Membership(client, prefix, self.learner, backend, server, self._settings, apart)
         self._membership.start()
 
     def stop(self) -> None:
