@@ -44,7 +44,7 @@ class OneHot(nn.Module):
         self.register_buffer("columns", columns, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.eq(x.reshape(len(x), self.numbers)[:, self.columns], self.values).float()
+        return torch.eq(x.reshape(x.shape[0], self.numbers)[:, self.columns], self.values).float()
 
 
 class Flat(nn.Module):

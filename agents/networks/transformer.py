@@ -62,7 +62,7 @@ class Transformer(Core):
         self.norm = nn.LayerNorm(config.size)
 
     def step(self, features: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        begins = torch.zeros(1, len(features), dtype=torch.bool, device=features.device)
+        begins = torch.zeros(1, features.shape[0], dtype=torch.bool, device=features.device)
         outputs, memory = self.unroll(features[None], memory, begins)
         return outputs[0], memory
 

@@ -38,7 +38,8 @@ def tanh_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
     Who acts and who learns take the same form: a policy says the same of an observation either way.
     """
-    if x.dtype is not torch.float32 or not x.is_cpu or torch.is_autocast_enabled("cpu"):
+    exact = torch.compiler.is_exporting()  # elsewhere a tanh is one operation, and no slower
+    if exact or x.dtype is not torch.float32 or not x.is_cpu or torch.is_autocast_enabled("cpu"):
         return torch.tanh(functional.linear(x, weight, bias))
     if torch.is_grad_enabled() and (x.requires_grad or weight.requires_grad):
         return cast(Tensor, _TanhLayer.apply(x, weight, bias))  # type: ignore[no-untyped-call]

@@ -31,6 +31,12 @@ class Categorical(Distribution):
     def drawn_by(self, output: Tensor, noise: Tensor) -> Tensor:
         return _drawn_by(output, noise.log())
 
+    def sample_in_numpy(self, output: np.ndarray, generator: torch.Generator) -> np.ndarray:
+        # For one observation numpy takes a third of torch's time.
+        noise = torch.empty(output.shape).exponential_(generator=generator).numpy()
+        action: np.ndarray = (output - np.log(noise)).argmax(-1)
+        return action
+
     def mode(self, output: Tensor) -> Tensor:
         return output.argmax(-1)
 
@@ -59,6 +65,7 @@ class MultiCategorical(Distribution):
     """
 
     _real: Tensor  # bool [K, longest]: which places of the rows are actions
+    _place: Tensor  # int64 [K, longest]: where in the output each of them stands; 0 for a place that is none
 
     def __init__(
         self, counts: Sequence[int], starts: np.ndarray | int, shape: tuple[int, ...], dtype: np.dtype
@@ -69,14 +76,13 @@ class MultiCategorical(Distribution):
         self._padded = len(set(counts)) > 1
         real = torch.arange(max(counts)) < torch.tensor(self._counts)[:, None]
         self.register_buffer("_real", real, persistent=False)
+        self.register_buffer("_place", (real.view(-1).cumsum(0) - 1).view(real.shape) * real, persistent=False)
 
     def _rows(self, output: Tensor) -> Tensor:
         """[..., sum] as log-probabilities [..., K, longest]."""
         if not self._padded:
             return torch.log_softmax(output.reshape(*output.shape[:-1], *self._real.shape), -1)
-        rows = output.new_full((*output.shape[:-1], *self._real.shape), ILLEGAL)
-        rows[..., self._real] = output
-        return torch.log_softmax(rows, -1)
+        return torch.log_softmax(output[..., self._place].masked_fill(~self._real, ILLEGAL), -1)
 
     def sample(self, output: Tensor, generator: torch.Generator) -> Tensor:
         return _draw(self._rows(output), generator)

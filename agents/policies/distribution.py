@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from warren.errors import ConfigurationError
+from warren.trees import map_tree
 
 
 class Distribution(nn.Module):
@@ -27,6 +28,11 @@ class Distribution(nn.Module):
     def drawn_by(self, output: Any, noise: Tensor) -> Any:
         """The action that `noise` [..., size], exponentially distributed, draws. Raises ConfigurationError for none."""
         raise ConfigurationError("only Discrete actions are drawn by noise that is given")
+
+    def sample_in_numpy(self, output: Any, generator: torch.Generator) -> Any:
+        """`sample` of an output in numpy: the action that it would be, in numpy."""
+        with torch.inference_mode():
+            return self.numpy(self.sample(map_tree(torch.from_numpy, output), generator))
 
     def mode(self, output: Any) -> Any:
         """The likeliest action."""

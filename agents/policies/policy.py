@@ -156,20 +156,50 @@ class Policy(nn.Module):
                 (output, values), memory = self.network.step(leaves, memory)
             else:
                 output, memory = self.network.act(leaves, memory)
-            if action_mask is not None:
-                output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
-            if mode == "sample" and noise is not None:
-                action = self.distribution.drawn_by(output, torch.as_tensor(noise))
-            elif mode == "sample":
-                action = self.distribution.sample(output, generator or self.generator)
-            elif mode == "greedy":
-                action = self.distribution.mode(output)
-            else:
-                raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
+            output = self._legal(output, action_mask)
+            action = self.choose(output, mode, generator, noise)
             extras = {"log_prob": self.distribution.log_prob(output, action).cpu().numpy()}
             if value:
                 extras["value"] = values.cpu().numpy()
             return Acted(self.distribution.numpy(action), extras, memory)
+
+    def act(
+        self,
+        observation: Any,
+        memory: Memory | None = None,
+        mode: str = "sample",
+        action_mask: Any = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Any, Memory]:
+        """`step` for who does not learn: (action, memory), and nothing computed beside."""
+        with torch.inference_mode():
+            leaves = self.leaves(observation)
+            if memory is None:
+                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            output, memory = self.network.act(leaves, memory)
+            action = self.choose(self._legal(output, action_mask), mode, generator)
+            return self.distribution.numpy(action), memory
+
+    def choose(
+        self, output: Any, mode: str, generator: torch.Generator | None = None, noise: np.ndarray | None = None
+    ) -> Any:
+        """The action that follows from the network's output for the policy, in tensors; the rest is as in `step`.
+
+        Raises ConfigurationError for another mode.
+        """
+        if mode == "sample" and noise is not None:
+            return self.distribution.drawn_by(output, torch.as_tensor(noise))
+        if mode == "sample":
+            return self.distribution.sample(output, generator or self.generator)
+        if mode == "greedy":
+            return self.distribution.mode(output)
+        raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
+
+    def _legal(self, output: Any, action_mask: Any) -> Any:
+        if action_mask is None:
+            return output
+        return self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
 
     def value(self, observation: Any, memory: Memory | None = None) -> np.ndarray:
         """observation [N, ...], as `step` takes it -> V float32 [N], or [N, channels]."""
@@ -239,9 +269,7 @@ class Policy(nn.Module):
         with torch.inference_mode():
             output: Any
             output, memory = self.network.act(self.leaves(observation), memory)
-            if action_mask is not None:
-                output = self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
-            return torch.softmax(output, -1).cpu().numpy(), memory
+            return torch.softmax(self._legal(output, action_mask), -1).cpu().numpy(), memory
 
     def learn_in(self, precision: torch.dtype = torch.float32, compiled: bool = False) -> None:
         """How `evaluate` and `unroll` compute the network from now on; all that is made of its outputs is float32.

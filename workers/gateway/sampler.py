@@ -1,18 +1,11 @@
-"""The Sampler of a gateway: decides for the agents of all games, and collects what they lived through.
-
-What is asked within one turn of the server's event loop, or while the forward pass before is computed, is one forward
-pass on a thread of its own, so a lone game waits for nobody and a thousand share a pass.
-"""
+"""The Sampler of a gateway: decides for the agents of all games, and collects what they lived through."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import queue
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,19 +15,18 @@ from torch import Tensor
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from envs.rewards import Rewards
-from warren.trees import Tree, map_tree, take
+from warren.trees import map_tree, take
 from workers.gateway.game import Agent
+from workers.gateway.passes import Decide, End, Passes
 from workers.gateway.stretches import Decided, Line, Stretches
 from workers.rollout.sampler import SamplerClosed, load_into
 from workers.runtime.timing import Timing
 
 logger = logging.getLogger(__name__)
 
-LARGEST_PASS = 1024  # agents decided for in one forward pass
 HELD = 2  # segments of complete stretches that may wait to be taken
 PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are dropped
 EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
-STOP = object()
 
 
 class Playing:
@@ -50,23 +42,7 @@ class Playing:
         self.returns: Any = 0.0  # as given, by channel
 
 
-@dataclass(slots=True)
-class _Decide:
-    agent: Agent
-    observation: Tree
-    earned: Any
-    answer: asyncio.Future[Any]
-
-
-@dataclass(slots=True)
-class _End:
-    agent: Agent
-    earned: Any
-    last: Tree | None
-    abandoned: bool = False
-
-
-class GatewaySampler:
+class GatewaySampler(Passes):
     """A Sampler and a Player; its budget is in decisions a slot, and is the same in every call.
 
     `load`, `collect` and `close` are for other threads than the event loop's.
@@ -84,6 +60,7 @@ class GatewaySampler:
         patience: float = PATIENCE,
     ) -> None:
         """`length` decisions of `slots` slots are a trajectory. `max_age`: see Stretches."""
+        super().__init__()
         self.policy, self.version = policy, -1
         self.decisions = self.dropped = 0
         self._slots, self._rewards, self._timing = slots, rewards, timing or Timing()
@@ -91,33 +68,15 @@ class GatewaySampler:
         self._generator = torch.Generator().manual_seed(seed)
         self._stretches = Stretches(policy.spec(returns=len(rewards.channels)), length, max_age)
         self._episodes: list[list[float]] = []
-        self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()  # of the weights
         self._changed = threading.Condition()  # of the stretches
         self._closed = self._dropping = False
-        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
-        self._thread.start()
+        self.start()
 
     @property
     def ready(self) -> bool:
         """Whether weights have come."""
         return self.version >= 0
-
-    # What games ask, in the event loop or under a game's lock.
-
-    def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
-        """See Player."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked.put(_Decide(agent, observation, earned, answer))
-        return answer
-
-    def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
-        """See Player."""
-        self._asked.put(_End(agent, earned, last))
-
-    def abandon(self, agent: Agent) -> None:
-        """See Player."""
-        self._asked.put(_End(agent, 0.0, None, abandoned=True))
 
     # The Sampler's contract.
 
@@ -148,36 +107,15 @@ class GatewaySampler:
 
     def close(self) -> None:
         """Decide nothing more; whoever waits is told."""
-        self._asked.put(STOP)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(timeout=5.0)
+        super().close()
 
     # The policy's thread.
 
-    def _run(self) -> None:
-        stopped = False
-        while not stopped:
-            asked = [self._asked.get()]
-            while len(asked) < LARGEST_PASS and asked[-1] is not STOP and not self._asked.empty():
-                asked.append(self._asked.get())
-            if stopped := asked[-1] is STOP:
-                asked.pop()
-            for part in _in_order(asked):
-                decides = [one for one in part if isinstance(one, _Decide)]
-                try:
-                    self._end([one for one in part if isinstance(one, _End)])
-                    actions = self._decide(decides) if decides else []
-                except Exception as error:  # of one pass; the next has other agents
-                    logger.exception("a forward pass of %d agents failed", len(decides))
-                    _tell(decides, error=error)
-                else:
-                    _tell(decides, actions)
-            self._hold_up()
-
-    def _decide(self, asked: Sequence[_Decide]) -> Sequence[Any]:
-        """One forward pass: actions as the action space has them."""
+    def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
+        """See Passes."""
         began = time.perf_counter()
         policy = self.policy
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
@@ -203,7 +141,8 @@ class GatewaySampler:
         self._timing.add("policy: decide", time.perf_counter() - began)
         return [take(actions, row) for row in range(len(asked))]
 
-    def _end(self, ends: Sequence[_End]) -> None:
+    def end_all(self, ends: Sequence[End]) -> None:
+        """See Passes."""
         values = self._values([one for one in ends if one.last is not None])
         with self._changed:
             for one in ends:
@@ -220,7 +159,7 @@ class GatewaySampler:
             if ends:
                 self._changed.notify_all()
 
-    def _values(self, cut: Sequence[_End]) -> dict[int, Any]:
+    def _values(self, cut: Sequence[End]) -> dict[int, Any]:
         """Of the observations at which episodes were cut off."""
         players = [(one, one.agent.state) for one in cut if one.agent.state is not None]
         if not players:
@@ -247,7 +186,7 @@ class GatewaySampler:
         player.length += 1
         return rewards.learned_from(given if self.policy.channels else np.asarray(rewards.total(given)))
 
-    def _hold_up(self) -> None:
+    def after_pass(self) -> None:
         """Wait while more is complete than may wait to be taken; then drop the oldest, so that what waits is young."""
         most = HELD * self._slots
         with self._changed:
@@ -269,38 +208,3 @@ def _playing(agent: Agent) -> Playing:
         agent.state = Playing()
     playing: Playing = agent.state
     return playing
-
-
-def _in_order(asked: list[Any]) -> list[list[Any]]:
-    """Parts that may be done at once, ends before decisions: in each, no agent ends after it was to decide."""
-    parts: list[list[Any]] = [[]]
-    deciding: set[int] = set()
-    for one in asked:
-        if isinstance(one, _Decide):
-            deciding.add(id(one.agent))
-        elif id(one.agent) in deciding:
-            parts.append([])
-            deciding.clear()
-        parts[-1].append(one)
-    return parts
-
-
-def _tell(asked: Sequence[_Decide], actions: Sequence[Any] = (), error: Exception | None = None) -> None:
-    """Hand each game its answer in its event loop, all in one call."""
-    if not asked:
-        return
-    loop = asked[0].answer.get_loop()
-
-    def tell() -> None:
-        for index, one in enumerate(asked):
-            if one.answer.done():  # the game has gone
-                continue
-            if error is not None:
-                one.answer.set_exception(RuntimeError(f"the policy failed: {error}"))
-            else:
-                one.answer.set_result(actions[index])
-
-    try:
-        loop.call_soon_threadsafe(tell)
-    except RuntimeError:  # the loop has closed: nobody waits
-        return

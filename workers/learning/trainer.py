@@ -32,6 +32,8 @@ from workers.learning.received import Received
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
 from workers.learning.trained_player import TrainedPlayer
+from workers.runtime.recorded import FILE as RECORDED
+from workers.runtime.recorded import Recorded
 from workers.runtime.run_status import verdict
 from workers.runtime.session import Session
 from workers.runtime.timing import Timing
@@ -63,6 +65,7 @@ class Trainer(TrainedPlayer):
         self.timing = Timing()
         self._idle_since: float | None = None  # when the last call of `learn` returned
         self.source: DataSource = OnPolicyQueue(self.config.max_staleness)
+        self._recorded: Recorded | None = None  # what a policy saw not long before the next checkpoint
         self.publisher = Publisher(session, self.player, self.weights_event, self.timing)
         self.recorder = Recorder(self.timing)
         self.settlement = Settlement(session)
@@ -296,6 +299,8 @@ class Trainer(TrainedPlayer):
             self.broken = True
             raise
         self.source.feedback(batch, update)
+        if self.leads and (self._recorded is None or time.monotonic() >= self._checkpoint_at):
+            self._recorded = Recorded.of(trajectories[0])
         progress.add(share.episodes, share.steps, list(self.config.env.reward_channels))
         progress.losses = self._mean(update.metrics) | progress.channel_returns()
         progress.updates += 1
@@ -360,6 +365,9 @@ class Trainer(TrainedPlayer):
         name, moment = f"{self.progress.version:08d}", self.moment()
         folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
         self.recorder.do("write a checkpoint", lambda: checkpoints.write(folder, name, moment, keep))
+        if (recorded := self._recorded) is not None:
+            file = self.folder / RECORDED
+            self.recorder.do("write recorded observations", lambda: recorded.write(file, self.policy))
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:

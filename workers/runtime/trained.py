@@ -39,6 +39,7 @@ class Trained:
     source: Path
     memory: Memory | None = None  # after the last `act`, of a policy that has one
     settings: envs.EnvSettings | None = None  # of an environment for one agent
+    version: int = -1  # of the weights
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
         """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
@@ -60,7 +61,7 @@ class Trained:
         mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
         one = map_tree(lambda leaf: np.asarray(leaf)[None], observation)
         mode = "greedy" if greedy else "sample"
-        action, _, self.memory = self.policy.step(one, self.memory, mode, mask, value=False)
+        action, self.memory = self.policy.act(one, self.memory, mode, mask)
         return map_tree(lambda leaf: leaf[0], self.policy.env_action(action))
 
     def begin(self) -> None:
@@ -68,23 +69,24 @@ class Trained:
         self.memory = None
 
 
-def load(folder: str | Path, player: str = "main") -> Trained:
-    """The newest checkpoint of a run folder, or of the newest run in a folder of runs.
+def load(folder: str | Path, player: str = "main", version: int | None = None) -> Trained:
+    """The newest checkpoint of a run folder, or of the newest run in a folder of runs; or that of a weight version.
 
     Of a league's, that of `player`, or the frozen model of that name.
 
     Raises ConfigurationError for what is no run folder, UnknownName for a player that it does not hold, CheckpointError
-    for what is damaged.
+    for what is damaged or not there.
     """
     folder = run_in(Path(folder))
     config = from_yaml(folder / "config.yaml")
     if config.league is not None:
-        return _of_league(folder, config, player)
+        return _of_league(folder, config, player, version)
     settings = config.env.settings()
     policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
-    source = _newest(folder / "checkpoints")
+    source = _checkpoint(folder / "checkpoints", version)
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
-    return Trained(policy, config.env.id, dict(config.env.kwargs), False, source, settings=settings)
+    kwargs, number = dict(config.env.kwargs), int(source.stem)
+    return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number)
 
 
 def run_in(folder: Path) -> Path:
@@ -98,21 +100,22 @@ def run_in(folder: Path) -> Path:
     return folder
 
 
-def _of_league(folder: Path, config: Config, player: str) -> Trained:
+def _of_league(folder: Path, config: Config, player: str, version: int | None) -> Trained:
     league = league_of(config)
     policy = build_policy(league.network, *_spaces(league.env, dict(league.env_kwargs)), 0)
     frozen = {path.stem: path for path in (folder / "league" / MODELS).glob("*@*.safetensors")}
     learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
     if player in learning:
-        source = _newest(learning[player])
-        weights = checkpoints.load(source).policy
+        source = _checkpoint(learning[player], version)
+        number, weights = int(source.stem), checkpoints.load(source).policy
     elif player in frozen:
         source = frozen[player]
+        number = int(player.rpartition("@")[2])
         weights, _ = checkpoints.weights_from_bytes(source.read_bytes())
     else:
         raise UnknownName("player", player, [*learning, *frozen], f"in {folder}")
     checkpoints.load_weights(policy, weights, str(source))
-    return Trained(policy, league.env, dict(league.env_kwargs), True, source)
+    return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number)
 
 
 def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:
@@ -121,8 +124,17 @@ def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], 
     return games.single_observation_space, games.single_action_space
 
 
-def _newest(folder: Path) -> Path:
-    found = checkpoints.latest(folder)
+def _checkpoint(folder: Path, version: int | None) -> Path:
+    """The newest, or that of `version`."""
+    found = checkpoints.latest(folder) if version is None else folder / f"{version:08d}{checkpoints.SUFFIX}"
     if found is None:
         raise CheckpointError(f"{folder} holds no checkpoint yet; a run writes one when it stops, and every 30 s")
+    if not found.is_file():
+        known = ", ".join(str(number) for number in versions(folder)) or "none"
+        raise CheckpointError(f"{folder} holds no checkpoint of version {version}; it holds {known}")
     return found
+
+
+def versions(folder: Path) -> list[int]:
+    """The weight versions of which a folder of checkpoints holds one, the oldest first."""
+    return sorted(int(path.stem) for path in folder.glob(f"*{checkpoints.SUFFIX}") if path.stem.isdigit())

@@ -1,0 +1,185 @@
+"""Backends compute what PyTorch computes, or are refused; what cannot be exported is one clear error."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from deployed import SHAPES, recorded_of, run_folder
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+
+from agents import Policy, build_policy
+from agents.networks import NETWORKS, Heads, Network, Outputs
+from warren.errors import CheckpointError, ConfigurationError
+from warren.trees import take
+from workers import export
+from workers.deployment import exporting
+from workers.deployment.backends import OnnxBackend, PytorchBackend, build_backend
+from workers.deployment.verifying import agreeing, observations_of, verify
+from workers.runtime.recorded import FILE, Recorded
+from workers.runtime.trained import load
+
+with_onnx = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in exporting.PACKAGES), reason="the extra onnx is not installed"
+)
+PARTS = Dict({"kind": Discrete(5, start=2), "at": Box(-1, 1, (2,), np.float32), "has": MultiBinary(3)})
+
+
+def policy_of(network: dict[str, Any], observations: Any = SHAPES[0], actions: Any = SHAPES[1]) -> Policy:
+    return build_policy({"policy_gain": 1.0, **network}, observations, actions, 0)
+
+
+CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
+    "mlp": ({"hidden_sizes": [64, 64]}, *SHAPES),
+    "nested": ({}, PARTS, Dict({"move": MultiDiscrete([2, 3]), "turn": Box(-1, 1, (1,), np.float32)})),
+    "lstm": ({"core": {"name": "lstm", "size": 16}}, *SHAPES),
+    "transformer": ({"shared": True, "core": {"name": "transformer", "size": 16, "memory": 8}}, *SHAPES),
+}
+
+
+@functools.cache
+def exported(case: str) -> tuple[Policy, bytes]:
+    """A policy, and its model, which takes seconds to make."""
+    policy = policy_of(*CASES[case])
+    return policy, exporting.to_onnx(policy)
+
+
+@with_onnx
+@pytest.mark.parametrize("case", CASES)
+def test_onnx_acts_as_pytorch_does(case: str) -> None:
+    policy, model = exported(case)
+    verdict = verify(OnnxBackend(policy, model=model), recorded_of(policy))
+    assert verdict.agreement >= 0.995 and verdict.difference < 1e-4, verdict
+    ours, theirs = OnnxBackend(policy, model=model), PytorchBackend(policy)
+    observation = take(recorded_of(policy).observation, 0)
+    for mode in ("sample", "greedy"):
+        actions = [
+            policy.env_action(one.act(observation, one.initial_memory(4), mode, torch.Generator().manual_seed(3))[0])
+            for one in (ours, theirs)
+        ]
+        assert agreeing(*actions).all()
+
+
+@with_onnx
+@pytest.mark.parametrize("mode", ["sample", "greedy"])
+def test_int8_acts_as_pytorch_does_where_it_is_let(mode: str) -> None:
+    policy, model = exported("mlp")
+    backend, recorded = OnnxBackend(policy, model=exporting.to_int8(model)), recorded_of(policy, 200, 8)
+    verdict = verify(backend, recorded, mode)
+    assert verdict.agreement > 0.95 and 1e-4 < verdict.difference < 0.5, verdict
+    action, _ = backend.act(recorded.observation[0], {}, "greedy", torch.Generator())
+    assert action.shape == (8,) and action.dtype == np.int64
+
+
+@with_onnx
+def test_memory_is_zeros_where_an_episode_begins() -> None:
+    policy, model = exported("lstm")
+    backend, recorded = OnnxBackend(policy, model=model), recorded_of(policy)
+    for one in (backend, PytorchBackend(policy)):
+        memory = one.initial_memory(2)
+        assert all(part.shape == (2, 16) and not part.any() for part in memory.values())
+    always = replace(recorded, begins=np.ones_like(recorded.begins))
+    assert verify(backend, always).difference != verify(backend, recorded).difference
+
+
+class Other(PytorchBackend):
+    """Says something else of each tenth observation."""
+
+    name = "other"
+
+    def outputs(self, observation: Any, memory: Any) -> Any:
+        output, memory = super().outputs(observation, memory)
+        return torch.where((torch.arange(len(output)) % 10 == 0)[:, None], -output, output), memory
+
+
+def test_a_backend_that_acts_otherwise_is_refused() -> None:
+    policy = policy_of({})
+    verdict = verify(Other(policy), recorded_of(policy, 20, 10), "greedy")
+    assert verdict.agreement == pytest.approx(0.9, abs=0.01)
+    with pytest.raises(ConfigurationError, match=r"backend=other: refused.*same action 90.* %; at least 99.5 %"):
+        verdict.check()
+    verdict.check(0.85)
+    same = verify(PytorchBackend(policy), recorded_of(policy))
+    assert (same.agreement, same.difference) == (1.0, 0.0)
+
+
+class Branching(Network):
+    """What ONNX has no form for: a branch on what is seen."""
+
+    def __init__(self, heads: Heads) -> None:
+        super().__init__()
+        self.layer, self.heads = torch.nn.Linear(4, heads.policy + 1), heads
+
+    def step(self, observation: Any, memory: Any) -> Any:
+        if observation.sum().item() > 0:
+            observation = observation * 2
+        said = self.layer(observation)
+        return Outputs(said[:, :-1], said[:, -1]), memory
+
+
+@with_onnx
+def test_a_network_that_cannot_be_exported_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NETWORKS._entries, "branching", lambda config, space, heads, generator: Branching(heads))
+    policy = build_policy({"name": "branching"}, *SHAPES, 0)
+    with pytest.raises(ConfigurationError) as raised:
+        exporting.to_onnx(policy)
+    (line,) = raised.value.problems
+    assert line.startswith("network Branching cannot be exported to ONNX: ") and "\n" not in line
+    assert "backend=pytorch" in line
+
+
+def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporting, "PACKAGES", ("onnx_that_is_not_there",))
+    with pytest.raises(ConfigurationError, match=r"onnx_that_is_not_there: not installed.*pip install -e '\.\[onnx\]'"):
+        build_backend("onnx", policy_of({}))
+
+
+@with_onnx
+def test_the_command_writes_a_model_that_says_where_it_is_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import onnx
+    import onnxruntime
+
+    run_folder(tmp_path / "run", {"hidden_sizes": [8]}, version=7)
+    file = tmp_path / "model.onnx"
+    monkeypatch.setattr("sys.argv", ["export", f"run={tmp_path / 'run'}", "version=7", "--to", str(file)])
+    assert export.main() == 0
+    said = capsys.readouterr().out
+    assert "same action 100.00 %" in said and "observation -> output, action" in said
+    (about,) = onnx.load(file).metadata_props
+    assert about.key == "warren" and '"version": 7' in about.value
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    output, action = session.run(None, {"observation": np.zeros((5, 4), np.float32)})
+    assert output.shape == (5, 2) and (action == output.argmax(-1)).all()
+
+
+def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
+    policy = policy_of({"shared": True, "core": {"name": "lstm", "size": 4}}, PARTS)
+    recorded = recorded_of(policy, 5, 2)
+    recorded.write(tmp_path / FILE, policy)
+    found = Recorded.read(tmp_path / FILE, policy)
+    assert found.observations == 10 and (found.begins == recorded.begins).all()
+    assert all((found.observation[name] == recorded.observation[name]).all() for name in PARTS.spaces)
+    assert set(found.memory) == {"h", "c"}
+    with pytest.raises(CheckpointError, match="holds no recorded observations of this policy"):
+        Recorded.read(tmp_path / FILE, policy_of({}))
+    with pytest.raises(CheckpointError, match="observation"):
+        Recorded.read(tmp_path / FILE, policy_of({"shared": True}, Dict({**PARTS.spaces, "at": Box(-1, 1, (3,))})))
+
+
+def test_where_nothing_was_recorded_the_environment_is_played(tmp_path: Path) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
+    (tmp_path / FILE).unlink()
+    found = observations_of(load(tmp_path))
+    assert found.begins[0, 0] and 1 < found.begins.sum() < found.observations == 1000
+    run_folder(tmp_path / "game", {"hidden_sizes": [8]})
+    (tmp_path / "game" / FILE).unlink()
+    with pytest.raises(ConfigurationError, match=r"holds no recorded.safetensors.*recorded=FILE"):
+        observations_of(load(tmp_path / "game"))

@@ -1,0 +1,287 @@
+"""A deployed policy decides as it did in training, batches its games, and changes its version under them."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deployed import ACTOR, Vector, run_folder, save
+from test_backends import with_onnx
+
+from envs.rewards import Rewards
+from warren.errors import CheckpointError, ConfigurationError
+from workers import deploy
+from workers.config.schema import GatewayConfig
+from workers.deployment import backends
+from workers.deployment.backends import build_backend
+from workers.deployment.exporting import to_onnx
+from workers.deployment.player import DeployedPlayer
+from workers.deployment.role import Deployment
+from workers.deployment.settings import DeployConfig, parse
+from workers.gateway.game import Agent
+from workers.gateway.limits import Limits
+from workers.gateway.passes import Decide, End
+from workers.gateway.protocol import Kind, Request
+from workers.gateway.sampler import GatewaySampler
+from workers.gateway.server import opener
+from workers.gateway.sessions import Sessions
+
+TICKS, EPISODE = 10_000, 100
+ROOT = Path(__file__).parents[3]
+
+Deploy = Callable[..., Deployment]
+
+
+@pytest.fixture
+def deployments(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
+    """Starts deployments on free ports, and closes them."""
+    monkeypatch.chdir(ROOT)  # where the example's actor is
+    made: list[Deployment] = []
+
+    def make(folder: Path, **settings: Any) -> Deployment:
+        config = DeployConfig(run=str(folder), gateway=GatewayConfig(port=0, tcp_port=0), **settings)
+        made.append(Deployment(config))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+class Game:
+    """A client of its own connection, over HTTP."""
+
+    def __init__(self, deployment: Deployment, name: str = "a") -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", deployment.server.port, timeout=30)
+        self.name = name
+
+    def ask(self, kind: str, message: Any = None) -> Any:
+        body = b"" if message is None else json.dumps(message).encode()
+        self.connection.request("POST", "/", body, {"session": self.name, "step_kind": kind})
+        reply = self.connection.getresponse()
+        said = reply.read()
+        assert reply.status == 200, said
+        return said
+
+    def tick(self, observation: Any) -> int:
+        message = {"observation": np.asarray(observation).tolist(), "reward": 1.0, "out_of_time": False}
+        return int(json.loads(self.ask("tick", message))["action"])
+
+    def facts(self, path: str = "/") -> dict[str, Any]:
+        self.connection.request("GET", path)
+        found: dict[str, Any] = json.loads(self.connection.getresponse().read())
+        return found
+
+
+def answers(player: Any, observations: np.ndarray) -> bytes:
+    """What the actor of games that come one after another answers to these observations."""
+
+    async def play() -> bytes:
+        sessions = Sessions(opener(Vector, {}, player, Rewards()), Limits())
+        said = []
+        for tick, observation in enumerate(observations):
+            name = f"game-{tick // EPISODE}"
+            if tick % EPISODE == 0:
+                await sessions.answer(Request(name, Kind.start, b""))
+            said.append(await sessions.answer(Request(name, Kind.tick, observation.tobytes())))
+            if (tick + 1) % EPISODE == 0:
+                await sessions.answer(Request(name, Kind.end, b""))
+        return b"".join(said)
+
+    return asyncio.run(play())
+
+
+Network = dict[str, Any]
+LSTM: Network = {"hidden_sizes": [16], "core": {"name": "lstm", "size": 16}}
+
+
+@pytest.fixture
+def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
+    """Makes what decides in training, and what decides in service, of one policy and one seed."""
+    made: list[Any] = []
+
+    def make(network: Network) -> tuple[GatewaySampler, DeployedPlayer]:
+        policy = run_folder(tmp_path, network)
+        sampler = GatewaySampler(policy, EPISODE, 1, Rewards(), seed=5, patience=0)
+        sampler.load(policy.state_dict(), 1)
+        player = DeployedPlayer(Rewards(), "sample", seed=5)
+        player.swap(build_backend("pytorch", policy), 1)
+        made.extend((sampler, player))
+        return sampler, player
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_ten_thousand_recorded_ticks_are_answered_as_in_training(both: Any) -> None:
+    """Of a policy that remembers: ten games in step, each of whose episodes is a hundred ticks."""
+    random = np.random.default_rng(0)
+    actions: list[list[Any]] = [[], []]
+    players = both(LSTM)
+    agents = [[Agent() for _ in range(10)] for _ in players]
+    for tick in range(TICKS // 10):
+        observations = random.normal(size=(10, 4)).astype(np.float32)
+        for which, player in enumerate(players):
+            asked = [Decide(agent, seen, 1.0, None) for agent, seen in zip(agents[which], observations, strict=True)]
+            actions[which] += player.decide_all(asked)
+            if (tick + 1) % EPISODE == 0:
+                player.end_all([End(agent, 1.0, None) for agent in agents[which]])
+                player.after_pass()
+    trained, served = map(np.array, actions)
+    assert served.shape == (TICKS,) and (served == trained).all()
+    assert 0.1 < served.mean() < 0.9 and players[1].episodes == TICKS // EPISODE
+
+
+@pytest.mark.parametrize("network", [{"hidden_sizes": [16]}, LSTM], ids=["mlp", "lstm"])
+def test_an_actor_answers_what_it_answered_in_training(both: Any, network: Network) -> None:
+    sampler, player = both(network)
+    observations = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    trained, served = answers(sampler, observations), answers(player, observations)
+    assert len(served) == 300 and served == trained
+    assert player.decisions == 300
+
+
+def test_games_play_over_http_and_tcp_and_end_with_their_return(tmp_path: Path, deployments: Deploy) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, version=3)
+    deployment = deployments(tmp_path)
+    game = Game(deployment)
+    assert game.ask("start") == b"welcome"
+    assert {game.tick([0, 1, 2, 3]) for _ in range(5)} <= {0, 1}
+    game.ask("stop", {"observation": [0, 0, 0, 0], "reward": 1.0, "out_of_time": False})
+    with socket.create_connection(("127.0.0.1", deployment.server.tcp_port), timeout=30) as raw:
+        body = json.dumps({"observation": [0, 1, 2, 3], "reward": 0}).encode()
+        head = b"session: b\nstep_kind: auto\n"
+        raw.sendall(struct.pack(">II", len(head), len(body)) + head + body)
+        assert b"action" in raw.recv(1 << 16)
+    facts = game.facts()
+    assert facts["version"] == 3 and facts["decisions"] == 6 and facts["sessions"] == 1
+    assert facts["episodes"] == 1 and facts["mean_return"] == 5.0
+
+
+def test_a_policy_without_an_actor_is_asked_in_json(tmp_path: Path, deployments: Deploy) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
+    game = Game(deployments(tmp_path, mode="greedy"))
+    game.ask("start")
+    assert len({game.tick([0.5, -1, 2, 1]) for _ in range(5)}) == 1, "the likeliest is always the same"
+    game.connection.request("POST", "/", b'{"observation": [1]}', {"session": "a", "step_kind": "tick"})
+    reply = game.connection.getresponse()
+    assert reply.status == 422 and b"observation" in reply.read()
+    game.tick([0, 0, 0, 0])  # its session goes on
+    game.ask("stop")
+
+
+def test_many_games_share_forward_passes(tmp_path: Path, deployments: Deploy) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]})
+    deployment = deployments(tmp_path)
+
+    def play(number: int) -> None:
+        game = Game(deployment, f"game-{number}")
+        game.ask("start")
+        for _ in range(20):
+            game.tick([0, 0, 0, number])
+
+    with ThreadPoolExecutor(32) as pool:
+        list(pool.map(play, range(32)))
+    facts = deployment.facts()
+    assert facts["decisions"] == 640 > facts["passes"]
+
+
+def test_a_newer_checkpoint_is_served_in_the_middle_of_a_game(tmp_path: Path, deployments: Deploy) -> None:
+    network = {"hidden_sizes": [8], "core": {"name": "lstm", "size": 8}}
+    run_folder(tmp_path, network, version=1)
+    deployment = deployments(tmp_path, follow=60.0, mode="greedy")
+    game = Game(deployment)
+    game.ask("start")
+    assert not deployment.look()
+    before = [game.tick([0, 1, 0, number % 7]) for number in range(20)]
+    save(tmp_path, 5, network, seed=9)
+    assert deployment.look() and not deployment.look()
+    after = [game.tick([0, 1, 0, number % 7]) for number in range(20)]
+    assert game.facts()["version"] == 5 and before != after
+    (tmp_path / "checkpoints" / "00000009.safetensors").write_bytes(b"damaged")
+    assert not deployment.look() and game.facts()["version"] == 5
+
+
+@with_onnx
+def test_a_backend_takes_traffic_once_it_was_verified_and_a_version_that_is_refused_takes_none(
+    tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    network = {"hidden_sizes": [8]}
+    policy = run_folder(tmp_path, network)
+    model = to_onnx(policy)
+    monkeypatch.setattr(backends, "to_onnx", lambda policy: model)  # for every version: that of the first
+    caplog.set_level("INFO")
+    deployment = deployments(tmp_path, backend="onnx", follow=60.0)
+    assert "onnx against pytorch on 256 recorded observations: largest difference of an output" in caplog.text
+    game = Game(deployment)
+    game.ask("start")
+    assert {game.tick([0, 1, 2, 3]) for _ in range(5)} <= {0, 1}
+    assert game.facts()["backend"] == "onnx" and game.facts()["agreement"] == 1.0
+    save(tmp_path, 2, network, seed=1)
+    assert not deployment.look() and not deployment.look()
+    assert game.facts()["version"] == 1 and deployment.refused == 1
+    assert "version 1 goes on, version 2 is not served: backend=onnx: refused" in caplog.text
+    with pytest.raises(ConfigurationError, match="backend=onnx: refused"):
+        Deployment(deployment.config)
+    quantized = deployments(tmp_path, backend="int8", version=1, agreement=0.9)
+    assert quantized.player.ready and quantized.facts()["agreement"] > 0.9
+
+
+def test_the_version_is_chosen_and_must_be_there(tmp_path: Path, deployments: Deploy) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, version=1)
+    save(tmp_path, 4, {"hidden_sizes": [8]})
+    assert deployments(tmp_path).player.version == 4
+    assert deployments(tmp_path, version=1).player.version == 1
+    with pytest.raises(CheckpointError, match="no checkpoint of version 2; it holds 1, 4"):
+        deployments(tmp_path, version=2)
+
+
+def test_wrong_settings_are_told_all_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        parse(DeployConfig, ["bakend=onnx", "port", "gateway.prt=1"])
+    said = "\n".join(raised.value.problems)
+    assert "bakend" in said and "backend" in said and "port: is no setting" in said and "gateway.port" in said
+    with pytest.raises(ConfigurationError, match="run: not given"):
+        parse(DeployConfig, ["follow=1"])
+    with pytest.raises(ConfigurationError, match="version"):
+        parse(DeployConfig, ["run=x", "version=new"])
+    with pytest.raises(ConfigurationError, match=r"follow: a version is chosen"):
+        parse(DeployConfig, ["run=x", "version=1", "follow=1"])
+    found = parse(DeployConfig, ["run=x", "gateway.port=0", "kwargs.level=3", "follow=2"])
+    assert (found.gateway.port, found.kwargs, found.follow) == (0, {"level": 3}, 2.0)
+    run_folder(tmp_path, {"hidden_sizes": [8]})
+    with pytest.raises(ConfigurationError, match="backend 'onx'"):
+        Deployment(DeployConfig(run=str(tmp_path), backend="onx"))
+
+
+def test_the_command_prints_where_it_serves_and_stops_when_told(tmp_path: Path) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
+    command = [sys.executable, "-m", deploy.__name__, f"run={tmp_path}", "gateway.port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        connection = http.client.HTTPConnection("127.0.0.1", said["port"], timeout=30)
+        connection.request("GET", "/")
+        assert json.loads(connection.getresponse().read())["version"] == 1 == said["version"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_an_actor_of_other_spaces_is_refused(tmp_path: Path, deployments: Deploy) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
+    with pytest.raises(ConfigurationError, match=r"observation_space is .*, and the policy was trained on"):
+        deployments(tmp_path, actor=ACTOR)

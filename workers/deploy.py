@@ -1,0 +1,28 @@
+"""`python -m workers.deploy run=RUN`: serves a trained policy to games, over HTTP and TCP.
+
+python -m workers.deploy run=runs/cartpole-gamecore                    # the newest run there, its own Actor, port 8000
+python -m workers.deploy run=runs/cartpole backend=onnx follow=5       # JSON; newer checkpoints as they come
+
+Settings are those of DeployConfig in workers/deployment/settings.py; docs/deploying.md explains them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from workers.config.command_line import guarded
+from workers.deployment.role import run
+from workers.deployment.settings import DeployConfig, parse
+
+
+def main() -> int:
+    """The command line."""
+    given = sys.argv[1:]
+    if not given or "--help" in given or "-h" in given:
+        print(__doc__)
+        return 0 if given else 2
+    return guarded(lambda: run(parse(DeployConfig, given)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""A policy as an ONNX model: what was observed and remembered in, what the policy says and remembers out.
+
+    inputs     observation, or observation/NAME for each leaf of a Dict or Tuple    [N, ...]
+               memory/NAME of a policy with a memory, zeros where an episode begins   [N, ...]
+    outputs    output, or output/NAME for each leaf of the actions: logits of Discrete, MultiDiscrete and MultiBinary
+               actions, means of Box ones                                                [N, ...]
+               action, or action/NAME: the likeliest one, as Policy.step gives it       [N, ...]
+               next_memory/NAME                                                         [N, ...]
+
+N is free. Actions are counted from 0, and Box ones are not yet cut to their bounds: Policy.env_action does that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agents.policies import Policy
+from agents.spaces import Leaves, SpaceTree
+from agents.trees import spec_of, zeros
+from warren.errors import ConfigurationError
+
+PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+EXAMPLES = 3  # observations that the network is traced with; 0 and 1 would be taken for fixed numbers
+
+
+class _Acting(nn.Module):
+    """The part of a policy that the model holds, between lists of tensors."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__()
+        self.network, self.distribution = policy.network, policy.distribution
+        self.tree = SpaceTree(policy.observation_space, "observation")
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        count = len(self.tree.leaves)
+        observation: Leaves = given[0] if self.tree.bare else dict(zip(self.tree.leaves, given, strict=False))
+        memory = dict(zip(self.network.memory, given[count:], strict=True))
+        output, after = self.network.act(observation, memory)
+        action = self.distribution.mode(output)
+        return (*listed(output), *listed(action), *(after[name] for name in self.network.memory))
+
+
+def listed(parts: Any) -> list[Any]:
+    """One part, or those of a dict, in their order."""
+    return list(parts.values()) if isinstance(parts, dict) else [parts]
+
+
+def names(policy: Policy) -> tuple[list[str], list[str]]:
+    """(names of the model's inputs, names of its outputs), in their order."""
+    seen, done = (
+        [prefix] if tree.bare else [f"{prefix}/{name}" for name in tree.leaves]
+        for prefix, tree in (
+            ("observation", SpaceTree(policy.observation_space, "observation")),
+            ("{}", SpaceTree(policy.action_space, "action")),
+        )
+    )
+    memory = list(policy.network.memory)
+    inputs = [*seen, *(f"memory/{name}" for name in memory)]
+    outputs = [one.format(kind) for kind in ("output", "action") for one in done]
+    return inputs, [*outputs, *(f"next_memory/{name}" for name in memory)]
+
+
+def to_onnx(policy: Policy, about: Mapping[str, Any] | None = None) -> bytes:
+    """The model of `policy`, whose weights are on the CPU; `about` is kept in its metadata, as JSON called "warren".
+
+    Raises ConfigurationError where a package is missing, or the network holds what ONNX has no form for.
+    """
+    needed()
+    inputs, outputs = names(policy)
+    acting = _Acting(policy).eval()
+    rows = torch.export.Dim("rows")
+    try:
+        with _silence(), torch.no_grad():
+            program = torch.onnx.export(
+                acting,
+                tuple(_examples(policy)),
+                dynamo=True,
+                input_names=inputs,
+                output_names=outputs,
+                dynamic_shapes=(tuple({0: rows} for _ in inputs),),
+                external_data=False,
+                verbose=False,
+            )
+        assert program is not None
+        program.model.metadata_props["warren"] = json.dumps(dict(about or {}))
+        data: bytes = program.model_proto.SerializeToString()
+    except Exception as error:
+        raise ConfigurationError(
+            f"network {type(policy.network).__name__} cannot be exported to ONNX: {_reason(error)}; serve it by "
+            "backend=pytorch, or write its `act` without branches on what the tensors hold"
+        ) from None
+    return data
+
+
+def to_int8(model: bytes) -> bytes:
+    """An ONNX model with the weights of its layers as int8; what flows between them is scaled at each call.
+
+    Raises ConfigurationError where a package is missing.
+    """
+    needed()
+    import onnx
+    from onnxruntime import quantization
+
+    with _silence(), tempfile.TemporaryDirectory() as folder:
+        quantized = Path(folder) / "int8.onnx"
+        quantization.quantize_dynamic(
+            onnx.load_from_string(model), quantized, per_channel=True, weight_type=quantization.QuantType.QInt8
+        )
+        return quantized.read_bytes()
+
+
+def needed() -> None:
+    """Raises ConfigurationError, which names the extra, where a package is missing."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigurationError(
+            f"{' and '.join(missing)}: not installed, and ONNX models need them; pip install -e '.[onnx]'"
+        )
+
+
+def _examples(policy: Policy) -> list[Tensor]:
+    """Tensors as the model's inputs."""
+    seen = policy.leaves(zeros(spec_of(policy.observation_space), (EXAMPLES,)))
+    return [*listed(seen), *policy.initial_memory(EXAMPLES).values()]
+
+
+def _reason(error: BaseException) -> str:
+    """The first line that says something, of the first error of a chain."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Exporters warn of what is theirs to mend."""
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    root = logging.getLogger()  # which ONNX Runtime writes to itself
+    root.addFilter(_worse_than_a_warning)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        root.removeFilter(_worse_than_a_warning)
+
+
+def _worse_than_a_warning(record: logging.LogRecord) -> bool:
+    return record.levelno > logging.WARNING

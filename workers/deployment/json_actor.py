@@ -1,0 +1,61 @@
+"""The Actor for a policy whose game has none of its own: JSON in, JSON out.
+
+    tick    {"observation": [0.1, 0, 0, 0.2], "reward": 1.0}   ->   {"action": 1}
+    end     {"reward": 1.0}
+
+`observation` is nested as the observation space is; `reward`, of what was done since the last action, and `agent`, of a
+game with several, may be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from agents.policies import Policy
+from warren.trees import map_tree
+from workers.gateway.actor import Actor, Unreadable
+
+
+class JsonActor(Actor):
+    """See above."""
+
+    async def tick(self, body: bytes) -> str:
+        message, agent = _read(body)
+        if "observation" not in message:
+            raise Unreadable("the body has no observation")
+        self._earn(message, agent)
+        try:
+            action = await self.act(message["observation"], agent=agent)
+        except ValueError as error:
+            raise Unreadable(str(error)) from None
+        return json.dumps({"action": map_tree(lambda part: np.asarray(part).tolist(), action)})
+
+    async def end(self, body: bytes) -> bytes:
+        if body:
+            self._earn(*_read(body))
+        return b""
+
+    def _earn(self, message: dict[str, Any], agent: str) -> None:
+        try:
+            self.reward(message.get("reward", 0.0), agent=agent)
+        except ValueError as error:
+            raise Unreadable(str(error)) from None
+
+
+def _read(body: bytes) -> tuple[dict[str, Any], str]:
+    try:
+        message = json.loads(body)
+    except ValueError as error:
+        raise Unreadable(f"the body is no JSON: {error}") from None
+    if not isinstance(message, dict) or not isinstance(message.get("agent", ""), str):
+        raise Unreadable('the body is no object like {"observation": ...}')
+    return message, message.get("agent", "")
+
+
+def json_actor(policy: Policy) -> type[JsonActor]:
+    """The class for this policy's spaces."""
+    spaces = {"observation_space": policy.observation_space, "action_space": policy.action_space}
+    return type("JsonActor", (JsonActor,), spaces)

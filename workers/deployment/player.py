@@ -1,0 +1,105 @@
+"""What decides for the games of a deployed policy: forward passes by a backend, which may be replaced meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from envs.rewards import Rewards
+from warren.trees import map_tree, take
+from workers.deployment.backends import Backend, Memory
+from workers.gateway.passes import Decide, End, Passes
+
+EPISODES = 100  # finished ones whose mean return is told
+
+
+class Playing:
+    """What the player knows of an agent."""
+
+    __slots__ = ("length", "memory", "returns")
+
+    def __init__(self) -> None:
+        self.memory: Memory = {}  # after its last decision
+        self.length = 0
+        self.returns: Any = 0.0  # as given, by channel
+
+
+class DeployedPlayer(Passes):
+    """A Player (workers/gateway/game.py) that learns nothing; `swap` gives it its first backend, and every other.
+
+    A game that is under way when backends are swapped goes on with what it remembers, as games of a gateway in training
+    do when new weights come.
+    """
+
+    def __init__(self, rewards: Rewards, mode: str, seed: int) -> None:
+        """`mode`, `seed`: of Policy.step, and of the generator that actions are drawn by."""
+        super().__init__()
+        self.version = -1
+        self.decisions = self.passes = self.episodes = 0
+        self.seconds = 0.0  # in forward passes
+        self._rewards, self._mode = rewards, mode
+        self._generator = torch.Generator().manual_seed(seed)
+        self._backend: Backend | None = None
+        self._returns: deque[float] = deque(maxlen=EPISODES)
+        self._lock = threading.Lock()  # of the backend
+        self.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has a backend."""
+        return self._backend is not None
+
+    @property
+    def mean_return(self) -> float | None:
+        """Of the last 100 episodes that ended; None before one has."""
+        return float(np.mean(self._returns)) if self._returns else None
+
+    def swap(self, backend: Backend, version: int) -> None:
+        """Decide by `backend`, of weights of `version`, from the next pass on."""
+        with self._lock:
+            self._backend, self.version = backend, version
+
+    def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
+        """See Passes."""
+        began = time.perf_counter()
+        observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
+        players = [_playing(one.agent.state, one) for one in asked]
+        with self._lock:
+            backend = self._backend
+            assert backend is not None
+            memory = backend.initial_memory(len(asked))
+            for name, part in memory.items():
+                for row, player in enumerate(players):
+                    if player.memory:
+                        part[row] = player.memory[name]
+            action, memory = backend.act(observation, memory, self._mode, self._generator)
+        actions = backend.policy.env_action(action)
+        for row, (one, player) in enumerate(zip(asked, players, strict=True)):
+            if player.length:
+                player.returns = player.returns + one.earned
+            player.length += 1
+            player.memory = take(memory, row)
+        self.decisions += len(asked)
+        self.passes += 1
+        self.seconds += time.perf_counter() - began
+        return [take(actions, row) for row in range(len(asked))]
+
+    def end_all(self, ends: Sequence[End]) -> None:
+        """See Passes."""
+        for one in ends:
+            player, one.agent.state = one.agent.state, None
+            if player is not None and not one.abandoned:
+                self.episodes += 1
+                self._returns.append(float(self._rewards.total(np.asarray(player.returns + one.earned))))
+
+
+def _playing(state: Playing | None, one: Decide) -> Playing:
+    if state is None:
+        state = one.agent.state = Playing()
+    return state

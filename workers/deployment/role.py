@@ -1,0 +1,151 @@
+"""A deployed policy: the gateway's Actor and ports, decided for by a backend that was verified first."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from envs import gamecore_actors
+from envs.rewards import Rewards
+from warren.environment import secret
+from warren.errors import CheckpointError, ConfigurationError, WarrenError
+from workers.deployment.backends import build_backend
+from workers.deployment.json_actor import json_actor
+from workers.deployment.player import DeployedPlayer
+from workers.deployment.settings import DeployConfig
+from workers.deployment.verifying import Verdict, observations_of, verify
+from workers.gateway.actor import Actor
+from workers.gateway.limits import TOKEN, Limits
+from workers.gateway.server import Server, opener
+from workers.gateway.sessions import Sessions
+from workers.runtime.session import log_to_stderr
+from workers.runtime.trained import Trained, load, run_in
+
+logger = logging.getLogger(__name__)
+
+LOOK = 1.0  # s between looks whether the server still serves
+
+
+class Deployment:
+    """Serves from `start` to `close`; the first version is verified before any game can come."""
+
+    def __init__(self, config: DeployConfig) -> None:
+        """Raises ConfigurationError and CheckpointError, for a backend that is refused say."""
+        self.config, self.folder = config, run_in(Path(config.run))
+        self.refused, self._last_refused = 0, -1  # newer versions that were not served
+        self.verdict: Verdict | None = None
+        trained = load(self.folder, config.player, config.version)
+        rewards = Rewards() if trained.settings is None else trained.settings.rewards()
+        self.player = DeployedPlayer(rewards, config.mode, config.seed)
+        try:
+            self._put_in_service(trained)
+            actor, kwargs = self._actor(trained)
+            gateway = config.gateway
+            limits = Limits(
+                gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer
+            )
+            sessions = Sessions(
+                opener(actor, kwargs, self.player, rewards), limits, secret(TOKEN), ready=lambda: self.player.ready
+            )
+            self.server = Server(sessions, gateway.address, gateway.port, gateway.tcp_port, facts=self.facts)
+        except BaseException:
+            self.player.close()
+            raise
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def close(self) -> None:
+        """Serve no more."""
+        self.server.stop()
+        self.player.close()
+
+    def look(self) -> bool:
+        """Whether there was a newer checkpoint, which is served from now on; one that is refused is counted."""
+        player = self.player
+        try:
+            trained = load(self.folder, self.config.player)
+        except CheckpointError as error:  # the learner has removed it meanwhile, say
+            logger.warning("%s", error)
+            return False
+        if trained.version <= max(player.version, self._last_refused):
+            return False
+        try:
+            self._put_in_service(trained)
+        except WarrenError as error:
+            self.refused, self._last_refused = self.refused + 1, trained.version
+            logger.error("version %d goes on, version %d is not served: %s", player.version, trained.version, error)
+            return False
+        return True
+
+    def facts(self) -> dict[str, Any]:
+        """What GET tells beside the sessions."""
+        player, verdict = self.player, self.verdict
+        return {
+            "run": str(self.folder),
+            "player": self.config.player,
+            "version": player.version,
+            "backend": self.config.backend,
+            "agreement": None if verdict is None else verdict.agreement,
+            "decisions": player.decisions,
+            "passes": player.passes,
+            "episodes": player.episodes,
+            "mean_return": player.mean_return,
+            "refused_versions": self.refused,
+        }
+
+    def _put_in_service(self, trained: Trained) -> None:
+        config = self.config
+        backend = build_backend(config.backend, trained.policy.requires_grad_(False), config.threads)
+        if config.backend != "pytorch":
+            verdict = verify(backend, observations_of(trained, config.recorded), config.mode, config.seed)
+            logger.info("version %d: %s", trained.version, verdict)
+            verdict.check(config.agreement)
+            self.verdict = verdict
+        self.player.swap(backend, trained.version)
+        logger.info("version %d of %s is in service, by %s", trained.version, self.folder, config.backend)
+
+    def _actor(self, trained: Trained) -> tuple[type[Actor], dict[str, Any]]:
+        """(the class that games ask, what its constructor takes)."""
+        policy, name = trained.policy, self.config.actor
+        if name is None and gamecore_actors.is_gamecore(trained.env_id):
+            name = trained.env_id.partition(":")[2]
+        if name is None:
+            return json_actor(policy), dict(self.config.kwargs)
+        actor: type[Actor] = gamecore_actors.find(name)
+        for kind in ("observation_space", "action_space"):
+            if getattr(actor, kind) != getattr(policy, kind):
+                raise ConfigurationError(
+                    f"actor={name}: its {kind} is {getattr(actor, kind)}, and the policy was trained on "
+                    f"{getattr(policy, kind)}"
+                )
+        of_run = trained.env_kwargs if gamecore_actors.is_gamecore(trained.env_id) else {}
+        return actor, {**of_run, **self.config.kwargs}
+
+
+def run(config: DeployConfig) -> int:
+    """Serve until told to stop; prints where, as one line of JSON. Exit status 1 where the server failed."""
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(config.threads)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    deployment = Deployment(config)
+    deployment.start()
+    server = deployment.server
+    try:
+        said = {"port": server.port, "tcp_port": server.tcp_port, "version": deployment.player.version}
+        print(json.dumps(said), flush=True)
+        while not stopping.wait(config.follow or LOOK) and server.failure is None:
+            if config.follow is not None:
+                deployment.look()
+    finally:
+        deployment.close()
+    return 0 if server.failure is None else 1

@@ -1,0 +1,39 @@
+"""`python -m workers.export run=RUN --to FILE.onnx`: a trained policy as an ONNX model, verified against PyTorch.
+
+python -m workers.export run=runs/cartpole --to cartpole.onnx
+python -m workers.export run=runs/kuhn player=main@1200 int8=true --to kuhn.onnx
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+
+from workers.config.command_line import guarded
+from workers.deployment.model_file import write
+from workers.deployment.settings import ExportConfig, parse
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("settings", nargs="*", metavar="name=value", help="run, player, version, int8, ...")
+    parser.add_argument("--to", type=Path, required=True, metavar="FILE.onnx")
+    options = parser.parse_args()
+
+    def run() -> int:
+        torch.set_num_threads(1)
+        for line in write(parse(ExportConfig, options.settings), options.to):
+            print(line)
+        return 0
+
+    return guarded(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""Passes: decides for the agents of all games at once, on a thread of its own.
+
+What is asked within one turn of the server's event loop, or while the forward pass before is computed, is one forward
+pass, so a lone game waits for nobody and a thousand share a pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from warren.trees import Tree
+from workers.gateway.game import Agent
+
+logger = logging.getLogger(__name__)
+
+LARGEST_PASS = 1024  # agents decided for in one forward pass
+STOP = object()
+
+
+@dataclass(slots=True)
+class Decide:
+    """An agent asks for its next action; `earned` is what came of the one before."""
+
+    agent: Agent
+    observation: Tree
+    earned: Any
+    answer: asyncio.Future[Any]
+
+
+@dataclass(slots=True)
+class End:
+    """An agent's episode is over: truly, cut off at the observation `last`, or abandoned."""
+
+    agent: Agent
+    earned: Any
+    last: Tree | None
+    abandoned: bool = False
+
+
+class Passes:
+    """A Player (game.py) whose `decide_all` and `end_all` are given what came together; `start` begins the thread."""
+
+    def __init__(self) -> None:
+        self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
+
+    def start(self) -> None:
+        """Decide from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Decide nothing more."""
+        self._asked.put(STOP)
+        self._thread.join(timeout=5.0)
+
+    # What games ask, in the event loop or under a game's lock.
+
+    def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
+        """See Player."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked.put(Decide(agent, observation, earned, answer))
+        return answer
+
+    def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
+        """See Player."""
+        self._asked.put(End(agent, earned, last))
+
+    def abandon(self, agent: Agent) -> None:
+        """See Player."""
+        self._asked.put(End(agent, 0.0, None, abandoned=True))
+
+    # What is done on the thread.
+
+    def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
+        """One forward pass: actions as the action space has them."""
+        raise NotImplementedError
+
+    def end_all(self, ends: Sequence[End]) -> None:
+        """These agents' episodes are over."""
+        raise NotImplementedError
+
+    def after_pass(self) -> None:
+        """Called when the games of a pass have been told."""
+
+    def _run(self) -> None:
+        stopped = False
+        while not stopped:
+            asked = [self._asked.get()]
+            while len(asked) < LARGEST_PASS and asked[-1] is not STOP and not self._asked.empty():
+                asked.append(self._asked.get())
+            if stopped := asked[-1] is STOP:
+                asked.pop()
+            for part in _in_order(asked):
+                decides = [one for one in part if isinstance(one, Decide)]
+                try:
+                    self.end_all([one for one in part if isinstance(one, End)])
+                    actions = self.decide_all(decides) if decides else []
+                except Exception as error:  # of one pass; the next has other agents
+                    logger.exception("a forward pass of %d agents failed", len(decides))
+                    _tell(decides, error=error)
+                else:
+                    _tell(decides, actions)
+            self.after_pass()
+
+
+def _in_order(asked: list[Any]) -> list[list[Any]]:
+    """Parts that may be done at once, ends before decisions: in each, no agent ends after it was to decide."""
+    parts: list[list[Any]] = [[]]
+    deciding: set[int] = set()
+    for one in asked:
+        if isinstance(one, Decide):
+            deciding.add(id(one.agent))
+        elif id(one.agent) in deciding:
+            parts.append([])
+            deciding.clear()
+        parts[-1].append(one)
+    return parts
+
+
+def _tell(asked: Sequence[Decide], actions: Sequence[Any] = (), error: Exception | None = None) -> None:
+    """Hand each game its answer in its event loop, all in one call."""
+    if not asked:
+        return
+    loop = asked[0].answer.get_loop()
+
+    def tell() -> None:
+        for index, one in enumerate(asked):
+            if one.answer.done():  # the game has gone
+                continue
+            if error is not None:
+                one.answer.set_exception(RuntimeError(f"the policy failed: {error}"))
+            else:
+                one.answer.set_result(actions[index])
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # the loop has closed: nobody waits
+        return
