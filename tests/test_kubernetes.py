@@ -185,6 +185,8 @@ def test_actors_are_scaled_by_a_queue_of_the_run_or_are_as_many_as_a_round_takes
     scaled = of_kind(overlay, "ScaledObject")
     if not scaled:
         assert actor["spec"]["replicas"] == config.actors
+        counts = {one["metadata"]["name"]: one["spec"]["replicas"] for one in of_kind(overlay, "Deployment")}
+        assert counts.get("env") == (config.env_runners if config.sampling is Sampling.served else None)
         return
     assert "replicas" not in actor["spec"]  # or each `kubectl apply` would set it back
     (spec,) = (one["spec"] for one in scaled)
@@ -291,7 +293,7 @@ def test_what_is_kept_is_on_a_volume_of_its_own(overlay: str) -> None:
         mounts = {mount["name"]: mount["mountPath"] for mount in
                   one["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}  # fmt: skip
         assert [mounts[claim["metadata"]["name"]] for claim in claims] == (
-            [] if name in ("actor", "flower") else
+            [] if name in ("actor", "env", "flower") else
             [{"rabbitmq": "/var/lib/rabbitmq/mnesia", "redis": "/data"}.get(name, f"{workdir}/{Config().folder}")]
         )  # fmt: skip
         assert name in SERVERS or mounts["settings"] == f"{workdir}/conf/local"
