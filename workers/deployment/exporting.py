@@ -31,6 +31,11 @@ from agents.trees import spec_of, zeros
 from warren.errors import ConfigurationError
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
+CHATTY = {  # loggers that tell how they optimise, and what else could be installed
+    "onnx_ir": logging.WARNING,
+    "onnxscript": logging.WARNING,
+    "torch.onnx._internal.exporter._registration": logging.ERROR,
+}
 EXAMPLES = 3  # observations that the network is traced with; 0 and 1 would be taken for fixed numbers
 
 
@@ -146,7 +151,8 @@ def _reason(error: BaseException) -> str:
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Exporters warn of what is theirs to mend."""
-    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    for name, level in CHATTY.items():
+        logging.getLogger(name).setLevel(level)
     root = logging.getLogger()  # which ONNX Runtime writes to itself
     root.addFilter(_worse_than_a_warning)
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from warren.errors import ConfigurationError
 from warren.files import write_whole
-from workers.deployment.backends import OnnxBackend
+from workers.deployment.backends import Int8Backend, OnnxBackend
 from workers.deployment.exporting import names, to_int8, to_onnx
 from workers.deployment.settings import ExportConfig
 from workers.deployment.verifying import observations_of, verify
@@ -23,7 +23,10 @@ def write(config: ExportConfig, file: Path) -> Iterator[str]:
     trained = load(folder, config.player, config.version)
     about = {"run": str(folder), "player": config.player, "version": trained.version, "env": trained.env_id}
     model = to_onnx(trained.policy, about)
-    backend = OnnxBackend(trained.policy, model=to_int8(model) if config.int8 else model)
+    if config.int8:
+        backend: OnnxBackend = Int8Backend(trained.policy, model=to_int8(model))
+    else:
+        backend = OnnxBackend(trained.policy, model=model)
     verdict = verify(backend, observations_of(trained, config.recorded))
     yield str(verdict)
     verdict.check(config.agreement)

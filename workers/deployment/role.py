@@ -96,6 +96,7 @@ class Deployment:
             "agreement": None if verdict is None else verdict.agreement,
             "decisions": player.decisions,
             "passes": player.passes,
+            "seconds_in_passes": round(player.seconds, 3),
             "episodes": player.episodes,
             "mean_return": player.mean_return,
             "refused_versions": self.refused,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +25,8 @@ Send = Callable[[dict[str, Any]], Any]
 
 
 class Endpoint:
-    """POST, at any path: what a game asks. GET: how the gateway is doing, as JSON."""
+    """POST, at any path: what a game asks. GET: how the gateway is doing, as JSON; /metrics: for Prometheus; /health:
+    whether games may come, status 200 or 503."""
 
     def __init__(self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict) -> None:
         """`facts`: what GET tells beside the sessions."""
@@ -32,11 +34,10 @@ class Endpoint:
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         echoed: tuple[tuple[bytes, bytes], ...] = ()
+        began = time.perf_counter()
         try:
             if scope["method"] == "GET":
-                sessions = self._sessions
-                known = {"sessions": len(sessions), "reaped": sessions.reaped, "failed": sessions.failed}
-                await _reply(send, 200, json.dumps({**self._facts(), **known}).encode() + b"\n")
+                await self._tell(scope["path"], send)
                 return
             if scope["method"] != "POST":
                 raise Refusal(405, f"method {scope['method']}: a game asks by POST")
@@ -47,7 +48,9 @@ class Endpoint:
             if body is None:
                 return  # the client has gone
             await _reply(send, 200, await self._sessions.answer(fields.with_body(body)), echoed)
+            self._sessions.metrics.answered(200, time.perf_counter() - began)
         except Refusal as refusal:
+            self._sessions.metrics.answered(refusal.status, time.perf_counter() - began)
             headers = [*echoed, (b"content-type", b"application/json")]
             if refusal.status in (408, 413):  # the rest of the body may still come
                 headers.append((b"connection", b"close"))
@@ -58,6 +61,18 @@ class Endpoint:
             elif refusal.address is not None:
                 headers.append((b"location", refusal.address.encode() + scope["raw_path"]))
             await _reply(send, refusal.status, refusal.body(), tuple(headers))
+
+    async def _tell(self, path: str, send: Send) -> None:
+        sessions = self._sessions
+        if path == "/health":
+            await _reply(send, 200 if sessions.ready else 503, json.dumps({"ready": sessions.ready}).encode() + b"\n")
+            return
+        facts = {**self._facts(), **sessions.figures()}
+        if path == "/metrics":
+            text = ((b"content-type", b"text/plain; version=0.0.4"),)
+            await _reply(send, 200, sessions.metrics.text(facts), text)
+        else:
+            await _reply(send, 200, json.dumps(facts).encode() + b"\n")
 
     async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | None:
         limits = self._sessions.limits

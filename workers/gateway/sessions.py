@@ -19,6 +19,7 @@ import numpy as np
 from workers.gateway.actor import Actor, Unreadable
 from workers.gateway.game import Game
 from workers.gateway.limits import Limits
+from workers.gateway.metrics import Metrics
 from workers.gateway.protocol import Kind, Refusal, Request
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Sessions:
         """`open_game` makes the actor of a new session; `ready` says whether it can decide."""
         self.limits = limits
         self.reaped = self.failed = 0
+        self.metrics = Metrics()
         self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}
@@ -105,6 +107,15 @@ class Sessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def ready(self) -> bool:
+        """Whether games may come: there is something to decide by."""
+        return self._ready()
+
+    def figures(self) -> dict[str, Any]:
+        """How many are open, and what became of others."""
+        return {"sessions": len(self), "reaped": self.reaped, "failed": self.failed}
 
     def allow(self, token: bytes | None) -> None:
         """Raises Refusal 401 unless `token` is the one that is wanted; can be asked before a body has come."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -80,11 +81,15 @@ class Connection:
         except TimeoutError:
             raise Refusal(408, f"frame: did not come within {limits.receive:g} s") from None
         echoed: dict[str, str] = {}
+        began, metrics = time.perf_counter(), self._sessions.metrics
         try:
             request: Request = read(pairs(head)).with_body(body)
             echoed = {name.decode(): value.decode() for name, value in request.echoed}
-            return frame({"status": "200", **echoed}, await self._sessions.answer(request)), True
+            said = frame({"status": "200", **echoed}, await self._sessions.answer(request))
+            metrics.answered(200, time.perf_counter() - began)
+            return said, True
         except Refusal as refusal:
+            metrics.answered(refusal.status, time.perf_counter() - began)
             return _refused(refusal, echoed), True
 
 

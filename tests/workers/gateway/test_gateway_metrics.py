@@ -1,0 +1,65 @@
+"""What a gateway tells those who watch it: /health, and /metrics in the form that Prometheus reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from game_clients import Http, Tcp
+from prometheus_client.parser import text_string_to_metric_families
+
+from workers.gateway.metrics import Metrics
+
+TICK = json.dumps({"observation": [0, 1, 2]}).encode()
+
+
+def get(client: Http, path: str) -> tuple[int, str]:
+    client.connection.request("GET", path)
+    reply = client.connection.getresponse()
+    return reply.status, reply.read().decode()
+
+
+def samples(text: str) -> dict[str, float]:
+    """name{label values} -> value."""
+    return {
+        " ".join((sample.name, *sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_requests_are_counted_by_status_over_http_and_tcp(gateways: Any) -> None:
+    gateway = gateways()
+    http, tcp = Http(gateway.server.port), Tcp(gateway.server.tcp_port)
+    for _ in range(3):
+        http.ask(TICK, session="a", step_kind="auto")
+    http.ask(TICK, session="none", step_kind="tick")
+    tcp.ask(TICK, session="a", step_kind="tick")
+    tcp.ask(TICK, session="a", step_kind="jump")
+    status, text = get(http, "/metrics")
+    found = samples(text)
+    assert status == 200
+    assert found["warren_gateway_requests_total 200"] == 4
+    assert found["warren_gateway_requests_total 404"] == found["warren_gateway_requests_total 400"] == 1
+    assert found["warren_gateway_answer_seconds_count"] == found["warren_gateway_answer_seconds_bucket +Inf"] == 6
+    assert found["warren_gateway_sessions"] == 1 and found["warren_gateway_info"] == 1
+
+
+def test_health_says_whether_games_may_come(gateways: Any) -> None:
+    gateway = gateways()
+    client = Http(gateway.server.port)
+    assert get(client, "/health") == (200, '{"ready": true}\n')
+    gateway.sampler.version = -1  # as before the first weights come
+    assert get(client, "/health") == (503, '{"ready": false}\n')
+    assert client.facts()["sessions"] == 0
+
+
+def test_facts_of_any_kind_are_told() -> None:
+    metrics = Metrics()
+    metrics.answered(200, 0.003)
+    facts = {"version": 7, "share": 0.25, "none": None, "run": 'runs/"a"\\b', "backend": "onnx"}
+    found = samples(metrics.text(facts).decode())
+    assert found["warren_gateway_version"] == 7 and found["warren_gateway_share"] == 0.25
+    assert found['warren_gateway_info runs/"a"\\b onnx'] == 1
+    assert found["warren_gateway_answer_seconds_bucket 0.0025"] == 0
+    assert found["warren_gateway_answer_seconds_bucket 0.005"] == 1
