@@ -1,0 +1,15 @@
+"""What tests of rounds and of the learner that asks for them share."""
+
+from __future__ import annotations
+
+import pytest
+from stand_ins import Chords
+
+from workers.learning import sync_rounds
+
+
+@pytest.fixture
+def chords(monkeypatch: pytest.MonkeyPatch) -> Chords:
+    chords = Chords()
+    monkeypatch.setattr(sync_rounds, "gather", chords.gather)
+    return chords

@@ -1,0 +1,27 @@
+"""Stand-ins for what a learner has beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Chords:
+    """Stands for the broker: what was dispatched, as (round id, version, number of rollouts)."""
+
+    def __init__(self) -> None:
+        self.dispatched: list[tuple[str, int, int]] = []
+        self.away = False
+
+    def gather(self, app: Any, calls: Any, then: Any, on_error: Any) -> None:
+        if self.away:
+            raise ConnectionError("the broker is away")
+        assert then.task == "learner.learn"
+        assert on_error.task == "learner.round_failed"
+        assert all(call.task == "actor.rollout" and call.options["ignore_result"] for call in calls)
+        (round_id, version), *_ = {tuple(call.args) for call in calls}
+        assert tuple(on_error.args) == (round_id,)
+        self.dispatched.append((round_id, version, len(calls)))
+
+    @property
+    def last(self) -> str:
+        return self.dispatched[-1][0]
