@@ -23,7 +23,8 @@ from warren.errors import BrokerError
 logger = get_logger(__name__)
 
 FIRST_WAIT = 0.002  # s between tries while the queue is full, doubled up to LAST_WAIT
-LAST_WAIT = 0.03
+LAST_WAIT = 0.03  # where SHORT messages may wait or fewer; up to eight times that where more may
+SHORT = 4
 AWAY_WAIT = 1.0  # s between tries while the broker is away
 
 
@@ -59,13 +60,16 @@ class BoundedSender:
         self._offered: tuple[Any, ...] = ()  # the arguments offered last that found no room,
         self._made: claim_check.Made = []  # and where their bytes wait
 
-    def send(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
-        """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s."""
+    def send(self, name: str, args: tuple[Any, ...], looked: Callable[[], None] = lambda: None, **options: Any) -> bool:
+        """Send task `name`; True when the broker has it. Raises BrokerError when it is away for over `patience` s.
+
+        `looked` is called whenever room was found, before the message leaves.
+        """
         with claim_check.once() as sent:  # a long body is stored once, however often the queue refuses it
             wait, started = FIRST_WAIT, time.monotonic()
             self.found_room = True
             while not self.stopping.is_set():
-                if self._try(name, args, options):
+                if self._try(name, args, options, looked):
                     self.waited += time.monotonic() - started
                     sent()
                     return True
@@ -73,8 +77,12 @@ class BoundedSender:
                 if self._away_since:
                     wait = AWAY_WAIT
                 self.stopping.wait(wait * random.uniform(0.5, 1.0))
-                wait = min(2 * wait, AWAY_WAIT if self._away_since else LAST_WAIT)
+                wait = min(2 * wait, AWAY_WAIT if self._away_since else self._last_wait())
         return False
+
+    def _last_wait(self) -> float:
+        """s between tries at most: what waits in a longer queue lasts longer, and more may look into it."""
+        return LAST_WAIT * min(max(1.0, self.bound() / SHORT), 8.0)
 
     def wait_for_room(self, enough: Callable[[bool], bool] = bool) -> None:
         """Wait until the queue has room for one more; returns at once while the broker is away, which `send` heeds.
@@ -86,7 +94,7 @@ class BoundedSender:
             while not self.stopping.is_set() and not enough(waiting(self._connection, self.queue) < self.bound()):
                 self.found_room = False
                 self.stopping.wait(wait * random.uniform(0.5, 1.0))
-                wait = min(2 * wait, LAST_WAIT)
+                wait = min(2 * wait, self._last_wait())
 
     def offer(self, name: str, args: tuple[Any, ...], **options: Any) -> bool:
         """Send task `name` if there is room for it now; True when the broker has it, False also while it is away.
@@ -109,7 +117,9 @@ class BoundedSender:
         self._offered = ()
         claim_check.forget(self._made)
 
-    def _try(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    def _try(
+        self, name: str, args: tuple[Any, ...], options: dict[str, Any], looked: Callable[[], None] = lambda: None
+    ) -> bool:
         try:
             self.looked += 1
             bound = self.bound()
@@ -119,6 +129,7 @@ class BoundedSender:
                 self._connection.ensure_connection(max_retries=1, interval_start=0)
             has_room = not looks_first or waiting(self._connection, self.queue) < bound
             if has_room:
+                looked()
                 # retry=False: kombu takes a refusal for a lost connection and would reconnect.
                 with claim_check.shared(self._reader):
                     self.app.send_task(

@@ -40,13 +40,15 @@ class EventDispatcher:
         self._sender = (over_amqp if brokers.of(app).direct_reply else over_redis).Sender(app, topology)
         self._retained = Retained(app, topology)
 
-    def fire(self, name: str, payload: Any = None) -> None:
+    def fire(self, name: str, payload: Any = None, another_follows: bool = False) -> None:
         """Send `payload` to every present subscriber of `name`; returns when the broker has it.
+
+        `another_follows`: soon, so that who subscribes at this very moment, as the first, may as well wait for that.
 
         Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for some seconds.
         """
         body = pack(payload)
-        kept = self._retained.keep(name, body)
+        kept = self._retained.keep(name, body, ask=not another_follows)
         try:
             self._sender.send(name, body)
         except GONE as error:

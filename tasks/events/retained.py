@@ -45,13 +45,14 @@ class Retained:
                 pipe.expire(self._names, TTL)
                 pipe.execute()
 
-    def keep(self, name: str, body: bytes) -> bool:
+    def keep(self, name: str, body: bytes, ask: bool = True) -> bool:
         """Retain a packed payload where services subscribe to `name`, before it is fired: so nobody misses it.
 
-        False where it was not retained: no service subscribes to it so far, or Redis is away.
+        False where it was not retained: no service subscribes to it so far, or Redis is away. Without `ask`, no service
+        that is not known of.
         """
         try:
-            if name not in self._subscribed and not self._has_subscribers(name):
+            if name not in self._subscribed and not (ask and self._has_subscribers(name)):
                 return False
             with self._redis.pipeline(transaction=True) as pipe:
                 if len(body) <= LONGEST:

@@ -6,6 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 from celery import signals
@@ -13,7 +14,7 @@ from celery.utils.log import get_logger
 from celery.worker.state import task_ready, task_reserved
 
 from tasks import compat
-from tasks.worker.running import Arguments, failed, replay
+from tasks.worker.running import Arguments, failed, recording, replay
 from warren.errors import ConfigurationError, DeliveriesExceeded
 
 logger = get_logger(__name__)
@@ -77,20 +78,24 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         jobs.append(None)
         taken: list[Any] = []
 
-        def take_and_run() -> tuple[list[Ending], float]:
+        def take_and_run() -> tuple[list[Ending], float, Future[Any] | None]:
             # In the pool's thread. What runs is taken now, not when the job was made: by now more may wait.
             jobs.pop()
             while waiting and len(taken) < task.batch:
                 taken.append(waiting.popleft())
             started = time.monotonic()
-            return run_batch(task, taken), started
+            return run_batch(task, taken), started, recording()
+
+        def ended(endings: list[Ending], started: float, recorded: Future[Any] | None) -> None:
+            if recorded is None:
+                settle(consumer, taken, endings, started)
+            else:
+                pool.once(recorded, lambda: settle(consumer, taken, endings, started))
 
         def failed_to_run(_: Any) -> None:
             settle(consumer, taken, [UNRECORDED] * len(taken), time.monotonic())
 
-        pool.apply_async(
-            take_and_run, callback=lambda ended: settle(consumer, taken, *ended), error_callback=failed_to_run
-        )
+        pool.apply_async(take_and_run, callback=lambda outcome: ended(*outcome), error_callback=failed_to_run)
 
     return receive
 

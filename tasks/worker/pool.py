@@ -15,6 +15,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -58,6 +59,8 @@ class OneThreadPool(compat.Pool):
         self.limit = 1
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._finished: deque[Job] = deque()
+        self._outstanding = 0  # jobs of the event loop that wait for something
+        self._changed = threading.Condition()
         self._reader, self._writer = socket.socketpair()
         self._reader.setblocking(False)
         self._writer.setblocking(False)
@@ -114,13 +117,32 @@ class OneThreadPool(compat.Pool):
                 self._jobs.get_nowait()
         self._jobs.put(None)
         # Celery begins a cold stop with an ordinary one of the pool; a thread cannot be made to end, nor waited for.
-        if state.should_terminate is None or state.should_terminate is False:
+        warm = state.should_terminate is None or state.should_terminate is False
+        if warm:
             self._thread.join()
         self._drain()
+        if warm:
+            with self._changed:
+                self._changed.wait_for(lambda: not self._outstanding)
+            self._drain()
         if threading.current_thread() is threading.main_thread():
             signal.set_wakeup_fd(-1)
         self._reader.close()
         self._writer.close()
+
+    def once(self, done: Future[Any], job: Job) -> None:
+        """In the event loop: run `job` there once `done` is. A warm stop waits for it."""
+        with self._changed:
+            self._outstanding += 1
+
+        def post(_: object) -> None:
+            self._finished.append(job)
+            self.wake()
+            with self._changed:
+                self._outstanding -= 1
+                self._changed.notify_all()
+
+        done.add_done_callback(post)
 
     def on_terminate(self) -> None:
         """A cold stop: whatever runs is not waited for; unacknowledged messages go back to the broker."""

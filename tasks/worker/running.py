@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import traceback as tracebacks
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,24 @@ def _item(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if kwargs:
         raise TypeError(f"{name} runs calls in batches, so it takes no arguments by keyword; got {', '.join(kwargs)}")
     return args[0] if len(args) == 1 else tuple(args)
+
+
+_recording = threading.local()
+
+
+def acknowledge_after(done: Future[Any]) -> None:
+    """Of the batch whose function runs in this thread: its calls are acknowledged once `done` is, however it ends.
+
+    The next batch runs meanwhile. For Celery's strategy on OneThreadPool.
+    """
+    _recording.value = done
+
+
+def recording() -> Future[Any] | None:
+    """What the batch that ran in this thread last said by `acknowledge_after`; None from then on."""
+    done: Future[Any] | None = getattr(_recording, "value", None)
+    _recording.value = None
+    return done
 
 
 _outcome = threading.local()

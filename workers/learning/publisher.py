@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -38,7 +39,10 @@ class Publisher:
         self._offered: tuple[Tensors, dict[str, Any]] | None = None
         self._busy = self._hurry = self._stopping = False
         self._every = 0.0
+        self._before: Callable[[], None] = lambda: None
         self._thread: threading.Thread | None = None
+        self._firing: ThreadPoolExecutor | None = None
+        self._fired: Future[None] | None = None
 
     # At once.
 
@@ -66,7 +70,12 @@ class Publisher:
                 weights = self.stamped(tensors, stamp)
                 pool.put(self._player, *weights)
         self.version = weights[0]
-        self._fire({**stamp, "data": weights[2]})
+        payload = {**stamp, "data": weights[2]}
+        if self._firing is None:
+            self._fire(payload)
+        else:  # beside the next ones' way into the pool: both take their time where servers are far
+            self._wait_for_fired()
+            self._fired = self._firing.submit(self._fire, payload, True)
         return weights[0]
 
     def restore(self) -> None:
@@ -90,9 +99,10 @@ class Publisher:
         """Whether `offer` may be called."""
         return self._thread is not None
 
-    def start(self, every: float) -> None:
-        """Publish on a thread from now on, at most once in `every` s."""
-        self._every = every
+    def start(self, every: float, before: Callable[[], None] = lambda: None) -> None:
+        """Publish on a thread from now on, at most once in `every` s, each time when `before` has returned."""
+        self._every, self._before = every, before
+        self._firing = ThreadPoolExecutor(1, thread_name_prefix="fan-out")
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
@@ -109,6 +119,7 @@ class Publisher:
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._offered is None and not self._busy)
             self._hurry = False
+        self._wait_for_fired()
 
     def stop(self) -> None:
         """End the thread; what was offered last is published before."""
@@ -118,6 +129,9 @@ class Publisher:
                 self._changed.notify_all()
             self._thread.join()
             self._thread = None
+            assert self._firing is not None
+            self._firing.shutdown()
+            self._firing = None
 
     def _run(self) -> None:
         due = 0.0
@@ -132,6 +146,7 @@ class Publisher:
                 self._busy = True
             due = time.monotonic() + self._every
             try:
+                self._before()
                 self.publish(*offered)
                 self.failing = ""
             except Exception as error:  # tried again with the next weights, and by `restore`
@@ -147,9 +162,13 @@ class Publisher:
         info = self._session.pool.info(ModelRef(self._player, weights[0]))
         return info is not None and info.checksum == checksum_of(weights[2])
 
-    def _fire(self, payload: dict[str, Any]) -> None:
-        with self._timing.stage("publisher: fan out"):
+    def _wait_for_fired(self) -> None:
+        if self._fired is not None:
+            self._fired.result()
+
+    def _fire(self, payload: dict[str, Any], another_follows: bool = False) -> None:
+        with self._timing.stage("fan-out: send"):
             try:
-                self._session.events.fire(self._event, payload)
+                self._session.events.fire(self._event, payload, another_follows)
             except BrokerError as error:  # actors read the pool as well
                 logger.warning("%s", error)

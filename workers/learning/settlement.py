@@ -1,8 +1,13 @@
-"""What became of segments, on its way into the run's ledger; what Redis did not take waits for the next time."""
+"""What became of segments, on its way into the run's ledger; what Redis did not take waits for the next time.
+
+On a thread of its own where updates follow each other: a Redis that is far would hold each of them up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from workers.runtime.segment_ledger import Segment, Settled
@@ -16,7 +21,10 @@ class Settlement:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._lock = threading.Lock()
         self._unsettled: list[Settled] = []
+        self._thread: ThreadPoolExecutor | None = None
+        self._last: Future[Any] | None = None
 
     def add(self, kind: str, payload: Any, used: int | None = None) -> None:
         """A payload was learned from or dropped (see Settled); `used` of its steps, all of them by default.
@@ -25,13 +33,47 @@ class Settlement:
         """
         segment = segment_of(payload)
         if segment is not None:
-            self._unsettled.append(Settled(segment, kind, segment.steps if used is None else min(used, segment.steps)))
+            settled = Settled(segment, kind, segment.steps if used is None else min(used, segment.steps))
+            with self._lock:
+                self._unsettled.append(settled)
 
     def settle(self) -> None:
         """Tell the ledger. Raises redis.RedisError, and keeps what it would have told."""
-        if self._unsettled:
-            self._session.ledger.settle(self._unsettled)
-            self._unsettled = []
+        with self._lock:
+            telling, self._unsettled = self._unsettled, []
+        if not telling:
+            return
+        try:
+            self._session.ledger.settle(telling)
+        except BaseException:
+            with self._lock:
+                self._unsettled = telling + self._unsettled
+            raise
+
+    # On a thread.
+
+    def start(self) -> None:
+        """From now on `soon` does not wait."""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
+
+    def soon(self, tell: Callable[[], object]) -> Future[Any] | None:
+        """Call `tell`, which calls `settle`, soon: what it is done with. Without a thread now, and None."""
+        if self._thread is None:
+            tell()
+            return None
+        self._last = self._thread.submit(tell)
+        return self._last
+
+    def wait(self) -> None:
+        """Return once all that is to be told by now was told, or failed. From any thread."""
+        if self._last is not None:
+            wait([self._last])
+
+    def stop(self) -> None:
+        """Tell what is left; from now on at once again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown()
 
 
 def segment_of(payload: Any) -> Segment | None:

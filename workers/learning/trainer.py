@@ -16,6 +16,7 @@ from agents import Update, checkpoints
 from agents.algorithms.peers import ALONE
 from agents.trajectories import Trajectory, concatenate
 from tasks.events import STATUS, WEIGHTS
+from tasks.worker.running import acknowledge_after
 from warren.errors import BrokerError, ConfigurationError, LeagueError, NotFinite
 from warren.files import read_json, write_whole
 from workers.config.schema import Sampling
@@ -89,7 +90,8 @@ class Trainer(TrainedPlayer):
         """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
         self.recorder.start()
         if self.config.sampling is not Sampling.gathered:
-            self.publisher.start(self.config.publish_every)
+            self.settlement.start()
+            self.publisher.start(self.config.publish_every, self.settlement.wait)
 
     def publish(self) -> None:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
@@ -215,10 +217,18 @@ class Trainer(TrainedPlayer):
             raise
 
     def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
-        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away."""
+        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away.
+
+        Beside the next update, where nobody waits for a round: the messages are acknowledged when it was told.
+        """
         for one in became:
             self.settlement.add(*one)
-        with self.timing.stage("settle"):
+        told = self.settlement.soon(self._tell)
+        if told is not None:
+            acknowledge_after(told)
+
+    def _tell(self) -> None:
+        with self.timing.stage("ledger: settle"):
             self.attempts.make("write down what was learned from", self.settlement.settle)
 
     def _refuse(self, payload: Any, error: Exception) -> None:
@@ -364,7 +374,12 @@ class Trainer(TrainedPlayer):
         """Write a checkpoint and drop the oldest over the configured number."""
         name, moment = f"{self.progress.version:08d}", self.moment()
         folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
-        self.recorder.do("write a checkpoint", lambda: checkpoints.write(folder, name, moment, keep))
+
+        def write() -> None:
+            self.settlement.wait()  # as weights do: what they were learned from is not learned from again
+            checkpoints.write(folder, name, moment, keep)
+
+        self.recorder.do("write a checkpoint", write)
         if (recorded := self._recorded) is not None:
             file = self.folder / RECORDED
             self.recorder.do("write recorded observations", lambda: recorded.write(file, self.policy))
@@ -422,6 +437,7 @@ class Trainer(TrainedPlayer):
 
     def settle_down(self) -> None:
         """End what overlaps, with all of it done, and say where the time went."""
+        self.settlement.stop()
         self.publisher.stop()
         self.recorder.stop()
         if self.progress.updates:

@@ -29,7 +29,7 @@ from workers.learning.allreduce.shares import RanksDiffer
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime.actor_count import actors_now
-from workers.runtime.connect import connect
+from workers.runtime.connect import connect, far
 from workers.runtime.joining import found
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
@@ -42,6 +42,7 @@ FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
 KEEP_EVERY = 3.0  # s between checks whether the pool still has the weights
 ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that all learners of a player have alike
+HELD_FROM_FAR = 3  # updates whose segments a learner holds then: one is made, one acknowledged, one on its way
 REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
 
 
@@ -272,13 +273,16 @@ class LearnerRole:
             self.rounds.stop()
 
 
-def held_at_once(config: Config) -> int:
+def held_at_once(config: Config, redis_url: str) -> int:
     """Messages that a learner may hold: streaming, those of one update; the next one's wait in the queue.
 
     They take a few ms to arrive and be decoded when an update ends. Held before that, they would leave room in the
-    queue, and all data would be older.
+    queue, and all data would be older. Where the servers are far they take so long that they have to be on their way
+    while those before are learned from, and are acknowledged.
     """
-    return 2 if config.sampling is Sampling.gathered else config.segments_per_share
+    if config.sampling is Sampling.gathered:
+        return 2
+    return config.segments_per_share * (HELD_FROM_FAR if far(redis_url) else 1)
 
 
 def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
@@ -330,7 +334,7 @@ def run(config: Config) -> int:
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_text(to_yaml(config))
     broker_url, redis_url = connect(config)
-    session = Session(config, broker_url, redis_url, prefetch=held_at_once(config))
+    session = Session(config, broker_url, redis_url, prefetch=held_at_once(config, redis_url))
     session.declare()
     queue = queue_of(config, session, PLAYER)
     lease = lease_of(session, PLAYER)

@@ -9,7 +9,8 @@ from typing import Any
 
 from workers.runtime.timing import Timing
 
-WAITING = 1  # segments that wait while another is sent; more would only be older when they are learned from
+WAITING = 1  # segments that wait while others are sent; more would only be older when they are learned from
+SENDERS = 6  # segments on their way at once: a receiver may be so far that each takes longer than to collect the next
 LOOK_EVERY = 0.1  # s between looks at whether to stop, of who waits
 
 
@@ -25,11 +26,14 @@ class SendingThread:
     and `ahead` says so, the next segment is collected while one is sent; else only when there is room for it.
     Once `stopping` is set, what is being sent is sent or given up by `send` itself, confirmation included; what waits
     is dropped: nobody was told of it.
+
+    One segment at a time looks for room. `send` calls its second argument when it has found some and the segment is
+    about to leave; from then on the next may look, on another thread where this one still waits for the receiver.
     """
 
     def __init__(
         self,
-        send: Callable[[dict[str, Any]], bool],
+        send: Callable[[dict[str, Any], Callable[[], None]], bool],
         stopping: threading.Event,
         room: Callable[[], bool],
         timing: Timing | None = None,
@@ -40,15 +44,20 @@ class SendingThread:
         self._throttled = False  # whether the receiver had no room at the last look
         self._free = threading.Event()  # everything is sent, and there is room for more
         self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(WAITING)
+        self._turn = threading.Lock()  # to look for room
+        self._count = threading.Lock()
+        self._under_way = 0  # segments that were taken and are not sent
         self._ended = threading.Event()
         self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
+        self._add_thread()
 
     def give(self, segment: dict[str, Any]) -> bool:
         """Hands a segment over; False when there is to be no more. Raises what `send` raised."""
         self._free.clear()
         while not self._ended.is_set() and not self._stopping.is_set():
+            if self._waiting.full() and not self._turn.locked() and len(self._threads) < SENDERS:
+                self._add_thread()  # all that there are wait for the receiver, not for room
             try:
                 self._waiting.put(segment, timeout=LOOK_EVERY)
                 return True
@@ -66,28 +75,65 @@ class SendingThread:
 
     def end(self) -> None:
         """Waits for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         if self._failure is not None:
             raise self._failure
 
     def _looks_first(self) -> bool:
         return self._throttled or not self._ahead()
 
+    def _add_thread(self) -> None:
+        self._threads.append(threading.Thread(target=self._run, name=f"sender-{len(self._threads)}", daemon=True))
+        self._threads[-1].start()
+
     def _run(self) -> None:
         try:
-            while not self._stopping.is_set():
-                try:
-                    segment = self._waiting.get(timeout=LOOK_EVERY)
-                except queue.Empty:
-                    continue
-                with self._timing.stage("sender: send"):
-                    self._throttled |= not self._send(segment)
-                if self._looks_first():
-                    with self._timing.stage("sender: wait for room"):
-                        self._throttled = not self._room()
-                if self._waiting.empty():
-                    self._free.set()
+            while not self._stopping.is_set() and not self._ended.is_set():
+                self._send_one()
         except BaseException as error:
-            self._failure = error
-        finally:
+            self._failure = self._failure or error
             self._ended.set()
+
+    def _send_one(self) -> None:
+        """The next segment, if one comes soon."""
+        turn = _Turn(self._turn)
+        with turn:
+            try:
+                segment = self._waiting.get(timeout=LOOK_EVERY)
+            except queue.Empty:
+                return
+            with self._count:
+                self._under_way += 1
+            with self._timing.stage("sender: send"):
+                found = self._send(segment, turn.end)
+        with self._count:
+            self._throttled |= not found
+            self._under_way -= 1
+            last = not self._under_way and self._waiting.empty()
+        if not last:
+            return
+        if self._looks_first():
+            with self._timing.stage("sender: wait for room"):
+                self._throttled = not self._room()
+        if self._waiting.empty():
+            self._free.set()
+
+
+class _Turn:
+    """A lock that is held within, unless it is ended before."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock, self._held = lock, False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._held = True
+
+    def end(self) -> None:
+        if self._held:
+            self._held = False
+            self._lock.release()
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

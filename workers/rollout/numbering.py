@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -22,12 +23,32 @@ class Numbering:
         self._next = 0
 
     def __call__(self, trajectory: Trajectory) -> dict[str, Any]:
+        """As `number`, and the ledger knows of it."""
+        payload = self.number(trajectory)
+        self.note(payload)
+        return payload
+
+    def number(self, trajectory: Trajectory) -> dict[str, Any]:
         """What the payload of a new segment says of it: source, number, steps, and the trajectory."""
-        segment = Segment(self._source, self._next, trajectory.num_steps)
-        self._next += 1
+        number, self._next = self._next, self._next + 1
+        steps = trajectory.num_steps
+        return {"source": self._source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
+
+    def note(self, payload: Mapping[str, Any]) -> None:
+        """Tell the ledger of a payload that was numbered, before anybody else can have it."""
         try:
-            self._session.ledger.make(segment)
+            self._session.ledger.make(segment_of(payload))
         except redis.RedisError as error:  # it is noted with what follows
-            logger.warning("segment %d that was made is not noted yet: %s", segment.number, error)
-        source, number, steps = segment
-        return {"source": source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
+            logger.warning("segment %d that was made is not noted yet: %s", payload["number"], error)
+
+    def confirm(self, payload: Mapping[str, Any]) -> None:
+        """Tell the ledger that the broker has it."""
+        try:
+            self._session.ledger.confirm(segment_of(payload))
+        except redis.RedisError as error:  # it counts as sent once a learner has it
+            logger.warning("segment %d that was sent is not noted as sent: %s", payload["number"], error)
+
+
+def segment_of(payload: Mapping[str, Any]) -> Segment:
+    """Which segment a numbered payload is."""
+    return Segment(payload["source"], payload["number"], payload["steps"])

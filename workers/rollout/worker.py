@@ -11,7 +11,8 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -27,17 +28,16 @@ from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
-from workers.rollout.handover import SendingThread
+from workers.rollout.handover import SENDERS, SendingThread
 from workers.rollout.numbering import Numbering
 from workers.rollout.pace import Pace
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
-from workers.runtime.connect import connect
+from workers.runtime.connect import connect, far
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
-from workers.runtime.segment_ledger import Segment
 from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
@@ -52,6 +52,7 @@ class ActorRole:
     """Environments, a copy of the policy, and the newest weights."""
 
     name = "actor"  # of its processes
+    far = False  # whether the servers are
     sampler: ClosableSampler
 
     def __init__(self, config: Config, session: Session) -> None:
@@ -73,7 +74,10 @@ class ActorRole:
         self.failure: BaseException | None = None
         self.first_step_at: float | None = None
         self._numbered = Numbering(session, self.source)
-        self._sender: BoundedSender | None = None
+        self._senders = threading.local()  # each sending thread's own
+        self._under_way = 0  # segments that have room, and of which the broker has said nothing yet
+        self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # as many threads as are needed
+        self._lock = threading.Lock()
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
         self.streaming = config.sampling is not Sampling.gathered
@@ -133,10 +137,14 @@ class ActorRole:
         if self.weights.version > version:  # another round of that version was learned from
             return {"superseded": self.weights.version}
         if not self.config.deterministic:
-            return self.collect()
+            return self._noted(self.collect())
         if self._repeated is None or self._repeated[0] != version:  # else a round that was dispatched once more
-            self._repeated = (version, {"actor": self.config.actor_id, **self.collect()})
+            self._repeated = (version, {"actor": self.config.actor_id, **self._noted(self.collect())})
         return self._repeated[1]
+
+    def _noted(self, payload: dict[str, Any]) -> dict[str, Any]:
+        self._numbered.note(payload)
+        return payload
 
     def collect(self) -> dict[str, Any]:
         """Play `unroll_length` steps with the newest weights: a payload for the learner."""
@@ -153,7 +161,7 @@ class ActorRole:
         return {
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
-            **self._numbered(trajectory),
+            **self._numbered.number(trajectory),
         }
 
     def load_newest(self) -> None:
@@ -209,34 +217,63 @@ class ActorRole:
                     self.pace.collected(self.weights.version)
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
-                        sending.wait_for_room()
+                        if not self.far:  # else what is on its way would have to arrive, and room be seen, before
+                            sending.wait_for_room()
             except SamplerClosed:
                 logger.info("no more games are played here")
             finally:
                 self.stopping.set()  # of a failure here the sender knows nothing
                 sending.end()
+                self._notes.shutdown()
                 logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
         except BaseException as error:
             logger.exception("sampling failed")
             self.failure = error
             stop_worker()
 
-    def _send(self, payload: dict[str, Any]) -> bool:
-        """On the sending thread: whether the learner's queue had room at once."""
-        if self._sender is None:
-            queue = self.session.topology.learner_queue()
-            self._sender = BoundedSender(self.session.app, queue, self._bound, self.stopping)
-        if self._sender.send("learner.learn", ({"round": None, **payload},)):
-            self.session.ledger.confirm(Segment(payload["source"], payload["number"], payload["steps"]))
-        if not self._sender.found_room:
+    def _send(self, payload: dict[str, Any], leaving: Callable[[], None]) -> bool:
+        """On a sending thread: whether the learner's queue had room at once."""
+        sender, noted = self._own_sender(), self._notes.submit(self._numbered.note, payload)
+        left: list[bool] = []
+
+        def looked() -> None:
+            noted.result()
+            if not left:
+                left.append(True)
+                with self._lock:
+                    self._under_way += 1
+                leaving()
+
+        try:
+            if sender.send("learner.learn", ({"round": None, **payload},), looked):
+                self._notes.submit(self._numbered.confirm, payload)
+        finally:
+            with self._lock:
+                self._under_way -= len(left)
+        if not sender.found_room:
             self.pace.full(self.weights.version)
-        return self._sender.found_room
+        return bool(sender.found_room)
 
     def _wait_for_room(self) -> bool:
-        """On the sending thread, after a send: wait until another may be collected; whether it might at once."""
-        assert self._sender is not None
-        self._sender.wait_for_room(self._may_collect)
-        return self._sender.found_room
+        """On a sending thread, after a send: wait until another may be collected; whether it might at once."""
+        sender = self._own_sender()
+        sender.wait_for_room(self._may_collect)
+        return bool(sender.found_room)
+
+    def _own_sender(self) -> BoundedSender:
+        """This thread's."""
+        if not hasattr(self._senders, "own"):
+            queue = self.session.topology.learner_queue()
+            self._senders.own = BoundedSender(self.session.app, queue, self._free, self.stopping)
+        sender: BoundedSender = self._senders.own
+        return sender
+
+    def _free(self) -> int:
+        """How many segments may wait in the queue, where those that are on their way there are in it soon.
+
+        What is on its way to a far queue has mostly been taken out by the time that it is seen there.
+        """
+        return self._bound() - (0 if self.far else self._under_way)
 
     def _may_collect(self, room: bool) -> bool:
         return self.pace.may_collect(self.weights.version, room)
@@ -266,6 +303,7 @@ def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
     session.declare()
     join(session)
     actor = make(config, session)
+    actor.far = far(redis_url)
     name = f"{make.name}-{config.actor_id}"
     subscription = Subscription(
         session.app,

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import time
+
+from warren import redis_client
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from workers.config.schema import Config
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, check_broker, check_redis
+
+logger = logging.getLogger(__name__)
+
+FAR = 0.02  # s there and back
 
 
 def given_urls(config: Config) -> tuple[str | None, str | None]:
@@ -14,6 +22,26 @@ def given_urls(config: Config) -> tuple[str | None, str | None]:
         config.broker.url or secret(BROKER_VARIABLE),
         config.broker.redis_url or secret(REDIS_VARIABLE),
     )
+
+
+def far(redis_url: str) -> bool:
+    """Whether the servers are so far that roles have to send on before they know what became of what they sent."""
+    away = round_trip(redis_url)
+    if away >= FAR:
+        logger.info("the servers are %.0f ms away, there and back: more is under way at once", 1e3 * away)
+    return away >= FAR
+
+
+def round_trip(redis_url: str, tries: int = 5) -> float:
+    """s that the quickest of some questions to Redis takes, there and back; on a busy machine, too."""
+    taken = []
+    with redis_client.connect(redis_url) as client:
+        client.ping()  # connects
+        for _ in range(tries):
+            began = time.perf_counter()
+            client.ping()
+            taken.append(time.perf_counter() - began)
+    return min(taken)
 
 
 def connect(config: Config) -> tuple[str, str]:

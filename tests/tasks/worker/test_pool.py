@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,22 @@ def test_an_error_of_a_callback_reaches_no_other_task() -> None:
     pool.stop()
     assert [type(item).__name__ for item in seen] == ["ExceptionInfo", "str"]
     assert "outside its own code" in str(seen[0].exception)
+
+
+def test_a_warm_stop_waits_for_what_a_job_of_the_event_loop_waits_for() -> None:
+    pool = OneThreadPool(1)
+    pool.start()
+    done, seen = Future[None](), list[str]()
+    pool.once(done, lambda: seen.append("acknowledged"))
+    pool._drain()
+    assert not seen
+    stopping = threading.Thread(target=pool.stop)
+    stopping.start()
+    stopping.join(0.2)
+    assert stopping.is_alive()
+    done.set_result(None)
+    stopping.join(60)
+    assert seen == ["acknowledged"]
 
 
 def test_a_warm_stop_begins_nothing_that_waits_behind_the_running_task() -> None:

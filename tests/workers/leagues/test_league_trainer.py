@@ -69,7 +69,7 @@ class Run:
             topology=Topology(name, players=("main",)),
             redis=client,
             pool=Pool(client, prefix),
-            events=SimpleNamespace(fire=lambda name, payload: None),
+            events=SimpleNamespace(fire=lambda name, payload, another_follows=False: None),
             declare=lambda: None,
         )
         self.client: Any = Client(self.store)

@@ -66,7 +66,7 @@ class Run:
             ),
             pool=self.pool,
             ledger=SimpleNamespace(settle=self.settle),
-            events=SimpleNamespace(fire=lambda name, payload: None),
+            events=SimpleNamespace(fire=lambda name, payload, another_follows=False: None),
         )
         vector = envs.make_vector(CARTPOLE, 2, 1)
         policy = build_policy({}, vector.single_observation_space, vector.single_action_space, 1)

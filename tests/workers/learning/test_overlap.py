@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,10 +16,12 @@ from waiting import until
 
 from agents import Trajectory, Update
 from agents.checkpoints import weights_from_bytes
+from tasks.worker.running import recording
 from workers.learning.data_source import Arrived, OnPolicyQueue
 from workers.learning.metrics import read_metrics
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
+from workers.learning.settlement import Settlement
 from workers.runtime.timing import Timing
 
 
@@ -59,7 +61,7 @@ def fired() -> list[int]:
 
 @pytest.fixture
 def publisher(pool: Pool, fired: list[int]) -> Publisher:
-    events = SimpleNamespace(fire=lambda name, payload: fired.append(payload["version"]))
+    events = SimpleNamespace(fire=lambda name, payload, another_follows: fired.append(payload["version"]))
     session: Any = SimpleNamespace(pool=pool, events=events)
     return Publisher(session, "main", "weights", Timing())
 
@@ -173,7 +175,8 @@ def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp
         trainer = run.trainer()
         if name == "overlapping":
             trainer.overlap()
-            trainer.publisher.start(0.0)
+            trainer.settlement.start()
+            trainer.publisher.start(0.0, trainer.settlement.wait)
         for version in range(4):
             trainer._checkpoint_at = 0.0
             assert trainer.learn([run.payload(version)]) == [None]
@@ -182,6 +185,50 @@ def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp
         points = [point["version"] for point in read_metrics(run.folder)]
         kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
         weight = torch.cat([tensor.flatten() for tensor in trainer.policy.state_dict().values()])
-        left[name] = (stamp, points, kept, weight.tolist(), run.settled)
+        settled = sorted((kind, one) for told in run.settled for kind, each in told.items() for one in each)
+        left[name] = (stamp, points, kept, weight.tolist(), settled)
         assert run.order[0] == "settle", "before anybody can get the weights"
     assert left["alone"] == left["overlapping"]
+
+
+def test_a_ledger_that_is_far_holds_up_no_update_but_the_acknowledgement_and_the_weights(
+    tmp_path: Path, one_thread: None
+) -> None:
+    run, told = Run(tmp_path), threading.Event()
+    noted = run.session.ledger.settle
+    run.session.ledger.settle = lambda settled: (told.wait(30), noted(settled))
+    trainer = run.trainer()
+    trainer.settlement.start()
+    trainer.publisher.start(0.0, trainer.settlement.wait)
+    for version in range(2):
+        assert trainer.learn([run.payload(version)]) == [None]  # returns
+    acknowledged = recording()
+    assert acknowledged is not None and not acknowledged.done() and recording() is None
+    assert not run.pool.models
+    told.set()
+    acknowledged.result(30)
+    until(lambda: 2 in run.pool.models)
+    trainer.close()
+    assert [one for told in run.settled for one in told["learned"]] == [(1, 32), (2, 32)]
+
+
+def test_what_redis_did_not_take_is_told_with_what_follows() -> None:
+    told: list[int] = []
+    refusing = [True]
+
+    def settle(settled: Any) -> None:
+        if refusing[0]:
+            raise redis.ConnectionError("Redis is away")
+        told.extend(one.segment.number for one in settled)
+
+    settlement = Settlement(cast(Any, SimpleNamespace(ledger=SimpleNamespace(settle=settle))))
+    settlement.start()
+    for number in range(3):
+        settlement.add("learned", {"source": "a", "number": number, "steps": 8})
+        done = settlement.soon(settlement.settle)
+        assert done is not None
+        settlement.wait()
+        assert isinstance(done.exception(), redis.ConnectionError) == refusing[0]
+        refusing[0] = number == 0
+    settlement.stop()
+    assert told == [0, 1, 2]

@@ -23,7 +23,7 @@ def room() -> bool:
 def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_does() -> None:
     stopping, may_send, sent = threading.Event(), threading.Semaphore(0), []
 
-    def send(segment: dict[str, Any]) -> bool:
+    def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
         assert may_send.acquire(timeout=WITHIN)
         sent.append(segment["number"])
         return True
@@ -38,7 +38,7 @@ def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_do
     assert not third.is_alive()
     may_send.release(2)
     while len(sent) < 4:
-        assert sending._thread.is_alive()
+        assert sending._threads[0].is_alive()
     stopping.set()
     sending.end()
     assert sent == [0, 1, 2, 3]
@@ -47,7 +47,7 @@ def test_playing_goes_on_while_a_segment_is_being_sent_and_waits_when_another_do
 def test_a_stop_waits_for_the_segment_that_is_being_sent_and_drops_those_that_wait() -> None:
     stopping, begun, go_on, sent = threading.Event(), threading.Event(), threading.Event(), []
 
-    def send(segment: dict[str, Any]) -> bool:
+    def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
         begun.set()
         assert go_on.wait(WITHIN)
         sent.append(segment["number"])
@@ -72,7 +72,7 @@ def test_while_the_receiver_is_full_nothing_is_collected_that_would_only_grow_ol
             return False
         return True
 
-    sending = SendingThread(lambda segment: not full[0], stopping, found)
+    sending = SendingThread(lambda segment, leaving: not full[0], stopping, found)
     for _ in range(3):
         looking.clear()
         assert sending.give({}) and looking.wait(WITHIN)
@@ -92,8 +92,48 @@ def test_while_the_receiver_is_full_nothing_is_collected_that_would_only_grow_ol
     sending.end()
 
 
+def test_a_segment_that_is_on_its_way_to_a_far_receiver_holds_up_no_other() -> None:
+    stopping, arrived, sent, together = threading.Event(), threading.Event(), [], [0]
+
+    def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
+        together[0] += 1
+        leaving()
+        if together[0] == 3:
+            arrived.set()  # all of them at once
+        assert arrived.wait(WITHIN)
+        sent.append(segment["number"])
+        return True
+
+    sending = SendingThread(send, stopping, room)
+    for number in range(5):
+        assert sending.give({"number": number})
+    stopping.set()
+    sending.end()
+    assert set(sent) >= {0, 1, 2}
+
+
+def test_only_one_segment_looks_for_room() -> None:
+    stopping, looking, found = threading.Event(), [0], threading.Event()
+
+    def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
+        looking[0] += 1
+        assert found.wait(WITHIN)
+        return False
+
+    sending = SendingThread(send, stopping, room)
+    assert sending.give({}) and sending.give({})
+    third = threading.Thread(target=sending.give, args=({},))
+    third.start()
+    third.join(0.3)
+    assert third.is_alive() and looking[0] == 1
+    found.set()
+    third.join(WITHIN)
+    stopping.set()
+    sending.end()
+
+
 def test_a_sender_that_fails_ends_playing_with_its_own_error() -> None:
-    def send(segment: dict[str, Any]) -> bool:
+    def send(segment: dict[str, Any], leaving: Callable[[], None]) -> bool:
         raise BrokerError("the broker has been away for 120 s")
 
     sending = SendingThread(send, threading.Event(), room)
@@ -121,7 +161,8 @@ class Actor:
 
             def wait_for_room(self, enough: Callable[[bool], bool]) -> None: ...
 
-            def send(self, name: str, args: tuple[dict[str, Any]]) -> bool:
+            def send(self, name: str, args: tuple[dict[str, Any]], looked: Callable[[], None]) -> bool:
+                looked()
                 if len(outer.sent) == 3:
                     if refusing is not None:
                         raise refusing
