@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from brokers import lacking
-from rabbitmq_cluster import Cluster
 from waiting import until
 
+from benchmarks.rabbitmq_cluster import Cluster
 from tasks.amqp.connection import Link
 from tasks.app import create_app
 from tasks.client.bounded_sender import BoundedSender

@@ -1,12 +1,10 @@
-"""A RabbitMQ cluster of three private nodes on this machine, that can be killed one by one."""
+"""A RabbitMQ cluster of three private nodes on this machine, that can be killed and brought back one by one."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from pathlib import Path
-
-from waiting import until
 
 from workers.servers.machine import RabbitMQBinaries
 from workers.servers.private_rabbitmq import CONFIGURATION, GRACE, Node, _answers, _plugins, _write_files
@@ -18,7 +16,8 @@ STARTS_WITHIN = 180.0  # s; all three at a time, on a busy machine
 class Cluster:
     """Started and joined when made; `url` names all nodes, ";" between."""
 
-    def __init__(self, binaries: RabbitMQBinaries, folder: Path, size: int = 3) -> None:
+    def __init__(self, binaries: RabbitMQBinaries, folder: Path, size: int = 3, address: str = LOOPBACK) -> None:
+        """`address`: of this machine, where clients come in; nodes meet on loopback."""
         password, cookie, epmd_port = secrets.token_hex(16), secrets.token_hex(16), free_port()
         self.nodes = [
             Node(str(folder / f"node-{index}"), f"n{index}-{secrets.token_hex(4)}@{LOOPBACK}", str(binaries.ctl),
@@ -30,7 +29,7 @@ class Cluster:
             + [f"cluster_formation.classic_config.nodes.{i} = {node.name}" for i, node in enumerate(self.nodes, 1)]
         )
         ports = [free_port() for _ in self.nodes]
-        self.urls = [f"amqp://warren:{password}@{LOOPBACK}:{port}/%2F" for port in ports]
+        self.urls = [f"amqp://warren:{password}@{address}:{port}/%2F" for port in ports]
         self.url = ";".join(self.urls)
         self.epmd = Child(
             "epmd", [binaries.epmd, "-address", LOOPBACK, "-port", str(epmd_port)], folder / "epmd.log",
@@ -40,7 +39,7 @@ class Cluster:
         try:
             for node, port in zip(self.nodes, ports, strict=True):
                 place = private_folder(Path(node.folder))
-                listeners = f"listeners.tcp.1 = {LOOPBACK}:{port}"
+                listeners = f"listeners.tcp.1 = {address}:{port}"
                 conf = CONFIGURATION.format(listeners=listeners, user="warren", password=password)
                 _write_files(place, f"{conf}{found_by}\n")
                 shared = place / "home" / ".erlang.cookie"
@@ -53,9 +52,9 @@ class Cluster:
                     **_plugins(binaries, place),
                 }
                 self.servers.append(Child(node.name, [binaries.server], place / "node.log", environment, GRACE))
-            for server, url in zip(self.servers, self.urls, strict=True):
-                server.wait_until(lambda url=url: _answers(url), STARTS_WITHIN)  # type: ignore[misc]
-            until(lambda: self.running(0) == {node.name for node in self.nodes}, "the nodes form a cluster", 120)
+            for index in range(size):
+                self.wait_for(index)
+            self.servers[0].wait_until(lambda: self.running(0) == {node.name for node in self.nodes}, STARTS_WITHIN)
         except BaseException:
             self.stop()
             raise
@@ -70,6 +69,14 @@ class Cluster:
     def kill(self, index: int) -> None:
         """As a machine that is gone."""
         self.servers[index].kill()
+
+    def start_again(self, index: int) -> None:
+        """One that was killed, with what it held; returns before it is ready."""
+        self.servers[index].start_again()
+
+    def wait_for(self, index: int) -> None:
+        """Return once the node takes logins. Raises BrokerError when it does not."""
+        self.servers[index].wait_until(lambda: _answers(self.urls[index]), STARTS_WITHIN)
 
     def stop(self) -> None:
         for child in [*self.servers, self.epmd]:
