@@ -155,13 +155,13 @@ def _processor_seconds() -> dict[str, float]:
     spent: defaultdict[str, float] = defaultdict(float)
     for child in psutil.Process().children(recursive=True):
         try:
-            spent[_role(child.name(), child.cmdline())] += sum(child.cpu_times()[:2])
+            spent[role_of(child.name(), child.cmdline())] += sum(child.cpu_times()[:2])
         except psutil.Error:
             continue
     return spent
 
 
-def _role(name: str, line: list[str]) -> str:
+def role_of(name: str, line: list[str]) -> str:
     words = " ".join(line)
     return SERVERS.get(name) or next((role for role in ROLES if f"workers.{role} " in f"{words} "), "others")
 

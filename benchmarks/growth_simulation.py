@@ -1,0 +1,181 @@
+"""Where a streaming run with many actors would end: its queues, by discrete events (simpy).
+
+    actor ──collect──► link ──► broker ──► learner.main (bounded) ──► link ──► learner: receive, update ──► weights
+      ▲                           │ Redis: the ledger's notes                                                 │
+      └───────────────────────────┴──────────────── a copy of each version to each actor ◄────────────────────┘
+
+Each part serves one job after another; the time that it takes for each was measured as processor time of whole runs.
+On one machine (`cores`) a job also needs one of its cores, which is what simulated and measured rates are compared by;
+with None each process has a core of its own, and only the parts themselves are waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import simpy
+
+PARTS = ("learner's update", "learner's receive", "broker", "Redis", "weights' fanout", "link in", "link out")
+SERVED_BY = {"weights' fanout": "broker"}  # where a part is no server of its own
+FULL = 0.9  # of the time: what is busy for so much is what others wait for
+UPDATES = 30  # that are simulated
+WARM_UP = 0.3  # of the simulated time, which does not count
+
+
+@dataclass(frozen=True)
+class Service:
+    """Times in s of one core, sizes in bytes."""
+
+    steps: int  # of a segment
+    collect: float  # an actor's, for a segment
+    broker: float  # a segment, in and out
+    redis: float  # a segment: notes of the ledger
+    receive: float  # a segment at the learner, besides the update
+    update: float  # a segment's share of an update
+    fan_out: float  # one version to one actor, at the broker
+    segment_bytes: float
+    weights_bytes: float
+    link: float = 125e6  # bytes/s each way of the broker's host: 1 Gbit/s
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What became of it."""
+
+    rate: float  # steps/s that were learned from
+    busy: Mapping[str, float]  # part -> share of the time
+    versions: float  # a second that reached all actors
+
+    @property
+    def limit(self) -> str:
+        """The part that ends first; "actors" where none of them is busy."""
+        load = dict.fromkeys(self.busy, 0.0)
+        for name, share in self.busy.items():
+            load[SERVED_BY.get(name, name)] += share
+        server = max(load, key=lambda name: load[name])
+        if load[server] < FULL:
+            return "actors"
+        parts = [name for name in self.busy if SERVED_BY.get(name, name) == server]
+        return max(parts, key=lambda name: self.busy[name])
+
+
+class Run:
+    """One simulated run of `actors`, an update of one segment from each of them, as by default."""
+
+    def __init__(self, service: Service, actors: int, cores: int | None = None, free: frozenset[str] = frozenset()):
+        self.service, self.actors, self._free = service, actors, free
+        self.env = simpy.Environment()
+        servers = {name: simpy.Resource(self.env) for name in PARTS}
+        self._parts = {name: servers[SERVED_BY.get(name, name)] for name in PARTS}
+        self._cores_count = cores or 0
+        self._cores = simpy.Resource(self.env, cores) if cores else None
+        self._queue = simpy.Store(self.env, max(1, actors))  # learner.main: what an update takes
+        self._received = simpy.Store(self.env, max(1, actors))
+        self.busy = dict.fromkeys(PARTS, 0.0)
+        self.learned = self.fanned_out = 0
+        self._publishing = False
+
+    def simulate(self, updates: int = UPDATES) -> Simulated:
+        """About so many updates, without the warm-up."""
+        seconds = self._lasting(updates)
+        for _ in range(self.actors):
+            handed_over = simpy.Store(self.env, 1)
+            self.env.process(self._collect(handed_over))
+            self.env.process(self._send(handed_over))
+        self.env.process(self._receive())
+        self.env.process(self._update())
+        self.env.run(WARM_UP * seconds)
+        self.learned, self.fanned_out, self.busy = 0, 0, dict.fromkeys(PARTS, 0.0)
+        self.env.run(seconds)
+        span = (1 - WARM_UP) * seconds
+        busy = {name: min(1.0, taken / span) for name, taken in self.busy.items()}
+        return Simulated(self.learned * self.service.steps / span, busy, self.fanned_out / span)
+
+    def _at(self, part: str | None, time: float, on_a_core: bool = True) -> Generator[Any, Any, None]:
+        """A job of `time` s at a part, or at a process of its own; on one of the machine's cores."""
+        if part in self._free:
+            return
+        turn = self._parts[part].request() if part else None
+        if turn is not None:
+            yield turn
+        core = self._cores.request() if self._cores is not None and on_a_core else None
+        if core is not None:
+            yield core
+        yield self.env.timeout(time)
+        if part is not None:
+            self.busy[part] += time
+            self._parts[part].release(turn)
+        if self._cores is not None and core is not None:
+            self._cores.release(core)
+
+    def _wire(self, part: str, size: float) -> Generator[Any, Any, None]:
+        if self._cores is None:  # on one machine there is none
+            yield from self._at(part, size / self.service.link, on_a_core=False)
+
+    def _lasting(self, updates: int) -> float:
+        """s of so many updates, if the slowest part is all that there is."""
+        service, wired = self.service, self._cores is None
+        times = {
+            "learner's update": service.update, "learner's receive": service.receive, "broker": service.broker,
+            "Redis": service.redis, "link in": wired * service.segment_bytes / service.link,
+            "link out": wired * service.segment_bytes / service.link,
+        }  # fmt: skip
+        slowest = max(
+            [time for name, time in times.items() if name not in self._free] + [service.collect / self.actors]
+        )
+        if not wired:
+            slowest = max(slowest, (sum(times.values()) + service.collect) / self._cores_count)
+        return updates / (1 - WARM_UP) * self.actors * slowest + 5 * service.collect
+
+    def _collect(self, handed_over: simpy.Store) -> Generator[Any, Any, None]:
+        while True:
+            yield from self._at(None, self.service.collect)
+            yield handed_over.put(None)
+
+    def _send(self, handed_over: simpy.Store) -> Generator[Any, Any, None]:
+        service = self.service
+        while True:
+            yield handed_over.get()
+            yield from self._at("Redis", service.redis)
+            yield from self._wire("link in", service.segment_bytes)
+            yield from self._at("broker", service.broker)
+            yield self._queue.put(None)
+
+    def _receive(self) -> Generator[Any, Any, None]:
+        while True:
+            yield self._queue.get()
+            yield from self._wire("link out", self.service.segment_bytes)
+            yield from self._at("learner's receive", self.service.receive)
+            yield self._received.put(None)
+
+    def _update(self) -> Generator[Any, Any, None]:
+        while True:
+            for _ in range(self.actors):
+                yield self._received.get()
+            yield from self._at("learner's update", self.actors * self.service.update)
+            self.learned += self.actors
+            if not self._publishing:  # else newer weights take the place of those that wait
+                self._publishing = True
+                self.env.process(self._publish())
+
+    def _publish(self) -> Generator[Any, Any, None]:
+        for _ in range(self.actors):
+            yield from self._at("weights' fanout", self.service.fan_out)
+            yield from self._wire("link out", self.service.weights_bytes)
+        self.fanned_out += 1
+        self._publishing = False
+
+
+def ladder(service: Service, actors: int, updates: int = UPDATES) -> list[tuple[str, float]]:
+    """Which part ends first and at what rate, and once that costs nothing, which next, until the actors do."""
+    found: list[tuple[str, float]] = []
+    free: set[str] = set()
+    while len(free) < len(PARTS):
+        done = Run(service, actors, free=frozenset(free)).simulate(updates)
+        found.append((done.limit, done.rate))
+        if done.limit == "actors":
+            break
+        free.add(done.limit)
+    return found

@@ -1,0 +1,78 @@
+"""What says how far a run can grow: queues that are simulated, links that are held back, costs that grew."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.growth_runs import grown
+from benchmarks.growth_simulation import Run, Service, ladder
+from benchmarks.hosts_on_a_switch import joined, lacking
+
+SERVICE = Service(
+    steps=1000, collect=1.0, broker=1e-3, redis=1e-4, receive=1e-3, update=0.1, fan_out=1e-5,
+    segment_bytes=1e4, weights_bytes=1e4,
+)  # fmt: skip
+
+
+def test_where_actors_are_few_the_rate_is_theirs_and_where_they_are_many_it_is_the_slowest_parts() -> None:
+    few = Run(SERVICE, 5).simulate()
+    assert few.rate == pytest.approx(5_000, rel=0.1) and few.limit == "actors"
+    many = Run(SERVICE, 40).simulate()
+    assert many.rate == pytest.approx(10_000, rel=0.1) and many.limit == "learner's update"
+    assert many.busy["broker"] == pytest.approx(0.01, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("slow", "limit"),
+    [
+        ({"broker": 0.2}, "broker"),
+        ({"redis": 0.2}, "Redis"),
+        ({"receive": 0.2}, "learner's receive"),
+        ({"fan_out": 0.5, "update": 0.01}, "weights' fanout"),
+        ({"segment_bytes": 25e6}, "link in"),
+    ],
+)
+def test_the_part_that_is_slowed_is_the_one_that_ends_first(slow: dict[str, float], limit: str) -> None:
+    assert Run(replace(SERVICE, **slow), 40).simulate().limit == limit
+
+
+def test_on_few_cores_all_that_is_done_shares_them() -> None:
+    alone = Run(SERVICE, 4, cores=1).simulate()
+    assert alone.rate == pytest.approx(1000 / (1.0 + 0.1 + 0.0021), rel=0.1)
+
+
+def test_once_the_first_limit_is_gone_the_next_is_told() -> None:
+    steps = ladder(replace(SERVICE, receive=0.02), 100, updates=6)
+    assert [part for part, _ in steps[:2]] == ["learner's update", "learner's receive"]
+    assert steps[0][1] < steps[1][1]
+
+
+def test_only_what_grew_is_told() -> None:
+    assert grown({"1": {"actor": 2.0, "redis": 1.0}, "9": {"actor": 5.0, "redis": 1.1}}, {"1": {}, "9": {}}) == {
+        "actor us": 2.5
+    }
+
+
+def test_packets_between_hosts_on_a_switch_come_as_late_as_they_are_to() -> None:
+    if why := lacking():
+        pytest.skip(why)
+    delay = 0.05
+    try:
+        with joined(("here", "there"), delay) as (here, there), socket.create_server((here.address, 0)) as server:
+            code = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2]))).recv(1)"
+            line = [sys.executable, "-c", code, here.address, str(server.getsockname()[1])]
+            with subprocess.Popen(there.command(line)) as client:
+                connection, _ = server.accept()
+                with connection:
+                    began = time.monotonic()
+                    connection.sendall(b"x")
+                    assert client.wait(60) == 0
+                    assert time.monotonic() - began >= delay
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"this machine lets nobody make network namespaces: {error}")
