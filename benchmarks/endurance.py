@@ -12,6 +12,7 @@ Takes root (for namespaces), RabbitMQ and Redis. Exit status 1 where something i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -187,24 +188,25 @@ class Memory:
 
     def _run(self) -> None:
         while not self._ended.wait(LOOK_EVERY):
+            found: dict[int, tuple[list[str], int, str, float]] = {}  # pid -> command, parent, program, MB
             for child in psutil.Process().children(recursive=True):
-                try:
-                    with child.oneshot():
-                        name = _name(child)
-                        if name:
-                            self._seen[name].append((time.monotonic(), child.memory_info().rss / 1e6))
-                except psutil.Error:
-                    continue
+                with contextlib.suppress(psutil.Error), child.oneshot():
+                    mb = child.memory_info().rss / 1e6
+                    found[child.pid] = child.cmdline(), child.ppid(), child.name(), mb
+            guards = {parent for line, parent, *_ in found.values() if parent in found and found[parent][0] == line}
+            for pid, (line, _, program, mb) in found.items():
+                name = _name(pid, line, program)
+                if name and pid not in guards:  # a guard has the name of what it guards
+                    self._seen[name].append((time.monotonic(), mb))
 
 
-def _name(process: psutil.Process) -> str | None:
+def _name(pid: int, line: Sequence[str], program: str) -> str | None:
     """What a process is called here; with its number, so that one that was started again is another."""
-    line, program = process.cmdline(), process.name()
     if program in ("beam.smp", "redis-server", "valkey-server"):
-        return f"{program} {process.pid}"
+        return f"{program} {pid}"
     roles = [word.removeprefix("workers.") for word in line if word.startswith("workers.")]
     numbers = [word for word in line if word.startswith(("actor_id=", "learner_id=", "host="))]
-    return " ".join([*roles, *numbers, str(process.pid)]) if roles else None
+    return " ".join([*roles, *numbers, str(pid)]) if roles else None
 
 
 if __name__ == "__main__":
