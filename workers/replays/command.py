@@ -156,7 +156,7 @@ def run(given: argparse.Namespace, say: Say = print) -> int:
         say(f"{video.frames} frames of game {numbers[0] + 1} are in {video.path}")
         return 0
     shown(recorded, record, numbers, say)
-    say(f"{record.home} against {record.away}: {record.outcomes or 'nothing counted'} of {record.home}")
+    say(f"{record.home} against {record.away}: {record.outcomes or 'nothing counted'}")
     return 0
 
 
