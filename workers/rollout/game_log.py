@@ -91,7 +91,9 @@ class GameLog:
 
     def _played(self, slot: int, home: int, returns: np.ndarray) -> PlayedGame:
         steps = self._steps[int(self._begun[slot]) :]
-        weights = [(move, used) for move, (_, used) in enumerate(steps) if not move or used is not steps[move - 1][1]]
-        actions = np.fromiter((action[slot] for action, _ in steps), np.int64, len(steps))
+        weights = [(0, steps[0][1])]
+        if steps[-1][1] is not steps[0][1]:  # they never go back
+            weights += [(move, used) for move, (_, used) in enumerate(steps) if move and used is not steps[move - 1][1]]
+        actions = np.array([action[slot] for action, _ in steps], np.int64)
         seed, drawn_by = int(self._seeds[slot]), int(self._noise.seeds[slot])
         return PlayedGame(seed, drawn_by, home, actions, returns.copy(), tuple(weights))

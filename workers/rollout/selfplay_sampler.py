@@ -88,6 +88,7 @@ class MatchSampler:
         self._player = player or ""
         self._log = GameLog(games, seed) if player is not None else None
         self._weights = Weights(self._player, self.version, 0)
+        self._kept = np.zeros(games.num_envs, np.bool_)  # [N]: whether the game under way is recorded
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -111,6 +112,7 @@ class MatchSampler:
         self._invited[table] = number
         if self._fresh:
             self._met[self.table == table] = number
+            self._look_what_is_kept()
 
     def restart(self) -> None:
         """Drop all games and all experience: the policy has become another one. Results that were made stay."""
@@ -120,6 +122,7 @@ class MatchSampler:
         if self._log is not None:
             self._log.restart()
         self._met = self._invited[self.table]
+        self._look_what_is_kept()
         self._fresh = True
 
     def collect(self, budget: int) -> Trajectory:
@@ -198,8 +201,10 @@ class MatchSampler:
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """(actions, extras) of `policy` in these seats, which remember `memory`."""
         drawn_by: dict[str, Any] = {"generator": self._generator}
-        if self._log is not None:
-            drawn_by = {"noise": self._log.noise(seats // 2)}
+        if self._log is not None and (kept := self._kept[seats // 2]).any():
+            noise = torch.empty(mask.shape).exponential_(generator=self._generator).numpy()
+            noise[kept] = self._log.noise(seats[kept] // 2)
+            drawn_by = {"noise": noise}
         action, extras, memory = policy.step(observation, memory, action_mask=mask, value=value, **drawn_by)
         self._memory.keep(seats, memory)
         return action, extras
@@ -215,13 +220,17 @@ class MatchSampler:
         for number in np.unique(met):
             self._results.setdefault(int(number), []).append(returns[met == number])
         if self._log is not None:
-            recorded = np.array([self._opponents[number].recorded for number in met.tolist()])
-            for number, game in zip(met.tolist(), self._log.pop(finished, home, recorded), strict=True):
+            for number, game in zip(met.tolist(), self._log.pop(finished, home, self._kept[slots]), strict=True):
                 if game is not None:
                     self._games.setdefault(number, []).append(game)
         self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
         self._home[slots] = 1 - home
         self._met[slots] = self._invited[self.table[slots]]
+        self._look_what_is_kept()
+
+    def _look_what_is_kept(self) -> None:
+        if self._log is not None:
+            self._kept = np.isin(self._met, [n for n, opponent in self._opponents.items() if opponent.recorded])
 
     def _by_model(self, rows: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
         """`rows` by the model that plays them: opponents with the same weights share a forward pass."""
