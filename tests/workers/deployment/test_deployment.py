@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed import ACTOR, Vector, run_folder, save
+from deployed import ACTOR, ROOT, Vector, run_folder, save
 from test_backends import with_onnx
 
 from envs.rewards import Rewards
@@ -39,7 +39,7 @@ from workers.gateway.server import opener
 from workers.gateway.sessions import Sessions
 
 TICKS, EPISODE = 10_000, 100
-ROOT = Path(__file__).parents[3]
+
 
 Deploy = Callable[..., Deployment]
 

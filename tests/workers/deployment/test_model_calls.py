@@ -1,0 +1,119 @@
+"""The model of a run as services, and as a player of a league, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+from deployed import ROOT, run_folder, save
+from waiting import until
+
+from agents.checkpoints import weights_from_bytes, weights_to_bytes
+from league.matchmaking.view import ModelRef
+from league.models.pool import Pool
+from league.redis.store import Store
+from tasks.admin.cleanup import remove_run
+from tasks.app import create_app
+from tasks.solver import Solver
+from tasks.topology import Topology
+from warren.errors import ConfigurationError, PlayerError, RemoteFailure
+from workers import clone as command
+from workers.deployment.cloning import clone
+from workers.runtime.trained import load
+from workers.servers import Servers
+
+LSTM = {"hidden_sizes": [8], "core": {"name": "lstm", "size": 4}}
+
+
+@pytest.fixture
+def league(servers: Servers, run_name: str) -> Iterator[tuple[Store, Pool]]:
+    """A league of one learning player, in the Redis of `run_name`."""
+    client = redis.Redis.from_url(servers.redis_url)
+    prefix = f"warren.{run_name}:"
+    store = Store(client, f"{prefix}league:", seed=3)
+    store.create()
+    store.add_player("main", "pfsp")
+    yield store, Pool(client, prefix)
+    for key in client.scan_iter(f"{prefix}*"):
+        client.delete(key)
+
+
+def test_a_models_services_forward_hand_out_publish_and_clone(
+    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
+) -> None:
+    store, _ = league
+    run_folder(tmp_path / "run", LSTM, version=3, env="CartPole-v1")
+    newer = save(tmp_path / "other", 1, LSTM, seed=4)
+    topology = Topology(run_name)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url, "WARREN_RUN": run_name}
+    arguments = ["workers.deployment.model_service:Model", "--kwargs", json.dumps({"run": str(tmp_path / "run")})]
+    log = tmp_path / "log"
+    with log.open("wb") as written:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "workers.serve", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **urls, "OMP_NUM_THREADS": "1"},
+            stdout=written,
+            stderr=subprocess.STDOUT,
+        )
+    solver = Solver(app, topology, deadline=60.0)
+    try:
+        until(lambda: "serves model." in log.read_text() or process.poll() is not None)
+        observations = np.ones((2, 4), np.float32)
+        answers = list(solver.map("model.forward", [(observations, {})] * 5, in_flight=5))
+        assert all(answer["version"] == 3 and answer["action"].shape == (2,) for answer in answers)
+        memory = answers[0]["memory"]
+        assert all(part.shape == (2, 4) for part in memory.values()) and any(part.any() for part in memory.values())
+        later = solver.call("model.forward", observations, memory)["memory"]
+        assert any((later[name] != memory[name]).any() for name in memory)
+
+        data = weights_to_bytes(newer, {})
+        assert solver.call("model.publish_weights", data, 1000) == 4
+        model = solver.call("model.get_model", "main")
+        assert (model["player"], model["version"], model["step"]) == ("main", 4, 1000)
+        tensors, _ = weights_from_bytes(model["data"])
+        assert all((tensors[name] == tensor).all() for name, tensor in newer.state_dict().items())
+        assert solver.call("model.forward", observations, {})["version"] == 4
+        with pytest.raises(RemoteFailure, match="are of another network"):
+            solver.call("model.publish_weights", weights_to_bytes(save(tmp_path / "third", 1, {}), {}), 0)
+
+        assert solver.call("model.clone", "champion") == "champion@4"
+        champion = store.player("champion")
+        assert champion.frozen and champion.model == ModelRef("champion", 4)
+    finally:
+        solver.close()
+        process.terminate()
+        process.wait(30)
+        remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
+    assert process.returncode == 0, log.read_text()
+
+
+def test_a_clone_is_an_opponent_of_the_league_and_learns_nothing(
+    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, pool = league
+    policy = run_folder(tmp_path, {"hidden_sizes": [8]}, version=7, env="CartPole-v1")
+    given = command.CloneConfig(str(tmp_path), "champion", run_name, servers.redis_url)
+    for _ in range(2):  # the same again changes nothing
+        assert command.run(given) == 0
+    assert f"champion is a player of league {run_name}, for good the model champion@7" in capsys.readouterr().out
+    match = store.request("main", "me", 60.0)
+    assert (match.away, match.away_frozen) == ("champion", True), "the only rival that is frozen"
+    tensors, _ = weights_from_bytes(pool.get("champion", 7).data)
+    assert all((tensors[name] == tensor).all() for name, tensor in policy.state_dict().items())
+    save(tmp_path, 8, {"hidden_sizes": [8]}, seed=2)
+    with pytest.raises(PlayerError, match="is in the league already, and is another model"):
+        command.run(given)
+    other = run_folder(tmp_path / "other", {"hidden_sizes": [16]}, env="CartPole-v1")
+    with pytest.raises(ConfigurationError, match=r"its network is not the league's: .* is \(16,\) here and \(8,\)"):
+        clone(store, pool, other, 1, "wide")
+    assert "wide" not in store.view().roster
+    assert load(tmp_path, version=7).version == 7

@@ -1,0 +1,50 @@
+"""`python -m workers.clone run=RUN name=NAME league=RUN`: a trained policy joins a league, and learns nothing there.
+
+python -m workers.clone run=runs/kuhn/TRIAL version=1200 name=champion league=NAME    # redis=URL, or WARREN_REDIS_URL
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+
+from league.cli.commands import existing
+from workers.config.command_line import guarded
+from workers.deployment.cloning import clone
+from workers.deployment.settings import parse
+from workers.runtime.trained import load
+
+
+@dataclass
+class CloneConfig:
+    """Whose weights join which league."""
+
+    run: str  # a run folder, or a folder of runs, whose newest it is
+    name: str  # of the new player
+    league: str  # name of the league's run on the servers
+    redis: str | None = None  # URL; null: WARREN_REDIS_URL
+    player: str = "main"  # of a league's run; or a frozen one: main@1200
+    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
+
+
+def run(config: CloneConfig) -> int:
+    """Do it; exit status 0."""
+    trained = load(config.run, config.player, config.version)
+    store, pool = existing(argparse.Namespace(run=config.league, redis=config.redis))
+    model = clone(store, pool, trained.policy, trained.version, config.name)
+    print(f"{config.name} is a player of league {config.league}, for good the model {model} ({trained.source})")
+    return 0
+
+
+def main() -> int:
+    """The command line."""
+    given = sys.argv[1:]
+    if not given or "--help" in given or "-h" in given:
+        print(__doc__)
+        return 0 if given else 2
+    return guarded(lambda: run(parse(CloneConfig, given)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
