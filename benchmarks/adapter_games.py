@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 import envs
+from envs.legacy import convert_space
 
 COPIES = 8
 SEED = 7
@@ -62,7 +63,7 @@ class Bare(Stepper):
     def __init__(self, make: Callable[[], Any], seen: Callable[[Any], Any] = lambda observation: observation) -> None:
         self.copies, self.seen = [make() for _ in range(COPIES)], seen
         one = self.copies[0]
-        self.actions = drawn(envs.legacy.convert_space(one.action_space))
+        self.actions = drawn(convert_space(one.action_space))
         first = [self._reset(env) for env in self.copies]
         self.batch = np.stack(first)
 

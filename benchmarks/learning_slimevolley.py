@@ -1,6 +1,6 @@
 """Slime volleyball: what a league has learned, against slimevolleygym's built-in player, which it never met.
 
-Each frozen `main@STEPS` of the run (experiment=slimevolley) plays whole games against the built-in player, a network
+Each frozen `main@UPDATES` of the run (experiment=slimevolley) plays whole games against the built-in player, a network
 that its author trained; a game's return is lives won less lives lost, from -5 to 5.
 """
 
@@ -19,6 +19,8 @@ from benchmarks.learning_curves import Curve, draw
 from benchmarks.learning_jobs import train
 from benchmarks.report import finish
 from league.models.snapshots import MODELS
+from workers.config.schema import from_yaml
+from workers.runtime.league_paths import league_of
 from workers.runtime.trained import load
 
 BUILT_IN = "gym:slimevolleygym:SlimeVolley-v0"
@@ -46,12 +48,13 @@ def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
 def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, Any]]:
     """Of each frozen player of the main agent's, in order: its steps, mean return, its standard error, share won."""
     names = {path.stem for path in (run / "league" / MODELS).glob(f"{PLAYER}@*.safetensors")}
+    league = league_of(from_yaml(run / "config.yaml"))
     points = []
-    for steps in sorted(int(name.partition("@")[2]) for name in names):
-        returns = against_built_in(load(run, f"{PLAYER}@{steps}").policy, games, seed)
+    for version in sorted(int(name.partition("@")[2]) for name in names):
+        returns = against_built_in(load(run, f"{PLAYER}@{version}").policy, games, seed)
         points.append(
             {
-                "steps": steps, "mean_return": round(float(returns.mean()), 3),
+                "steps": version * league.lanes * league.unroll_length, "mean_return": round(float(returns.mean()), 3),
                 "error": round(float(returns.std(ddof=1) / np.sqrt(games)), 3),
                 "won": round(float((returns > 0).mean()), 3),
             }

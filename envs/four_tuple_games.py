@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 
 from envs.simultaneous import SimultaneousGames
+from envs.two_player import PLAYERS
+
+NOTHING = np.zeros(PLAYERS, np.float32)  # most moves' rewards
 
 
 class FourTupleGame(SimultaneousGames):
@@ -56,11 +59,11 @@ class FourTupleGame(SimultaneousGames):
         self._seen[0, i], self._seen[1, i] = observation, self.second_observation(env, observation)
 
     def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
-        mine, other = (self.actions[action] for action in actions)
-        observation, won, ended, info = self._envs[i].step(mine, other)
+        observation, won, ended, info = self._envs[i].step(self.actions[actions[0]], self.actions[actions[1]])
         if not ended:
             self._seen[0, i], self._seen[1, i] = observation, info["otherObs"]
-        return np.array([won, -won], np.float32), bool(ended), bool(ended and info.get("TimeLimit.truncated", False))
+        reward = np.array([won, -won], np.float32) if won else NOTHING
+        return reward, bool(ended), bool(ended and info.get("TimeLimit.truncated", False))
 
     def close(self) -> None:
         """Closes every copy."""

@@ -72,7 +72,7 @@ class AECVectorEnv(TwoPlayerVectorEnv):
 
     def __init__(self, name: str, env_fns: Sequence[Callable[[], Any]], seed: int) -> None:
         self._envs = [env_fn() for env_fn in env_fns]
-        agents = list(getattr(self._envs[0], "possible_agents", []))
+        agents = self._agents = list(getattr(self._envs[0], "possible_agents", []))
         if len(agents) != PLAYERS:
             raise ConfigurationError(f"environment {name!r} has {len(agents)} agents {agents}; it must have two")
         first, second = ((self._envs[0].observation_space(a), self._envs[0].action_space(a)) for a in agents)
@@ -120,13 +120,16 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         for i, (env, move) in enumerate(zip(self._envs, action.tolist(), strict=True)):
             env.step(move + self._first_action)
             self._collect(env, reward[i])
-            cut = any(env.truncations.values()) and not any(env.terminations.values())
+            # What a wrapped environment says goes through each of its wrappers: it is asked once.
+            over, cut = any(env.terminations.values()), any(env.truncations.values())
+            if not (over or cut) and env.agents:
+                continue
             # An agent that is out is stepped with None, until it is one's turn who still plays or nobody does.
             while env.agents and (env.terminations[env.agent_selection] or env.truncations[env.agent_selection]):
                 env.step(None)
                 self._collect(env, reward[i])
             if not env.agents:
-                done[i], truncated[i] = True, cut
+                done[i], truncated[i] = True, cut and not over
                 if self._draws:
                     self._last_pictures[i] = self.picture(i)
                 self._start(i)
@@ -138,8 +141,9 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         self._envs[i].reset(seed=int(self.chance.seeds[i]) % (1 << 31))  # more bits many libraries refuse
 
     def _collect(self, env: Any, reward: np.ndarray) -> None:
-        for player, agent in enumerate(env.possible_agents):
-            reward[player] += env.rewards.get(agent, 0)
+        rewards = env.rewards
+        for player, agent in enumerate(self._agents):
+            reward[player] += rewards.get(agent, 0)
 
     def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
         to_move = np.empty(self.num_envs, np.int8)
@@ -147,11 +151,13 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         action_mask = np.ones((self.num_envs, self.num_actions), np.bool_)
         for i, env in enumerate(self._envs):
             agent = env.agent_selection
-            to_move[i] = env.possible_agents.index(agent)
+            to_move[i] = self._agents.index(agent)
             seen = env.observe(agent)
-            mask = env.infos[agent].get("action_mask")
+            mask = seen.get("action_mask") if isinstance(seen, dict) else None
+            if mask is None:
+                mask = env.infos[agent].get("action_mask")
             if isinstance(seen, dict):
-                mask, seen = seen.get("action_mask", mask), seen["observation"]
+                seen = seen["observation"]
             if mask is not None:
                 action_mask[i] = mask
             if self._categories is None:

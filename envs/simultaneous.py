@@ -18,6 +18,8 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         super().__init__(name, num_envs, observation_shape, num_actions, images=images)
         # What each player sees.
         self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), self.single_observation_space.dtype)
+        self._to_move = [np.full(num_envs, player, np.int8) for player in range(PLAYERS)]
+        self._any = np.ones((num_envs, num_actions), np.bool_)  # every action is legal
         self._first: np.ndarray | None = None  # the first player's actions, until the second has chosen
 
     @abstractmethod
@@ -50,6 +52,5 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         return self._turn_of(0, reward, done, truncated)
 
     def _turn_of(self, player: int, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
-        to_move = np.full(self.num_envs, player, np.int8)
-        action_mask = np.ones((self.num_envs, self.num_actions), np.bool_)
+        to_move, action_mask = self._to_move[player].copy(), self._any.copy()
         return Turn(to_move, self._seen[player].copy(), action_mask, reward, done, truncated)

@@ -172,6 +172,8 @@ class TwoPlayerVectorEnv(ABC):
                 f"environment {self.name!r}: action must be integer [{self.num_envs}], "
                 f"is {action.dtype} {list(action.shape)}"
             )
+        if action.min() >= 0 and action.max() < self.num_actions and turn.action_mask[self._rows, action].all():
+            return
         inside = (action >= 0) & (action < self.num_actions)
         legal = inside & turn.action_mask[self._rows, np.where(inside, action, 0)]
         if not legal.all():

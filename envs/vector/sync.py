@@ -91,6 +91,12 @@ class SyncVectorEnv(VectorEnv):
         space = self.single_observation_space
         if not isinstance(space, Box):
             return stacked(space, observations)
+        try:
+            batch = np.array(observations, space.dtype)
+        except (ValueError, TypeError):  # shapes differ, or it is no array
+            batch = None
+        if batch is not None and batch.shape == (self.num_envs, *space.shape):
+            return batch
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
         for i, observation in enumerate(observations):
             if np.shape(observation) != space.shape:  # or numpy would spread a smaller one over the row
