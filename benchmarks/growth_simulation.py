@@ -72,6 +72,7 @@ class Run:
         self._cores_count = cores or 0
         self._cores = simpy.Resource(self.env, cores) if cores else None
         self._queue = simpy.Store(self.env, max(1, actors))  # learner.main: what an update takes
+        self._delivered = simpy.Store(self.env, 1)
         self._received = simpy.Store(self.env, max(1, actors))
         self.busy = dict.fromkeys(PARTS, 0.0)
         self.learned = self.fanned_out = 0
@@ -84,6 +85,7 @@ class Run:
             handed_over = simpy.Store(self.env, 1)
             self.env.process(self._collect(handed_over))
             self.env.process(self._send(handed_over))
+        self.env.process(self._deliver())
         self.env.process(self._receive())
         self.env.process(self._update())
         self.env.run(WARM_UP * seconds)
@@ -143,10 +145,15 @@ class Run:
             yield from self._at("broker", service.broker)
             yield self._queue.put(None)
 
-    def _receive(self) -> Generator[Any, Any, None]:
+    def _deliver(self) -> Generator[Any, Any, None]:
         while True:
             yield self._queue.get()
             yield from self._wire("link out", self.service.segment_bytes)
+            yield self._delivered.put(None)
+
+    def _receive(self) -> Generator[Any, Any, None]:
+        while True:
+            yield self._delivered.get()
             yield from self._at("learner's receive", self.service.receive)
             yield self._received.put(None)
 
