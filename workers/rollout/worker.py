@@ -29,6 +29,7 @@ from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
 from workers.rollout.handover import SENDERS, SendingThread
+from workers.rollout.leaving import Leaving
 from workers.rollout.numbering import Numbering
 from workers.rollout.pace import Pace
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
@@ -75,9 +76,8 @@ class ActorRole:
         self.first_step_at: float | None = None
         self._numbered = Numbering(session, self.source)
         self._senders = threading.local()  # each sending thread's own
-        self._under_way = 0  # segments that have room, and of which the broker has said nothing yet
+        self._leaving = Leaving()
         self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # as many threads as are needed
-        self._lock = threading.Lock()
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
         self.streaming = config.sampling is not Sampling.gathered
@@ -234,22 +234,17 @@ class ActorRole:
     def _send(self, payload: dict[str, Any], leaving: Callable[[], None]) -> bool:
         """On a sending thread: whether the learner's queue had room at once."""
         sender, noted = self._own_sender(), self._notes.submit(self._numbered.note, payload)
-        left: list[bool] = []
 
         def looked() -> None:
             noted.result()
-            if not left:
-                left.append(True)
-                with self._lock:
-                    self._under_way += 1
+            if self._leaving.begin():
                 leaving()
 
         try:
             if sender.send("learner.learn", ({"round": None, **payload},), looked):
                 self._notes.submit(self._numbered.confirm, payload)
         finally:
-            with self._lock:
-                self._under_way -= len(left)
+            self._leaving.end()
         if not sender.found_room:
             self.pace.full(self.weights.version)
         return bool(sender.found_room)
@@ -273,7 +268,7 @@ class ActorRole:
 
         What is on its way to a far queue has mostly been taken out by the time that it is seen there.
         """
-        return self._bound() - (0 if self.far else self._under_way)
+        return self._bound() - (0 if self.far else self._leaving.others())
 
     def _may_collect(self, room: bool) -> bool:
         return self.pace.may_collect(self.weights.version, room)

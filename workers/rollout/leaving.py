@@ -1,0 +1,37 @@
+"""Segments that have found room in the learner's queue and are not in it yet: they are on their way."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Leaving:
+    """Counts them, one a sending thread. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock, self._own = threading.Lock(), threading.local()
+        self._count = 0
+
+    def begin(self) -> bool:
+        """This thread's segment has found room; whether it does so for the first time since `end`."""
+        if self._here():
+            return False
+        self._own.here = True
+        with self._lock:
+            self._count += 1
+        return True
+
+    def end(self) -> None:
+        """This thread's segment has arrived, or never will."""
+        if self._here():
+            self._own.here = False
+            with self._lock:
+                self._count -= 1
+
+    def others(self) -> int:
+        """How many there are beside this thread's own, which may have to be sent again."""
+        with self._lock:
+            return self._count - self._here()
+
+    def _here(self) -> bool:
+        return bool(getattr(self._own, "here", False))
