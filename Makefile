@@ -3,7 +3,8 @@
 #   make test ARGS="-k matchmaking"             ARGS are pytest's
 # Variables: PYTHON3 names the interpreter to build .venv from; TORCH_INDEX a package index with another build of torch,
 # e.g. TORCH_INDEX=https://download.pytorch.org/whl/cpu for the CPU build where the default is the CUDA one; WORKERS the
-# number of processes that share the tests (0: one, which a debugger needs; with three, two cores have no idle time); QUEUES the default queue type in test-rabbitmq4.
+# number of processes that share the tests (three leave two cores no idle time; 0: one, which a debugger needs); QUEUES
+# the default queue type in test-rabbitmq4.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
