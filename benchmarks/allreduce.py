@@ -191,7 +191,7 @@ def bits(options: argparse.Namespace) -> dict[str, Any]:
             assert min(steps) >= options.equal_after, steps
             equal = len({line["weights"] for line in of_ranks}) == 1
             found[f"{backend} {name}"] = equal
-            print(f"{backend} {name}: after {steps} steps {'equal' if equal else 'NOT EQUAL'}", flush=True)
+            print(f"{backend} {name}: after {min(steps):,} steps {'equal' if equal else 'NOT EQUAL'}", flush=True)
     return {"equal_bit_for_bit": found, "all_equal": all(found.values()), "optimizer_steps": options.equal_after}
 
 
