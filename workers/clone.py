@@ -10,9 +10,8 @@ import sys
 from dataclasses import dataclass
 
 from league.cli.commands import existing
-from workers.config.command_line import guarded
 from workers.deployment.cloning import clone
-from workers.deployment.settings import parse
+from workers.deployment.settings import command
 from workers.runtime.trained import load
 
 
@@ -39,11 +38,7 @@ def run(config: CloneConfig) -> int:
 
 def main() -> int:
     """The command line."""
-    given = sys.argv[1:]
-    if not given or "--help" in given or "-h" in given:
-        print(__doc__)
-        return 0 if given else 2
-    return guarded(lambda: run(parse(CloneConfig, given)))
+    return command(__doc__, CloneConfig, run)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import sys
 
-from workers.config.command_line import guarded
 from workers.deployment.role import run
-from workers.deployment.settings import DeployConfig, parse
+from workers.deployment.settings import DeployConfig, command
 
 
 def main() -> int:
     """The command line."""
-    given = sys.argv[1:]
-    if not given or "--help" in given or "-h" in given:
-        print(__doc__)
-        return 0 if given else 2
-    return guarded(lambda: run(parse(DeployConfig, given)))
+    return command(__doc__, DeployConfig, run)
 
 
 if __name__ == "__main__":

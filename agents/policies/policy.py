@@ -149,9 +149,7 @@ class Policy(nn.Module):
         mask over continuous actions, and for noise for other than Discrete ones.
         """
         with torch.inference_mode():
-            leaves = self.leaves(observation)
-            if memory is None:
-                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            leaves, memory = self._asked(observation, memory)
             if value:
                 (output, values), memory = self.network.step(leaves, memory)
             else:
@@ -174,9 +172,7 @@ class Policy(nn.Module):
     ) -> tuple[Any, Memory]:
         """`step` for who does not learn: (action, memory), and nothing computed beside."""
         with torch.inference_mode():
-            leaves = self.leaves(observation)
-            if memory is None:
-                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            leaves, memory = self._asked(observation, memory)
             output, memory = self.network.act(leaves, memory)
             action = self.choose(self._legal(output, action_mask), mode, generator)
             return self.distribution.numpy(action), memory
@@ -196,6 +192,13 @@ class Policy(nn.Module):
             return self.distribution.mode(output)
         raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
 
+    def _asked(self, observation: Any, memory: Memory | None) -> tuple[Any, Memory]:
+        """The observation's leaves, and the memory, fresh where episodes begin."""
+        leaves = self.leaves(observation)
+        if memory is None:
+            memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+        return leaves, memory
+
     def _legal(self, output: Any, action_mask: Any) -> Any:
         if action_mask is None:
             return output
@@ -204,9 +207,7 @@ class Policy(nn.Module):
     def value(self, observation: Any, memory: Memory | None = None) -> np.ndarray:
         """observation [N, ...], as `step` takes it -> V float32 [N], or [N, channels]."""
         with torch.inference_mode():
-            leaves = self.leaves(observation)
-            if memory is None:
-                memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
+            leaves, memory = self._asked(observation, memory)
             return self.network.value(leaves, memory).cpu().numpy()
 
     def draw(self, observation: Any, memory: Memory, generator: torch.Generator) -> tuple[Any, Said, Memory]:

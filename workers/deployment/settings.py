@@ -1,8 +1,9 @@
-"""Settings of `python -m workers.deploy` and of `workers.export`, as name=value on their command lines."""
+"""Settings of `python -m workers.deploy`, `export` and `clone`, as name=value on their command lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from warren.errors import ConfigurationError, unknown_name
+from workers.config.command_line import guarded
 from workers.config.schema import GatewayConfig
 from workers.deployment.verifying import AGREEMENT
 
@@ -63,6 +65,15 @@ class DeployConfig:
             problems.append(f"threads={self.threads} must be at least 1")
         if problems:
             raise ConfigurationError(problems)
+
+
+def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
+    """The exit status of `run` with what the command line gives; asked for help, or given nothing, it prints `doc`."""
+    given = sys.argv[1:]
+    if not given or "--help" in given or "-h" in given:
+        print(doc)
+        return 0 if given else 2
+    return guarded(lambda: run(parse(config, given)))
 
 
 def parse(config: type[T], given: Sequence[str]) -> T:
