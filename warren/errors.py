@@ -61,6 +61,10 @@ class ClaimError(WireError):
     """Raised when the bytes behind a claim check are gone (its time to live passed) or fail their checksum."""
 
 
+class ClaimGone(ClaimError):
+    """Raised when nothing is behind a claim check any more: its message was acknowledged, or its time has passed."""
+
+
 class BrokerError(WireError):
     """Raised when the broker or Redis is down, refuses the password, or goes away for longer than allowed."""
 

@@ -24,7 +24,7 @@ from tasks.app.dead_letters import letter_of, send_dead_letter
 from tasks.app.protocol import problem_with_body, problem_with_headers
 from tasks.app.redelivery import DELIVERIES, Deliveries, exceeded, was_redelivered
 from tasks.codec import claim_check
-from warren.errors import BrokerError, DeliveriesExceeded
+from warren.errors import BrokerError, ClaimGone, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -117,6 +117,10 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
             logger.error("a message of %s cannot be read: %s", message.delivery_info.get("exchange"), cause)
         elif isinstance(cause, BrokerError):
             self._again(message, cause)
+        elif isinstance(cause, ClaimGone) and was_redelivered(message.delivery_info, message.headers):
+            # What it carried goes once it is acknowledged: its worker was killed before the broker read that.
+            logger.info("a message comes again that was done: what it carried is gone")
+            message.ack_log_error(logger, self.connection_errors)
         else:
             self.refuse(message, str(cause))
 

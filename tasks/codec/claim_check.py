@@ -22,7 +22,7 @@ import redis
 from celery.utils.log import get_logger
 
 from tasks.codec.shared_memory import SharedFolder
-from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+from warren.errors import BrokerError, ClaimError, ClaimGone, CodecError, ConfigurationError
 
 logger = get_logger(__name__)
 
@@ -94,8 +94,8 @@ class ClaimStore:
     def redeem(self, stub: bytes | bytearray | memoryview) -> bytes | memoryview:
         """The body that `stub` stands for; the claim stays for whoever else was sent the stub.
 
-        Raises CodecError for bytes that are no stub, ClaimError for a claim that is gone, damaged or of another run,
-        BrokerError when Redis cannot be reached.
+        Raises CodecError for bytes that are no stub, ClaimGone for a claim that is gone, ClaimError for one that is
+        damaged or of another run, BrokerError when Redis cannot be reached.
         """
         key, size, checksum = _read(stub)
         if not key.startswith(self.prefix):
@@ -109,7 +109,7 @@ class ClaimStore:
         with self._redis_trouble(f"fetch claim {key!r}"):
             body: Any = self.client.get(key)
         if body is None:
-            raise ClaimError(
+            raise ClaimGone(
                 f"claim {key!r} ({size} bytes) is gone; either it waited for longer than its time to live "
                 f"({self.ttl_seconds:g} s here), so raise that or drain the queue sooner, or Redis evicted it, "
                 "so set maxmemory-policy to noeviction"

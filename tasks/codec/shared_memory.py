@@ -25,7 +25,7 @@ from pathlib import Path
 
 from celery.utils.log import get_logger
 
-from warren.errors import ClaimError
+from warren.errors import ClaimError, ClaimGone
 
 logger = get_logger(__name__)
 
@@ -103,13 +103,14 @@ class SharedFolder:
     def map(self, name: str, size: int) -> memoryview:
         """The bytes of a file, read-only, without a copy. They stay after `unlink`, for as long as the view does.
 
-        Raises ClaimError for a name that is none, a file that is gone, another user's, or of another size.
+        Raises ClaimGone for a file that is gone, ClaimError for a name that is none, a file of another user or size.
         """
         path = self._body(name)
         try:
             file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            raise ClaimError(
+            kind = ClaimGone if isinstance(error, FileNotFoundError) else ClaimError
+            raise kind(
                 f"shared body {path} ({size} bytes) cannot be read: {error.strerror}; either it waited for longer than "
                 "its time to live, or this process is on another host than the one it was sent to"
             ) from error

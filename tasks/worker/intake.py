@@ -17,7 +17,7 @@ from tasks.worker.replies import Outbox
 from tasks.worker.running import failed
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.timers import Timers
-from warren.errors import BrokerError, CodecError
+from warren.errors import BrokerError, ClaimGone, CodecError
 
 logger = get_logger(__name__)
 
@@ -54,7 +54,12 @@ class Intake:
             self._timers.again(lambda: self.accept(queue, delivery))
             return
         except Exception as error:
-            self.refuse(queue, delivery, properties, str(error))
+            if isinstance(error, ClaimGone) and delivery.redelivered:
+                # What it carried goes once it is acknowledged: its worker was killed before the broker read that.
+                logger.info("a call of %s comes again that was done: what it carried is gone", queue.spec.name)
+                self._outbox.ack(delivery.tag)
+            else:
+                self.refuse(queue, delivery, properties, str(error))
             return
         problem = problem_with_body(body)
         if problem is None and not call.direct and by_celery(properties, body[2]):

@@ -127,6 +127,16 @@ def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: R
     assert running.seen == seen
 
 
+def test_a_message_that_comes_again_after_its_claim_has_gone_was_done(running: Running) -> None:
+    before, seen = running.dead(), list(running.seen)
+    stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
+    running.redis.delete(*running.claims())
+    publish(running, stub, {**HEADERS, "redelivered": True})
+    running.app.send_task("actor.rollout", args=(np.ones(4),), ignore_result=True)
+    until(lambda: running.seen == [*seen, 4])
+    assert running.dead() == before
+
+
 MALFORMED = {
     "an empty body": (b"", HEADERS, codec.CONTENT_TYPE, "its body is"),
     "an empty body of JSON": (b"", HEADERS, "application/json", "body"),

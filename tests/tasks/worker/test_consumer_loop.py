@@ -21,7 +21,7 @@ from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
 from tasks.service import Worker, service
 from tasks.worker import consumer_loop, timers
 from tasks.worker.consumer_loop import ConsumerLoop
-from warren.errors import BrokerError, ConfigurationError
+from warren.errors import BrokerError, ClaimGone, ConfigurationError
 
 
 class Adder(Worker):
@@ -218,6 +218,22 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
     serving.send("adder.push", "kept", direct=False)
     until(lambda: adder.ran == ["kept"])
     assert serving.dead == [] and serving.count("adder.push", "refused") == 0
+
+
+def test_a_call_that_comes_again_after_what_it_carried_has_gone_was_done(serving, adder, monkeypatch):
+    def gone(data: bytes) -> Any:
+        raise ClaimGone("removed when the call was acknowledged")
+
+    monkeypatch.setattr(codec, "decode", gone)
+    serving.declare()
+    serving.send("adder.push", "done", direct=False)
+    held = serving.broker.connect()
+    held.consume(TOPOLOGY.service_queue("adder.push").name, "held")
+    assert held.drain()
+    held.discard()  # its worker was killed before the broker read the acknowledgement
+    serving.start()
+    until(lambda: not serving.waiting("adder.push") and not serving.loop._outbox.held)
+    assert adder.ran == [] and serving.dead == [] and serving.count("adder.push", "refused") == 0
 
 
 def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, monkeypatch):
