@@ -20,7 +20,7 @@ from warren.errors import WireError
 
 logger = get_logger(__name__)
 
-NEWER_WITHIN = 0.01  # s that a subscriber who was busy checks for a newer event before it hands one on
+NEWER_WITHIN = (0.01, 0.1)  # s that a subscriber who was busy or paused waits for a newer event, by how long it was
 PAUSED_FOR = 0.3  # s; a check for events takes less, unless the process was stopped or the network is slow
 KEPT_FOR = 0.5  # s that an event is held back at most while newer ones keep arriving
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
@@ -92,18 +92,21 @@ class Subscription:
 
     def _listen(self, source: Any) -> None:
         self._catch_up_at = time.monotonic()
-        behind = False  # whether more may have been sent than has come: only then is a newer event worth a wait
+        wait = 0.0  # s: more than 0 where more may have been sent than has come; only then is a newer event worth it
         while not self._stopping.is_set():
             if self._catch_up_at and time.monotonic() >= self._catch_up_at:
                 self._catch_up()
             since, kept = time.monotonic(), bool(self._kept)
-            found = source.receive((NEWER_WITHIN if behind else 0.0) if kept else None)
+            found = source.receive(wait if kept else None)
             if found:
-                behind = behind or source.full or time.monotonic() - since > PAUSED_FOR
+                took = time.monotonic() - since
+                if source.full or took > PAUSED_FOR:
+                    wait = max(wait, _worth_a_wait(took))
             else:
                 since = time.monotonic()
                 self._deliver()
-                behind = time.monotonic() - since > NEWER_WITHIN
+                took = time.monotonic() - since
+                wait = _worth_a_wait(took) if took > NEWER_WITHIN[0] else 0.0
 
     def _catch_up(self) -> None:
         """Call `on_connected`; what it needs (Redis, say) may be away for a moment itself."""
@@ -137,6 +140,12 @@ class Subscription:
                     self._handlers[name](codec.decode(body))
                 except Exception:
                     logger.exception("the handler of event %r failed", name)
+
+
+def _worth_a_wait(away: float) -> float:
+    """How long to wait for a newer event, in s, after `away` s without a look: a tenth of it, within NEWER_WITHIN."""
+    shortest, longest = NEWER_WITHIN
+    return min(max(shortest, away / 10), longest)
 
 
 def _mark(name: str, handler: Handler) -> Subscribed:
