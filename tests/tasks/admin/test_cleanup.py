@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import kombu.pools
 import pytest
 import redis
 
@@ -23,6 +24,7 @@ from workers.servers import Servers
 
 @pytest.fixture(params=["rabbitmq", "embedded"])
 def server(request: pytest.FixtureRequest) -> Servers:
+    kombu.pools.reset()  # of connections that another test of this process has cut
     found: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
     return found
 
