@@ -57,6 +57,7 @@ class Child:
         self.name, self.log, self._grace, self._forks = name, log, grace, forks
         self._command, self._env = [*map(str, command)], dict(env) if env is not None else None
         self._guard, self._log_start = self._start()
+        self._server: psutil.Process | None = None
 
     def _start(self) -> tuple[ExecutedGuard | ForkedGuard, int]:
         log_start = self.log.stat().st_size if self.log.exists() else 0
@@ -79,6 +80,7 @@ class Child:
     def start_again(self) -> None:
         """Start the same command once more, of a server that has ended; returns before it is ready."""
         self._guard, self._log_start = self._start()
+        self._server = None
 
     @property
     def alive(self) -> bool:
@@ -108,9 +110,10 @@ class Child:
 
     def server(self) -> psutil.Process | None:
         """The process below the guard; None when it is gone, or has not begun."""
-        with contextlib.suppress(psutil.Error):
-            return next(iter(psutil.Process(self._guard.pid).children()), None)
-        return None
+        if self._server is None:  # looked for once: psutil reads the parents of all of the machine's processes for it
+            with contextlib.suppress(psutil.Error):
+                self._server = next(iter(psutil.Process(self._guard.pid).children()), None)
+        return self._server if self._server is not None and self._server.is_running() else None
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
         """Return once `ready()` holds. Raises BrokerError when the server dies or `timeout` seconds pass first."""

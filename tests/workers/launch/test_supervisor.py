@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from warren.errors import WarrenError
@@ -270,6 +271,23 @@ def test_what_waits_and_what_is_stopped_is_told(stage: Callable[..., Stage]) -> 
     it.poll_until(lambda: any("actor-1 is stopped (SIGSTOP)" in text for text in it.supervisor.troubles()))
     it.poll_until(lambda: any("actor-0 is being restarted" in text for text in it.supervisor.troubles()))
     process.resume()
+
+
+def test_looking_after_a_process_does_not_read_all_of_the_machines(
+    stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = stage(restarts=5)
+    it.add("actor-0", WORK)
+    child = it.supervisor.children[0].child
+    assert child is not None
+    it.poll_until(lambda: child.server() is not None)
+    found = child.server()
+    monkeypatch.delattr(psutil.Process, "children")  # which does
+    assert it.supervisor.troubles() == []
+    assert child.server() is found
+    monkeypatch.undo()
+    child.kill()
+    it.poll_until(lambda: child.server() is None)
 
 
 def test_the_users_own_error_is_named_though_another_process_died_of_it(
