@@ -1,7 +1,8 @@
 """Batch: trajectories as tensors where the policy is, and the minibatches that an epoch cuts them into.
 
 A policy without a memory learns from steps: all T * N of a batch are shuffled. One with a memory learns from unrolls:
-the N slots are shuffled, and of each all T steps are unrolled from the memory that the slot had when it was sampled.
+the N slots are shuffled, and of each all T steps are unrolled from the memory that the slot had when it was sampled,
+or that a burn-in made of it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from agents.algorithms.burn_in import Head, problems
 from agents.networks import Memory
 from agents.operators.unrolls import Unroll
 from agents.policies import Policy
@@ -32,29 +34,41 @@ class Minibatch:
     columns: dict[str, Tensor]  # whatever else the algorithm has of each step
     memory: Memory
     begins: Tensor | None = None
+    head: Head | None = None  # the steps between `memory` and the unrolls' first
 
     def evaluate(self, policy: Policy) -> Evaluated:
         """What `policy` says of the actions, with gradients: [B], or [T, n]."""
         if self.begins is None:
             return policy.evaluate(self.observation, self.action, self.action_mask)
-        return policy.unroll(self.observation, self.memory, self.begins, self.action, self.action_mask)[0]
+        memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
+        return policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask)[0]
 
 
 class Batch:
     """All steps of `trajectories`: [B, ...] with B the sum of T * N, or [T, N, ...] for a policy with a memory.
 
-    Raises ValueError for unrolls of different lengths T.
+    With a burn-in of B steps T counts those that follow it. Raises ValueError for unrolls of different lengths T, and
+    for a burn-in that leaves none of them, or is of a policy without a memory.
     """
 
-    def __init__(self, policy: Policy, trajectories: Sequence[Trajectory], unrolled: bool = False) -> None:
-        """`unrolled`: keep [T, N, ...] also where the policy has no memory, for returns of the weights that learn."""
+    def __init__(
+        self, policy: Policy, trajectories: Sequence[Trajectory], unrolled: bool = False, burn_in: int = 0
+    ) -> None:
+        """`unrolled`: keep [T, N, ...] also where the policy has no memory, for returns of the weights that learn.
+
+        `burn_in`: steps at the head of each unroll that its memory is brought up to date by, and that are not learned
+        from.
+        """
         self.device = policy.device
         self.unrolled = unrolled or policy.has_memory
+        self.burn_in = burn_in
         self._trajectories = trajectories
-        self.steps = sum(trajectory.num_steps for trajectory in trajectories)
+        self.steps = sum(trajectory.num_steps for trajectory in trajectories)  # of environments, a burn-in's included
         lengths = {len(trajectory.terminated) for trajectory in trajectories}
         if self.unrolled and len(lengths) != 1:
             raise ValueError(f"trajectories of different lengths T cannot be unrolled together: {sorted(lengths)}")
+        if wrong := list(problems(burn_in, policy.has_memory, min(lengths))):
+            raise ValueError(wrong[0])
         self.observation = policy.leaves(map_tree(self._join, *(t.observation for t in trajectories)))
         self.action = map_tree(lambda *parts: self.column(parts), *(t.action for t in trajectories))
         masks = [t.action_mask for t in trajectories if t.action_mask is not None]
@@ -62,13 +76,21 @@ class Batch:
         self.action_mask = map_tree(lambda *parts: self.column(parts), *masks) if masks else None
         self.memory: Memory = {}
         self.begins: Tensor | None = None
+        self.head: Head | None = None
         if self.unrolled:
             self.memory = {
                 name: self._tensor(np.concatenate([t.memory[name] for t in trajectories]))
                 for name in trajectories[0].memory
             }
             ended = np.concatenate([t.terminated | t.truncated for t in trajectories], axis=1)
-            self.begins = self._tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]))
+            begins = self._tensor(np.concatenate([np.zeros_like(ended[:1]), ended[:-1]]))
+            self.begins = begins[burn_in:]
+            if burn_in:
+                first = map_tree(
+                    lambda *parts: np.concatenate([part[:burn_in] for part in parts], axis=1),
+                    *(t.observation for t in trajectories),
+                )
+                self.head = Head(policy.leaves(first), begins[:burn_in])
 
     def by_step(self) -> Batch:
         """An unrolled batch without its order in time: [T * N, ...], for a policy without a memory."""
@@ -83,7 +105,7 @@ class Batch:
         return flat
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
-        """One array [T, N, ...] of each trajectory as a tensor shaped like the batch."""
+        """One array of each trajectory, as long as that is, as a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
 
     def unroll(self, policy: Policy) -> tuple[Unroll, Evaluated]:
@@ -93,7 +115,8 @@ class Batch:
         last value is that of the policy that acted.
         """
         assert self.begins is not None
-        said, memory = policy.unroll(self.observation, self.memory, self.begins, self.action, self.action_mask)
+        memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
+        said, memory = policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask)
         trajectories = self._trajectories
         ended = np.concatenate([(t.terminated | t.truncated)[-1] for t in trajectories])
         last = map_tree(lambda *parts: np.concatenate(parts), *(t.last["observation"] for t in trajectories))
@@ -132,22 +155,26 @@ class Batch:
             whole["action_mask"] = self.action_mask
         if self.begins is not None:
             whole["begins"] = self.begins
+        if self.head is not None:
+            whole["head"] = {"observation": self.head.observation, "begins": self.head.begins}
         whole = map_tree(shuffled, whole)
         memory = {name: tensor[order] for name, tensor in self.memory.items()}
         for here in cuts:
             parts = map_tree(part, whole)
+            head = parts.pop("head", None)
             yield Minibatch(
                 parts.pop("observation"),
                 parts.pop("action"),
                 parts.pop("action_mask", None),
                 begins=parts.pop("begins", None),
                 memory={name: tensor[here] for name, tensor in memory.items()},
+                head=None if head is None else Head(**head),
                 columns=parts,
             )
 
     def _join(self, *arrays: np.ndarray) -> np.ndarray:
         if self.unrolled:
-            return np.concatenate(arrays, axis=1)
+            return np.concatenate([array[self.burn_in :] for array in arrays] if self.burn_in else arrays, axis=1)
         return np.concatenate([array.reshape(-1, *array.shape[2:]) for array in arrays])
 
     def _tensor(self, array: np.ndarray) -> Tensor:

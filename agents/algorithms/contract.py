@@ -9,10 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from torch import Tensor
 
+from agents.algorithms import burn_in
 from agents.policies import Policy
 from agents.trajectories import Trajectory, TrajectorySpec
 
 GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
+MEMORY = "memory"  # the field that trajectories of a network with a memory have
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Needs:
     `fields` are names such as "extras.log_prob" or "last.value"; observation, action, reward and how episodes ended are
     always there. `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
+    `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
     `because` says why, or why no other sampling suits, as the end of a sentence that begins with "it".
     """
 
@@ -29,10 +32,21 @@ class Needs:
     unrolls: bool = False
     sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
     max_staleness: int | None = None
+    burn_in: int = 0
     because: str = ""
 
-    def problems(self, algorithm: str, provided: Collection[str], sampling: str, max_staleness: int) -> list[str]:
-        """What a run lacks: `provided` fields, `sampling`, and versions that its data may be old at most."""
+    def problems(
+        self,
+        algorithm: str,
+        provided: Collection[str],
+        sampling: str,
+        max_staleness: int,
+        unroll_length: int | None = None,
+    ) -> list[str]:
+        """What a run lacks: `provided` fields, `sampling`, and versions that its data may be old at most.
+
+        `unroll_length`: steps of its unrolls, None where they are not known.
+        """
         because = f", since it {self.because}" if self.because else ""
         found = [
             f"algorithm: {algorithm!r} needs {name!r} of each trajectory, which samplers do not collect; they collect "
@@ -51,13 +65,15 @@ class Needs:
                 f"max_staleness: {max_staleness} is more than the {self.max_staleness} weight versions by which "
                 f"data of algorithm {algorithm!r} may be old{because}; lower it"
             )
+        found += burn_in.problems(self.burn_in, MEMORY in provided, unroll_length)
         return found
 
 
 def provided(spec: TrajectorySpec) -> set[str]:
     """The fields that trajectories of `spec` have beside those that all have, as `Needs` names them."""
     groups = ("extras", "last", "cut")
-    return {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
+    fields = {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
+    return fields | {MEMORY} if spec.memory else fields
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from agents.algorithms.adam import MOMENTS, Adam
 from agents.algorithms.batches import Batch
+from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.contract import Needs
 from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.numbers import not_finite
@@ -83,6 +84,8 @@ class GradientAlgorithm(Generic[C]):
         self.policy = policy
         self.config = config
         self.steps = 0  # environment steps trained on
+        if isinstance(config, BurnInConfig):
+            self.needs = replace(self.needs, burn_in=config.burn_in)
         self.teacher: Policy | None = None
         self.peers: Peers = ALONE
         check_heads(config.name, config, policy)
@@ -105,6 +108,8 @@ class GradientAlgorithm(Generic[C]):
 
     def adjust(self, changes: Mapping[str, Any]) -> None:
         """Settings from now on, the others staying: a population's hyperparameters. Raises ConfigurationError."""
+        if self.needs.burn_in != changes.get("burn_in", self.needs.burn_in):
+            raise ConfigurationError(f"burn_in={changes['burn_in']} of {self.config.name}: is the same for a whole run")
         if changes:
             self.config = parse(type(self.config), self.config.name, {**asdict(self.config), **changes})
 

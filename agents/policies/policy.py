@@ -318,6 +318,10 @@ class Policy(nn.Module):
         outputs, memory = self._learning(self._unrolled, observation, memory, begins)
         return self._evaluated(outputs, action, action_mask), memory
 
+    def remember(self, observation: Leaves, memory: Memory, begins: Tensor) -> Memory:
+        """`unroll` for the memory after the T steps alone."""
+        return self._learning(self._unrolled, observation, memory, begins)[1]
+
     def _evaluated(self, outputs: Outputs, action: Any, action_mask: Any) -> Evaluated:
         output, value = outputs
         if action_mask is not None:

@@ -87,11 +87,13 @@ def _learning(config: Config, role: str) -> Iterator[str]:
     except ConfigurationError as error:
         yield from error.problems
     if policy and algorithm:
-        yield from _needs(config, config.algorithm["name"], policy, algorithm)
+        yield from _needs(config, config.algorithm["name"], policy, algorithm, config.unroll_length)
         yield from _teacher(config, role, config.algorithm, policy, algorithm)
         yield from _peers(config, config.algorithm["name"], algorithm)
-    minibatch = config.algorithm.get("minibatch_size", 1)
-    if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < config.unroll_length:
+    minibatch, learned = config.algorithm.get("minibatch_size", 1), config.unroll_length
+    if algorithm is not None:
+        learned -= algorithm.needs.burn_in
+    if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < learned:
         yield (
             f"algorithm.minibatch_size: {minibatch} is less than one unroll of unroll_length {config.unroll_length}, "
             "which a network with a memory learns from as a whole; raise the one or lower the other"
@@ -149,11 +151,13 @@ def _league(config: Config, role: str) -> Iterator[str]:
         policy = build_policy(league.network, games.single_observation_space, games.single_action_space, 0)
         name = league.algorithm.get("name", "ppo")
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
-        yield from (f"league: {problem}" for problem in _needs(config, name, policy, algorithm, legal_actions=True))
+        lacking = _needs(config, name, policy, algorithm, league.unroll_length, legal_actions=True)
+        yield from (f"league: {problem}" for problem in lacking)
         yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
         yield from _peers(config, name, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
-        if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < league.unroll_length:
+        learned = league.unroll_length - algorithm.needs.burn_in
+        if policy.has_memory and "minibatch_size" in league.algorithm and minibatch < learned:
             yield (
                 f"league: algorithm.minibatch_size={minibatch} is less than one unroll of unroll_length "
                 f"{league.unroll_length}, which a network with a memory learns from as a whole"
@@ -191,10 +195,12 @@ def _engines(league: LeagueConfig) -> Iterator[str]:
             )
 
 
-def _needs(config: Config, name: str, policy: Policy, algorithm: Algorithm, legal_actions: bool = False) -> list[str]:
+def _needs(
+    config: Config, name: str, policy: Policy, algorithm: Algorithm, unroll_length: int, legal_actions: bool = False
+) -> list[str]:
     """What the algorithm needs of its data, and would not get."""
     return algorithm.needs.problems(
-        name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness
+        name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness, unroll_length
     )
 
 

@@ -31,7 +31,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
-        batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
+        batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
         columns, rho = self._corrected(batch, trajectories)
         if not self.policy.has_memory:
             batch, columns = batch.by_step(), {name: column.flatten(0, 1) for name, column in columns.items()}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.gradient import GradientConfig
 
 
 @dataclass(frozen=True)
-class APPOConfig(GradientConfig):
-    """Settings of `appo`, beside those of GradientConfig."""
+class APPOConfig(GradientConfig, BurnInConfig):
+    """Settings of `appo`, beside those of GradientConfig and BurnInConfig."""
 
     epochs: int = 4
     minibatch_size: int = 512  # steps
@@ -24,12 +25,16 @@ class APPOConfig(GradientConfig):
 
     def allowed(self) -> dict[str, tuple[str, bool]]:
         """Setting -> (what it must be, whether it is)."""
-        return super().allowed() | {
-            "epochs": ("at least 1", self.epochs >= 1),
-            "minibatch_size": ("at least 2, or advantages have no spread", self.minibatch_size >= 2),
-            "clip_range": ("above 0", self.clip_range > 0),
-            "rho_bar": ("above 0, and at least c_bar", self.rho_bar > 0 and self.rho_bar >= self.c_bar),
-            "c_bar": ("above 0", self.c_bar > 0),
-            "lambda_": ("within 0 and 1", 0 <= self.lambda_ <= 1),
-            "target_clip": ("at least 1", self.target_clip >= 1),
-        }
+        return (
+            super().allowed()
+            | self.allowed_of_burn_in()
+            | {
+                "epochs": ("at least 1", self.epochs >= 1),
+                "minibatch_size": ("at least 2, or advantages have no spread", self.minibatch_size >= 2),
+                "clip_range": ("above 0", self.clip_range > 0),
+                "rho_bar": ("above 0, and at least c_bar", self.rho_bar > 0 and self.rho_bar >= self.c_bar),
+                "c_bar": ("above 0", self.c_bar > 0),
+                "lambda_": ("within 0 and 1", 0 <= self.lambda_ <= 1),
+                "target_clip": ("at least 1", self.target_clip >= 1),
+            }
+        )

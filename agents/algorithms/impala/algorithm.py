@@ -28,7 +28,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
-        batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
+        batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
         unroll, said = batch.unroll(self.policy)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         loss, terms = impala_loss(
@@ -47,7 +47,8 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             value_scale=self.policy.value_scale,
         )
         loss = self.with_teacher(loss, terms, said.output, self.lessons(batch))
-        grad_norm = self.descend(loss, terms, inputs_of(unroll, said) | {"log_prob": behaviour}, steps=batch.steps)
+        inputs = inputs_of(unroll, said) | {"log_prob": behaviour}
+        grad_norm = self.descend(loss, terms, inputs, steps=behaviour.numel())
         bars = (config.rho_bar, config.c_bar, config.lambda_)
         self.learned_from(batch, lambda: vtrace(unroll, said.log_prob, behaviour, config.gamma, *bars).target)
         metrics = {name: term.item() for name, term in terms.items()}

@@ -36,7 +36,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
         """
         trajectories = self.scaled(trajectories)
-        batch = Batch(self.policy, trajectories)
+        batch = Batch(self.policy, trajectories, burn_in=self.needs.burn_in)
         columns = self._columns(batch, trajectories)
         learning_rate = self.set_learning_rate()
         history: list[dict[str, Tensor]] = []

@@ -345,6 +345,14 @@ def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tm
     assert "minibatch_size: 5 is less than one unroll of unroll_length 64" in line
 
 
+def test_a_burn_in_needs_a_memory_and_steps_that_follow_it(problems: Problems) -> None:
+    (line,) = problems("algorithm.burn_in=8")
+    assert "algorithm.burn_in: 8 steps are to bring a memory up to date" in line
+    (line,) = problems("algorithm.burn_in=64", "+network.core.name=gru")
+    assert "burn_in: 64 steps leave none to learn from of an unroll of unroll_length 64" in line
+    assert problems("algorithm.burn_in=32", "+network.core.name=gru", "algorithm.minibatch_size=40") == []
+
+
 def test_an_environments_settings_are_checked_with_all_others(problems: Problems, tmp_path: Path) -> None:
     found = problems(
         *("env.id=CartPol-v1", "env.vectorization=sink", "env.preprocessing=attari", "env.workers=9", "env.num_envs=4"),
