@@ -24,6 +24,7 @@ from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
+from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import Trained, load, run_in
 
@@ -139,6 +140,7 @@ def run(config: DeployConfig) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     deployment = Deployment(config)
+    spare_loaded()
     deployment.start()
     server = deployment.server
     try:

@@ -20,6 +20,7 @@ from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.rollout import worker
 from workers.rollout.answering import AnsweringRole
+from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,7 @@ class GatewayRole(AnsweringRole):
         }
 
     def on_ready(self) -> None:
+        spare_loaded()
         self.server.start()
         tcp = "" if self.server.tcp_port is None else f", and raw on TCP port {self.server.tcp_port}"
         logger.info("games may come to port %d%s; this gateway's own is %s", self.server.port, tcp, self.address)

@@ -21,6 +21,7 @@ from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
+from workers.runtime.garbage import spare_loaded
 
 LENGTH, SLOTS = 64, 8  # of trajectories that nobody learns from
 
@@ -57,6 +58,7 @@ def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kw
         signal.signal(number, lambda *_: stopping.set())
     network = json.loads(options.network)
     with served(actor, options.address, options.port, options.tcp_port, network, kwargs) as server:
+        spare_loaded()
         print(json.dumps({"port": server.port, "tcp_port": server.tcp_port}), flush=True)
         while not stopping.wait(1.0) and server.failure is None:
             pass
