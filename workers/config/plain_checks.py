@@ -175,7 +175,7 @@ def _gateway(config: Config, role: str) -> Iterator[str]:
     for name in ("port", "tcp_port"):
         if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
             yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
-    if role in ("gateway", "train") and importlib.util.find_spec("starlette") is None:
+    if role in ("gateway", "train") and importlib.util.find_spec("uvicorn") is None:
         yield "gateway: needs the packages of the extra 'gateway': pip install -e '.[gateway]'"
 
 

@@ -79,7 +79,7 @@ class Actor:
         """The header `time` of the request that is being answered."""
         return self._game.time
 
-    def start(self, body: bytes) -> Any:
+    async def start(self, body: bytes) -> Any:
         """The game begins."""
         return b""
 
@@ -87,7 +87,7 @@ class Actor:
         """The game goes on."""
         raise NotImplementedError
 
-    def end(self, body: bytes) -> Any:
+    async def end(self, body: bytes) -> Any:
         """The game is over."""
         return b""
 

@@ -1,4 +1,4 @@
-"""The gateway over HTTP: a Starlette application, and uvicorn, which serves it within bounds of time and size."""
+"""The gateway over HTTP: an ASGI application, and uvicorn, which serves it within bounds of time and size."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from workers.gateway.limits import Limits
@@ -106,11 +104,6 @@ async def _reply(send: Send, status: int, body: bytes, headers: tuple[tuple[byte
     await send({"type": "http.response.body", "body": body})
 
 
-def application(sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict) -> Starlette:
-    """The gateway as an ASGI application."""
-    return Starlette(routes=[Route("/{path:path}", Endpoint(sessions, facts))])
-
-
 class _Protocol(HttpToolsProtocol):
     """uvicorn's, which knows no bounds for a request's headers: neither of time nor of size."""
 
@@ -169,11 +162,12 @@ class _Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
-def server(app: Starlette, limits: Limits) -> uvicorn.Server:
+def server(app: Endpoint, limits: Limits) -> uvicorn.Server:
     """uvicorn, which serves it once `serve(sockets)` is awaited, until `should_exit`."""
     protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits})
     config = uvicorn.Config(
         app,
+        proxy_headers=False,  # nobody asks for the address of a game
         http=protocol,
         ws="none",
         lifespan="off",

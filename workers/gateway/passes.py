@@ -1,7 +1,8 @@
 """Passes: decides for the agents of all games at once, on a thread of its own.
 
 What is asked within one turn of the server's event loop, or while the forward pass before is computed, is one forward
-pass, so a lone game waits for nobody and a thousand share a pass.
+pass, so a lone game waits for nobody and a thousand share a pass. The thread is woken once a turn, not at each request:
+it would contend for the interpreter with the event loop, which is still reading the others' requests.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +22,7 @@ from workers.gateway.game import Agent
 logger = logging.getLogger(__name__)
 
 LARGEST_PASS = 1024  # agents decided for in one forward pass
-STOP = object()
+WAKE, STOP = object(), object()
 
 
 @dataclass(slots=True)
@@ -47,7 +49,9 @@ class Passes:
     """A Player (game.py) whose `decide_all` and `end_all` are given what came together; `start` begins the thread."""
 
     def __init__(self) -> None:
-        self._asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._asked: deque[Decide | End] = deque()
+        self._wakes: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._waking = False  # at the end of this turn of the event loop
         self._thread = threading.Thread(target=self._run, name="policy", daemon=True)
 
     def start(self) -> None:
@@ -56,24 +60,34 @@ class Passes:
 
     def close(self) -> None:
         """Decide nothing more."""
-        self._asked.put(STOP)
+        self._wakes.put(STOP)
         self._thread.join(timeout=5.0)
 
     # What games ask, in the event loop or under a game's lock.
 
     def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
         """See Player."""
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._asked.put(Decide(agent, observation, earned, answer))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._asked.append(Decide(agent, observation, earned, answer))
+        if not self._waking:
+            self._waking = True
+            loop.call_soon(self._wake)
         return answer
 
     def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
         """See Player."""
-        self._asked.put(End(agent, earned, last))
+        self._asked.append(End(agent, earned, last))
+        self._wakes.put(WAKE)
 
     def abandon(self, agent: Agent) -> None:
         """See Player."""
-        self._asked.put(End(agent, 0.0, None, abandoned=True))
+        self._asked.append(End(agent, 0.0, None, abandoned=True))
+        self._wakes.put(WAKE)
+
+    def _wake(self) -> None:
+        self._waking = False
+        self._wakes.put(WAKE)
 
     # What is done on the thread.
 
@@ -89,29 +103,27 @@ class Passes:
         """Called when the games of a pass have been told."""
 
     def _run(self) -> None:
-        stopped = False
-        while not stopped:
-            asked = [self._asked.get()]
-            while len(asked) < LARGEST_PASS and asked[-1] is not STOP and not self._asked.empty():
-                asked.append(self._asked.get())
-            if stopped := asked[-1] is STOP:
-                asked.pop()
-            for part in _in_order(asked):
-                decides = [one for one in part if isinstance(one, Decide)]
-                try:
-                    self.end_all([one for one in part if isinstance(one, End)])
-                    actions = self.decide_all(decides) if decides else []
-                except Exception as error:  # of one pass; the next has other agents
-                    logger.exception("a forward pass of %d agents failed", len(decides))
-                    _tell(decides, error=error)
-                else:
-                    _tell(decides, actions)
-            self.after_pass()
+        while self._wakes.get() is not STOP:
+            while self._asked:
+                self._pass([self._asked.popleft() for _ in range(min(len(self._asked), LARGEST_PASS))])
+
+    def _pass(self, asked: list[Decide | End]) -> None:
+        for part in _in_order(asked):
+            decides = [one for one in part if isinstance(one, Decide)]
+            try:
+                self.end_all([one for one in part if isinstance(one, End)])
+                actions = self.decide_all(decides) if decides else []
+            except Exception as error:  # of one pass; the next has other agents
+                logger.exception("a forward pass of %d agents failed", len(decides))
+                _tell(decides, error=error)
+            else:
+                _tell(decides, actions)
+        self.after_pass()
 
 
-def _in_order(asked: list[Any]) -> list[list[Any]]:
+def _in_order(asked: list[Decide | End]) -> list[list[Decide | End]]:
     """Parts that may be done at once, ends before decisions: in each, no agent ends after it was to decide."""
-    parts: list[list[Any]] = [[]]
+    parts: list[list[Decide | End]] = [[]]
     deciding: set[int] = set()
     for one in asked:
         if isinstance(one, Decide):

@@ -14,7 +14,7 @@ from envs.rewards import Rewards
 from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
 from workers.gateway.game import Game, Player
-from workers.gateway.http import application, server
+from workers.gateway.http import Endpoint, server
 from workers.gateway.sessions import Open, Sessions
 from workers.gateway.tcp import TcpServer
 
@@ -105,7 +105,7 @@ class Server:
             self._loop.close()
 
     async def _serve(self) -> None:
-        http = server(application(self._sessions, self._facts), self._sessions.limits)
+        http = server(Endpoint(self._sessions, self._facts), self._sessions.limits)
         tasks = [asyncio.ensure_future(http.serve(self._http)), asyncio.ensure_future(self._sessions.run())]
         tcp = TcpServer(self._sessions)
         listening = None
