@@ -105,6 +105,7 @@ class TrajectorySpec:
     action_mask: Spec | None = None
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
+    privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
 
     def problems(self, data: Mapping[str, Any]) -> list[str]:
         """Where the fields of a trajectory are not as this says."""
@@ -128,12 +129,13 @@ def on_policy(
     memory: Mapping[str, tuple[int, ...]] | None = None,
     channels: int = 0,
     returns: int = 0,
+    privileged: tuple[str, ...] = (),
 ) -> TrajectorySpec:
     """What samplers collect for algorithms that learn from log-probabilities and values of the policy that acted.
 
     `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels` of
-    the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`. Raises ConfigurationError
-    for spaces without a Spec.
+    the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`; `privileged` keys of the
+    observation. Raises ConfigurationError for spaces without a Spec.
     """
     number = ArraySpec((), "float32")
     value = ArraySpec((channels,), "float32") if channels else number
@@ -145,6 +147,7 @@ def on_policy(
         cut={"value": value},
         reward=value,
         returns=returns,
+        privileged=privileged,
         memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
         action_mask=ArraySpec((int(action_space.n),), "bool")
         if legal_actions and isinstance(action_space, spaces.Discrete)

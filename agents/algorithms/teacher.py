@@ -79,7 +79,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
     problems = [
         f"teacher {name}: its {kind} space is {theirs}, the student's {ours}; name one trained on the same game"
         for kind, theirs, ours in (
-            ("observation", teacher.observation_space, student.observation_space),
+            ("observation", teacher.learning_space, student.learning_space),  # it may act by what is privileged
             ("action", teacher.action_space, student.action_space),
         )
         if theirs != ours

@@ -1,6 +1,7 @@
 """Networks: from an observation to the policy's outputs and the value. `NETWORKS` holds them by name."""
 
 from agents.networks import impala_resnet, mlp, nature_cnn, recurrent, transformer  # noqa: F401  (enter themselves)
+from agents.networks.asymmetric import PrivilegedConfig, acting_space, build_asymmetric
 from agents.networks.core import CORES
 from agents.networks.network import Heads, Memory, Network, Outputs
 from agents.networks.normalized import NormalizationConfig, Normalized
@@ -15,5 +16,8 @@ __all__ = [
     "NormalizationConfig",
     "Normalized",
     "Outputs",
+    "PrivilegedConfig",
+    "acting_space",
+    "build_asymmetric",
     "build_network",
 ]

@@ -100,7 +100,9 @@ class Normalized(Network):
                 observation = moments.normalize(observation, self._clip)
             return observation
         return observation | {
-            name: moments.normalize(observation[name], self._clip) for name, moments in self._moments()
+            name: moments.normalize(observation[name], self._clip)
+            for name, moments in self._moments()
+            if name in observation  # who acts has not seen what is privileged
         }
 
     def _denormalized(self, outputs: Outputs) -> Outputs:

@@ -12,7 +12,15 @@ import torch
 from gymnasium import spaces
 
 from agents.configuration import parse
-from agents.networks import Heads, NormalizationConfig, Normalized, build_network
+from agents.networks import (
+    Heads,
+    NormalizationConfig,
+    Normalized,
+    PrivilegedConfig,
+    acting_space,
+    build_asymmetric,
+    build_network,
+)
 from agents.policies.categorical import Categorical, MultiCategorical
 from agents.policies.distribution import Distribution
 from agents.policies.gaussian import Gaussian, SquashedGaussian
@@ -44,25 +52,31 @@ def build_policy(
     """A policy for these spaces: categorical over Discrete actions, several of those over MultiDiscrete and MultiBinary
     ones, diagonal gaussian over Box ones, and one of these for each leaf of a Dict or Tuple.
 
-    `network_config`: `name` and settings of the network, `box_actions`, and those of NormalizationConfig. `seed`
-    decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
+    `network_config`: `name` and settings of the network, `box_actions`, `privileged`, and those of NormalizationConfig.
+    `seed` decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
     coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
     settings and for spaces that no policy takes.
     """
     settings = dict(network_config)
     box = parse(BoxActionsConfig, "box_actions", settings.pop("box_actions", {}))
     given = {each.name: settings.pop(each.name) for each in fields(NormalizationConfig) if each.name in settings}
+    privileged = parse(PrivilegedConfig, "network", {"privileged": settings.pop("privileged", ())}).privileged
     normalization = parse(NormalizationConfig, "network", given)
     tree = SpaceTree(action_space, "action")
     leaves = {name: _distribution(name, leaf, box) for name, leaf in tree.leaves.items()}
     distribution = leaves[""] if tree.bare else Parts(tree, leaves)
     values = reward_channels if isinstance(reward_channels, int) else max(1, len(reward_channels))
     heads = Heads({name: leaf.size for name, leaf in leaves.items()}, tree.bare, values)
-    network = build_network(settings, observation_space, heads, torch.Generator().manual_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
+    visible = acting_space(observation_space, privileged)
+    if visible is observation_space:
+        network = build_network(settings, observation_space, heads, generator)
+    else:
+        network = build_asymmetric(settings, observation_space, visible, heads, generator)
     if normalization.normalize_observations or normalization.normalize_values:
         network = Normalized(network, SpaceTree(observation_space, "observation"), values, normalization)
     channels = {} if isinstance(reward_channels, int) else reward_channels
-    return Policy(distribution, network, observation_space, action_space, seed, channels)
+    return Policy(distribution, network, visible, action_space, seed, channels, observation_space)
 
 
 def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:

@@ -10,7 +10,7 @@ while True:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import gymnasium
 import numpy as np
@@ -64,17 +64,25 @@ class Policy(nn.Module):
         action_space: gymnasium.Space[Any],
         seed: int,
         channels: Mapping[str, float] | None = None,
+        learning_space: gymnasium.Space[Any] | None = None,
     ) -> None:
-        """`channels`: of a reward whose channels have a value each, name -> coefficient of its advantage."""
+        """`channels`: of a reward whose channels have a value each, name -> coefficient of its advantage.
+
+        `observation_space` is what it acts by, `learning_space` (a Dict) that with what the value alone sees; None: the
+        value sees no more.
+        """
         super().__init__()
         self.channels = dict(channels or {})
         self.distribution = distribution
         self.network = network
         self.observation_space = observation_space
+        self.learning_space = learning_space or observation_space
         self.action_space = action_space
         self.generator = torch.Generator().manual_seed(seed)
         self.behaviour: Mapping[str, float] = {}  # what the algorithm wants of those that act: see `Algorithm`
-        self._observations = SpaceTree(observation_space, "observation")
+        self._acted_by = self._observations = SpaceTree(observation_space, "observation")
+        if self.privileged:
+            self._observations = SpaceTree(self.learning_space, "observation")
         self._device = next(self.parameters()).device
         self.learn_in()
 
@@ -98,13 +106,22 @@ class Policy(nn.Module):
     def spec(self, legal_actions: bool = False, returns: int = 0) -> TrajectorySpec:
         """What trajectories of it hold; the arguments are those of `on_policy`."""
         return on_policy(
-            self.observation_space,
+            self.learning_space,
             self.action_space,
             legal_actions,
             self.network.memory,
             len(self.channels),
             returns,
+            self.privileged,
         )
+
+    @property
+    def privileged(self) -> tuple[str, ...]:
+        """Keys of the observation that its value alone sees: `step` and `value` need them, `act` does not."""
+        if self.learning_space is self.observation_space:
+            return ()
+        seen = set(cast(gymnasium.spaces.Dict, self.observation_space).spaces)
+        return tuple(key for key in cast(gymnasium.spaces.Dict, self.learning_space).spaces if key not in seen)
 
     @property
     def has_memory(self) -> bool:
@@ -112,8 +129,12 @@ class Policy(nn.Module):
         return bool(self.network.memory)
 
     def leaves(self, observation: Any) -> Leaves:
-        """Observations in numpy, nested as the observation space is, as `evaluate` and `unroll` take them."""
+        """Observations in numpy, nested as `learning_space` is, as `evaluate` and `unroll` take them."""
         return self._observations.tensors(observation, self._device)
+
+    def visible(self, observation: Any) -> Leaves:
+        """What actions follow from: the leaves of `observation_space`; others are left out, and need not be there."""
+        return self._acted_by.tensors(observation, self._device)
 
     def initial_memory(self, n: int) -> Memory:
         """The memory of `n` slots at the beginning of an episode: name -> float32 [n, ...]."""
@@ -138,18 +159,18 @@ class Policy(nn.Module):
         value: bool = True,
         noise: np.ndarray | None = None,
     ) -> Acted:
-        """One action for each of N slots, whose observations [N, ...] are nested as the observation space is.
+        """One action for each of N slots, whose observations [N, ...] are nested as `learning_space` is.
 
         `memory`: of the step before; None where episodes begin. `mode`: "sample" draws from `generator` (on the CPU,
         wherever the weights are; the policy's own if None), "greedy" takes the likeliest action. `action_mask` bool
         [N, A] says which actions are legal (one mask after the other of a MultiDiscrete, leaf name -> mask of a Dict);
         None: all are. `value=False` leaves the value out, for who does not learn from it: a separate value trunk is
-        most of a small network's cost. `noise` float32 [N, A], exponentially distributed: what Discrete actions are
-        drawn by in place of `generator`; the same noise draws the same action again. Raises ConfigurationError for a
-        mask over continuous actions, and for noise for other than Discrete ones.
+        most of a small network's cost, and what is privileged need not be there. `noise` float32 [N, A], exponentially
+        distributed: what Discrete actions are drawn by in place of `generator`; the same noise draws the same action
+        again. Raises ConfigurationError for a mask over continuous actions, and for noise for other than Discrete ones.
         """
         with torch.inference_mode():
-            leaves, memory = self._asked(observation, memory)
+            leaves, memory = self._asked(observation, memory, value)
             if value:
                 (output, values), memory = self.network.step(leaves, memory)
             else:
@@ -172,7 +193,7 @@ class Policy(nn.Module):
     ) -> tuple[Any, Memory]:
         """`step` for who does not learn: (action, memory), and nothing computed beside."""
         with torch.inference_mode():
-            leaves, memory = self._asked(observation, memory)
+            leaves, memory = self._asked(observation, memory, value=False)
             output, memory = self.network.act(leaves, memory)
             action = self.choose(self._legal(output, action_mask), mode, generator)
             return self.distribution.numpy(action), memory
@@ -192,9 +213,9 @@ class Policy(nn.Module):
             return self.distribution.mode(output)
         raise ConfigurationError(f"mode {mode!r} of a policy's step must be 'sample' or 'greedy'")
 
-    def _asked(self, observation: Any, memory: Memory | None) -> tuple[Any, Memory]:
-        """The observation's leaves, and the memory, fresh where episodes begin."""
-        leaves = self.leaves(observation)
+    def _asked(self, observation: Any, memory: Memory | None, value: bool) -> tuple[Any, Memory]:
+        """The observation's leaves, those for the `value` alone as well; the memory, fresh where episodes begin."""
+        leaves = self.leaves(observation) if value else self.visible(observation)
         if memory is None:
             memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
         return leaves, memory
@@ -207,7 +228,7 @@ class Policy(nn.Module):
     def value(self, observation: Any, memory: Memory | None = None) -> np.ndarray:
         """observation [N, ...], as `step` takes it -> V float32 [N], or [N, channels]."""
         with torch.inference_mode():
-            leaves, memory = self._asked(observation, memory)
+            leaves, memory = self._asked(observation, memory, value=True)
             return self.network.value(leaves, memory).cpu().numpy()
 
     def draw(self, observation: Any, memory: Memory, generator: torch.Generator) -> tuple[Any, Said, Memory]:
@@ -269,7 +290,7 @@ class Policy(nn.Module):
             )
         with torch.inference_mode():
             output: Any
-            output, memory = self.network.act(self.leaves(observation), memory)
+            output, memory = self.network.act(self.visible(observation), memory)
             return torch.softmax(self._legal(output, action_mask), -1).cpu().numpy(), memory
 
     def learn_in(self, precision: torch.dtype = torch.float32, compiled: bool = False) -> None:

@@ -105,6 +105,6 @@ def _saved(name: str) -> Saved:
 
 
 def _built(network: Mapping[str, Any], tensors: Mapping[str, Tensor], student: Policy, name: str) -> Policy:
-    policy = build_policy(network, student.observation_space, student.action_space, 0)
+    policy = build_policy(network, student.learning_space, student.action_space, 0)
     checkpoints.load_weights(policy, tensors, f"teacher {name}")
     return policy

@@ -61,7 +61,7 @@ class PytorchBackend(Backend):
 
     def outputs(self, observation: Any, memory: Memory) -> tuple[Any, Memory]:
         before = {name: torch.from_numpy(part) for name, part in memory.items()}
-        output, after = self.policy.network.act(self.policy.leaves(observation), before)
+        output, after = self.policy.network.act(self.policy.visible(observation), before)
         return output, {name: part.numpy() for name, part in after.items()}
 
 

@@ -136,7 +136,7 @@ def needed() -> None:
 
 def _examples(policy: Policy) -> list[Tensor]:
     """Tensors as the model's inputs."""
-    seen = policy.leaves(zeros(spec_of(policy.observation_space), (EXAMPLES,)))
+    seen = policy.visible(zeros(spec_of(policy.observation_space), (EXAMPLES,)))
     return [*listed(seen), *policy.initial_memory(EXAMPLES).values()]
 
 

@@ -123,7 +123,10 @@ class Deployment:
             return json_actor(policy), dict(self.config.kwargs)
         actor: type[Actor] = gamecore_actors.find(name)
         for kind in ("observation_space", "action_space"):
-            if getattr(actor, kind) != getattr(policy, kind):
+            fitting = [getattr(policy, kind)]
+            if kind == "observation_space":  # the class that was trained with gives what is privileged, too
+                fitting.append(policy.learning_space)
+            if getattr(actor, kind) not in fitting:
                 raise ConfigurationError(
                     f"actor={name}: its {kind} is {getattr(actor, kind)}, and the policy was trained on "
                     f"{getattr(policy, kind)}"

@@ -21,6 +21,7 @@ from warren.trees import take
 from workers import export
 from workers.deployment import exporting
 from workers.deployment.backends import OnnxBackend, PytorchBackend, build_backend
+from workers.deployment.json_actor import json_actor
 from workers.deployment.verifying import agreeing, observations_of, verify
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import load
@@ -39,6 +40,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
     "mlp": ({"hidden_sizes": [64, 64]}, *SHAPES),
     "nested": ({}, PARTS, Dict({"move": MultiDiscrete([2, 3]), "turn": Box(-1, 1, (1,), np.float32)})),
     "lstm": ({"core": {"name": "lstm", "size": 16}}, *SHAPES),
+    "privileged": ({"privileged": ["has"], "core": {"name": "gru", "size": 8}}, PARTS, SHAPES[1]),
     "transformer": ({"shared": True, "core": {"name": "transformer", "size": 16, "memory": 8}}, *SHAPES),
 }
 
@@ -64,6 +66,24 @@ def test_onnx_acts_as_pytorch_does(case: str) -> None:
             for one in (ours, theirs)
         ]
         assert agreeing(*actions).all()
+
+
+@with_onnx
+def test_a_model_has_no_input_of_what_the_value_alone_saw() -> None:
+    inputs, _ = exporting.names(exported("privileged")[0])
+    assert [name for name in inputs if name.startswith("observation")] == ["observation/at", "observation/kind"]
+
+
+def test_what_the_value_alone_saw_is_neither_kept_nor_asked_for_where_a_policy_is_deployed(tmp_path: Path) -> None:
+    policy = policy_of(*CASES["privileged"])
+    unrestricted = policy_of({}, PARTS)
+    kept = Recorded(recorded_of(unrestricted).observation, recorded_of(policy).begins, recorded_of(policy).memory)
+    kept.write(tmp_path / FILE, policy)
+    recorded = Recorded.read(tmp_path / FILE, policy)
+    assert set(recorded.observation) == {"kind", "at"} == set(json_actor(policy).observation_space.spaces)
+    backend = PytorchBackend(policy)
+    action, _ = backend.act(take(recorded.observation, 0), backend.initial_memory(4), "greedy", policy.generator)
+    assert action.shape == (4,)
 
 
 @with_onnx

@@ -32,7 +32,7 @@ class RandomSampler:
         """`columns`: of Trajectory.episodes."""
         self.policy, self.version = policy, -1
         self._slots, self._columns, self._random = slots, columns, np.random.default_rng(seed)
-        policy.observation_space.seed(seed)
+        policy.learning_space.seed(seed)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
         """As Sampler.load."""
@@ -69,7 +69,7 @@ class RandomSampler:
         """Nothing is held."""
 
     def _observations(self) -> object:
-        space = self.policy.observation_space
+        space = self.policy.learning_space
         drawn = stacked(space, [space.sample() for _ in range(self._slots)])
         return map_tree(lambda spec, part: np.asarray(part, spec.dtype), spec_of(space), drawn)
 
