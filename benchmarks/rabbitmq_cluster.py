@@ -10,6 +10,8 @@ from workers.servers.machine import RabbitMQBinaries
 from workers.servers.private_rabbitmq import CONFIGURATION, GRACE, Node, _answers, _plugins, _write_files
 from workers.servers.process import LOOPBACK, Child, free_port, private_folder
 
+# A node keeps what its quorum queues wrote in memory, too, until its log has so many bytes: 512 MiB by default.
+LOG = "raft.wal_max_size_bytes = 16777216"
 STARTS_WITHIN = 180.0  # s; all three at a time, on a busy machine
 
 
@@ -41,7 +43,7 @@ class Cluster:
                 place = private_folder(Path(node.folder))
                 listeners = f"listeners.tcp.1 = {address}:{port}"
                 conf = CONFIGURATION.format(listeners=listeners, user="warren", password=password)
-                _write_files(place, f"{conf}{found_by}\n")
+                _write_files(place, f"{conf}{LOG}\n{found_by}\n")
                 shared = place / "home" / ".erlang.cookie"
                 shared.unlink()
                 shared.write_text(cookie)
