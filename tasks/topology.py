@@ -29,6 +29,7 @@ from kombu import Exchange, Queue
 from warren.errors import ConfigurationError, UnknownName
 
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
+DEAD_EXPIRES = 7 * 86_400.0  # s; the same for dead letters, which wait for a person
 PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
@@ -148,7 +149,7 @@ class Topology:
             self.dead,
             routing_key=f"{role}.#",
             durable=True,
-            expires=UNUSED_EXPIRES,
+            expires=DEAD_EXPIRES,
             max_length=DEAD_LENGTH,
             queue_arguments={**DURABLE[self.queue_type], "x-overflow": "drop-head"},
         )

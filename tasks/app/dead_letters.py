@@ -9,7 +9,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks import brokers
-from tasks.topology import Topology
+from tasks.topology import ROLES, Topology
 
 logger = get_logger(__name__)
 
@@ -28,6 +28,12 @@ class Letter:
     content_encoding: str
     correlation_id: str
     key: str
+
+
+def declare_queues(connection: Any, topology: Topology) -> None:
+    """Make the queues of tasks' dead letters where they have gone; a declaration counts as use of those there are."""
+    for role in ROLES:
+        topology.dead_queue(role)(connection.default_channel).declare()
 
 
 def letter_of(app: Any, message: Any) -> Letter:

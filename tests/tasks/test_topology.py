@@ -96,9 +96,14 @@ def test_an_event_queue_is_its_subscribers_own_and_holds_the_newest_messages() -
 
 
 def test_a_task_queue_outlives_its_consumers_for_a_while_only() -> None:
-    for queue in Topology("r").declared():
+    topology = Topology("r")
+    for queue in topology.declared():
         assert queue.durable
-        assert queue.expires == table.UNUSED_EXPIRES
+    assert {queue.expires for queue in topology.task_queues()} == {table.UNUSED_EXPIRES}
+
+
+def test_dead_letters_wait_for_days_as_a_person_is_to_read_them() -> None:
+    assert Topology("r").dead_queue("learner").expires == table.DEAD_EXPIRES >= 7 * 86_400
 
 
 def test_what_nobody_would_ask_for_again_is_persistent_and_the_rest_is_not() -> None:

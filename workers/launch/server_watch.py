@@ -11,11 +11,13 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tasks.admin.cleanup import Depths
+from tasks.app.dead_letters import declare_queues
 from warren import redis_client
 
 POLL_EVERY = 1.0  # s
 LATE = 4.0  # s without an answer after which a server counts as away
 ENDS_WITHIN = 5.0  # s that a check in flight may take
+RENEWED_EVERY = 3600.0  # s after which the queues of dead letters are declared anew: unused, they would go with time
 AFTERMATH = 20.0  # s after an outage in which a process may still die of it: they wait about 12 s for Redis
 
 
@@ -77,6 +79,7 @@ class ServerWatch:
         self._depths, self.depths = depths, dict[str, int]()
         self._app = app
         self._connection: Any = None
+        self._renewed_at = time.monotonic()
         self._redis = redis_client.connect(
             redis_url, retry=Retry(NoBackoff(), 0), socket_timeout=LATE, socket_connect_timeout=LATE
         )
@@ -129,4 +132,7 @@ class ServerWatch:
                 connection.release()
             raise
         self.depths = self._depths.read()  # empty where the queues are not there, as in a run from a file
+        if self.depths and time.monotonic() - self._renewed_at > RENEWED_EVERY:
+            declare_queues(self._connection, self._app.warren_topology)
+            self._renewed_at = time.monotonic()
         return True

@@ -1,0 +1,45 @@
+"""What the launcher does about the run's servers while it watches them."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+from kombu.exceptions import OperationalError
+from waiting import until
+
+from tasks.admin.cleanup import Depths, remove_run, waiting
+from tasks.app import create_app
+from tasks.topology import Topology
+from workers.launch import server_watch
+from workers.launch.server_watch import ServerWatch
+from workers.servers import Servers
+
+
+def test_a_queue_of_dead_letters_that_went_unused_is_made_anew(
+    servers: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_watch, "RENEWED_EVERY", 0.0)
+    monkeypatch.setattr(server_watch, "POLL_EVERY", 0.05)
+    topology = Topology(run_name)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    dead = topology.dead_queue("learner")
+    with app.connection_for_write() as connection:
+        for queue in topology.task_queues():
+            queue(connection.default_channel).declare()
+
+        def is_there() -> bool:
+            try:
+                return waiting(connection, dead) == 0
+            except (*connection.channel_errors, OperationalError):
+                connection.close()
+                return False
+
+        assert not is_there()
+        watch = ServerWatch(app, servers.redis_url, Depths(app, topology))
+        watch.start()
+        try:
+            until(is_there)
+        finally:
+            watch.stop()
+        assert watch.depths_now() == {"actor.main": 0, "learner.main": 0}
+    remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
