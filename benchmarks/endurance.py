@@ -73,7 +73,7 @@ def main() -> int:
             finally:
                 sentinels.stop()
     finish("endurance", {"minutes": given.minutes, **figures})
-    return 0 if figures["adds_up"] and not figures["segments"]["lost"] else 1
+    return 0 if figures["adds_up"] and figures["segments"]["lost"] == 0 else 1
 
 
 def endure(

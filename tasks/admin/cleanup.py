@@ -38,17 +38,28 @@ class Depths:
         self._connection: Any = None
 
     def read(self) -> dict[str, int]:
-        """Routing key of the queue -> messages that wait in it; empty while the broker is away."""
+        """Routing key of each queue that is there -> messages that wait in it; empty while the broker is away."""
+        found: dict[str, int] = {}
         try:
-            if self._connection is None:
-                self._connection = self._app.connection_for_read()
-            # Left to itself, kombu would try again for many seconds, and the caller would wait.
-            self._connection.ensure_connection(max_retries=1, interval_start=0)
-            return {queue.routing_key: waiting(self._connection, queue) for queue in self._queues}
+            for queue in self._queues:
+                try:
+                    found[queue.routing_key] = waiting(self._connected(), queue)
+                except amqp.NotFound:  # unused for long, as those of ranks are in a streaming run
+                    self.close()  # its channel is of no use any more
+                    if not found:  # not even the first is there: nobody has declared any
+                        break
+            return found
         except Exception as error:  # a display must never stop what it displays
             logger.debug("cannot read queue depths: %s", error)
             self.close()
             return {}
+
+    def _connected(self) -> Any:
+        if self._connection is None:
+            self._connection = self._app.connection_for_read()
+        # Left to itself, kombu would try again for many seconds, and the caller would wait.
+        self._connection.ensure_connection(max_retries=1, interval_start=0)
+        return self._connection
 
     def close(self) -> None:
         """Drop the connection; the next read makes a new one."""

@@ -134,6 +134,20 @@ def test_depths_are_those_of_the_task_queues(server: Servers, run_name: str) -> 
     remove_run(app, redis.Redis.from_url(server.redis_url), topology)
 
 
+def test_depths_leave_out_a_queue_that_has_expired(servers: Servers, run_name: str) -> None:
+    topology = Topology(run_name, learners=2)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    with app.connection_for_write() as connection, connection.channel() as channel:
+        for queue in topology.declared():
+            queue(channel).declare()
+        topology.rank_queue("main", 1)(channel).delete()
+        app.send_task("learner.learn", args=(1,), ignore_result=True)
+        depths = Depths(app, topology)
+        assert [depths.read() for _ in range(2)] == [{"actor.main": 0, "learner.main": 1}] * 2
+        depths.close()
+    remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
+
+
 @pytest.mark.timeout(60)  # it does not try again and again
 @pytest.mark.parametrize("url", ["amqp://guest:guest@127.0.0.1:1//", "redis://127.0.0.1:1/0"])
 def test_depths_of_a_broker_that_is_away_are_unknown(url: str, run_name: str) -> None:

@@ -30,6 +30,14 @@ def test_what_was_confirmed_and_is_in_no_queue_is_lost() -> None:
     assert [as_table(STREAMED, left)["waiting"] for left in (0, 6, 8, 30)] == [0, 6, 8, 8]
 
 
+def test_what_no_broker_tells_of_is_not_said_to_be_lost() -> None:
+    found = as_table(STREAMED, left=None)
+    assert (found["waiting"], found["lost"], found["missing"]) == (None, None, 8)
+    assert as_text(found, Sampling.streaming)[0].endswith(
+        "11 in flight (3 with actors, 8 in queues or lost: the broker is away); 2 delivered again"
+    )
+
+
 def test_the_account_is_two_sums_without_what_there_is_none_of() -> None:
     assert as_text(as_table(STREAMED, left=6), Sampling.streaming) == [
         "segments: 1,200 made = 1,180 learned + 9 too old + 11 in flight (3 with actors, 6 in queues, 2 lost)"
