@@ -30,7 +30,17 @@ def find(name: str) -> type[Any]:
     for attribute in ("observation_space", "action_space"):
         if not isinstance(getattr(found, attribute, None), gymnasium.Space):
             raise ConfigurationError(f"actor {name!r} must declare its {attribute}, one of gymnasium.spaces")
+    actions: Any = getattr(found, "action_space", None)
+    if getattr(found, "action_masks", False) and not isinstance(actions, gymnasium.spaces.Discrete):
+        raise ConfigurationError(
+            f"actor {name!r}: action_masks are of Discrete actions, and its action_space is {actions}"
+        )
     return found
+
+
+def has_masks(env_id: str) -> bool:
+    """Whether decisions of the environment of that id come with masks of legal actions, as its Actor declares."""
+    return is_gamecore(env_id) and bool(getattr(find(env_id.partition(":")[2]), "action_masks", False))
 
 
 class Declared(gymnasium.Env[Any, Any]):

@@ -175,7 +175,7 @@ class Policy(nn.Module):
                 (output, values), memory = self.network.step(leaves, memory)
             else:
                 output, memory = self.network.act(leaves, memory)
-            output = self._legal(output, action_mask)
+            output = self.legal(output, action_mask)
             action = self.choose(output, mode, generator, noise)
             extras = {"log_prob": self.distribution.log_prob(output, action).cpu().numpy()}
             if value:
@@ -195,7 +195,7 @@ class Policy(nn.Module):
         with torch.inference_mode():
             leaves, memory = self._asked(observation, memory, value=False)
             output, memory = self.network.act(leaves, memory)
-            action = self.choose(self._legal(output, action_mask), mode, generator)
+            action = self.choose(self.legal(output, action_mask), mode, generator)
             return self.distribution.numpy(action), memory
 
     def choose(
@@ -220,7 +220,8 @@ class Policy(nn.Module):
             memory = self.initial_memory(_length(leaves)) if self.network.memory else {}
         return leaves, memory
 
-    def _legal(self, output: Any, action_mask: Any) -> Any:
+    def legal(self, output: Any, action_mask: Any) -> Any:
+        """What the network says of the actions, such that none is drawn which `action_mask`, as in `step`, forbids."""
         if action_mask is None:
             return output
         return self.distribution.masked(output, self.distribution.tensors(action_mask, self._device))
@@ -291,7 +292,7 @@ class Policy(nn.Module):
         with torch.inference_mode():
             output: Any
             output, memory = self.network.act(self.visible(observation), memory)
-            return torch.softmax(self._legal(output, action_mask), -1).cpu().numpy(), memory
+            return torch.softmax(self.legal(output, action_mask), -1).cpu().numpy(), memory
 
     def learn_in(self, precision: torch.dtype = torch.float32, compiled: bool = False) -> None:
         """How `evaluate` and `unroll` compute the network from now on; all that is made of its outputs is float32.

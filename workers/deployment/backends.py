@@ -40,10 +40,13 @@ class Backend:
         observation space is, and the memory before them."""
         raise NotImplementedError
 
-    def act(self, observation: Any, memory: Memory, mode: str, generator: torch.Generator) -> tuple[Any, Memory]:
+    def act(
+        self, observation: Any, memory: Memory, mode: str, generator: torch.Generator, action_mask: Any = None
+    ) -> tuple[Any, Memory]:
         """(actions [N, ...], memory after): those of Policy.act, with the same generator in the same state."""
         with torch.inference_mode():
             output, memory = self.outputs(observation, memory)
+            output = self.policy.legal(output, action_mask)
             return self.policy.distribution.numpy(self.policy.choose(output, mode, generator)), memory
 
 
@@ -107,7 +110,11 @@ class OnnxBackend(Backend):
         output, after = self._run(self._said, observation, memory)
         return map_tree(torch.from_numpy, output), after
 
-    def act(self, observation: Any, memory: Memory, mode: str, generator: torch.Generator) -> tuple[Any, Memory]:
+    def act(
+        self, observation: Any, memory: Memory, mode: str, generator: torch.Generator, action_mask: Any = None
+    ) -> tuple[Any, Memory]:
+        if action_mask is not None:
+            return super().act(observation, memory, mode, generator, action_mask)
         if mode == "greedy":
             return self._run(self._likeliest, observation, memory)
         output, after = self._run(self._said, observation, memory)

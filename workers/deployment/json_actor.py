@@ -3,8 +3,8 @@
     tick    {"observation": [0.1, 0, 0, 0.2], "reward": 1.0}   ->   {"action": 1}
     end     {"reward": 1.0}
 
-`observation` is nested as the observation space is; `reward`, of what was done since the last action, and `agent`, of a
-game with several, may be left out.
+`observation` is nested as the observation space is; `reward`, of what was done since the last action, `agent`, of a
+game with several, and `action_mask`, true for each Discrete action that is legal, may be left out.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 from typing import Any
 
 import numpy as np
+from gymnasium.spaces import Discrete
 
 from agents.policies import Policy
 from warren.trees import map_tree
@@ -28,7 +29,7 @@ class JsonActor(Actor):
             raise Unreadable("the body has no observation")
         self._earn(message, agent)
         try:
-            action = await self.act(message["observation"], agent=agent)
+            action = await self.act(message["observation"], agent=agent, action_mask=message.get("action_mask"))
         except ValueError as error:
             raise Unreadable(str(error)) from None
         return json.dumps({"action": map_tree(lambda part: np.asarray(part).tolist(), action)})
@@ -57,5 +58,9 @@ def _read(body: bytes) -> tuple[dict[str, Any], str]:
 
 def json_actor(policy: Policy) -> type[JsonActor]:
     """The class for this policy's spaces."""
-    spaces = {"observation_space": policy.observation_space, "action_space": policy.action_space}
-    return type("JsonActor", (JsonActor,), spaces)
+    declared = {
+        "observation_space": policy.observation_space,
+        "action_space": policy.action_space,
+        "action_masks": isinstance(policy.action_space, Discrete),
+    }
+    return type("JsonActor", (JsonActor,), declared)

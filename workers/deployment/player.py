@@ -14,7 +14,7 @@ import torch
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
 from workers.deployment.backends import Backend, Memory
-from workers.gateway.passes import Decide, End, Passes
+from workers.gateway.passes import Decide, End, Passes, masks
 
 EPISODES = 100  # finished ones whose mean return is told
 
@@ -78,7 +78,10 @@ class DeployedPlayer(Passes):
                 for row, player in enumerate(players):
                     if player.memory:
                         part[row] = player.memory[name]
-            action, memory = backend.act(observation, memory, self._mode, self._generator)
+            legal = None
+            if any(one.action_mask is not None for one in asked):
+                legal = masks(asked, backend.policy.distribution.size)
+            action, memory = backend.act(observation, memory, self._mode, self._generator, legal)
         actions = backend.policy.env_action(action)
         for row, (one, player) in enumerate(zip(asked, players, strict=True)):
             if player.length:

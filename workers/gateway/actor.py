@@ -36,17 +36,15 @@ class Unreadable(Exception):
 class Decision:
     """An action to come: `await` it, or, in a method that is a plain function, ask for its `result()`."""
 
-    def __init__(self, game: Game, observation: Any, agent: str) -> None:
-        self._game, self._observation, self._agent = game, observation, agent
+    def __init__(self, game: Game, observation: Any, agent: str, action_mask: Any) -> None:
+        self._game, self._asked = game, (observation, agent, action_mask)
 
     def __await__(self) -> Generator[Any, None, Any]:
-        return self._game.act(self._observation, self._agent).__await__()
+        return self._game.act(*self._asked).__await__()
 
     def result(self) -> Any:
         """The action; waits for it. Not for methods that are coroutines, which would wait for themselves."""
-        return asyncio.run_coroutine_threadsafe(
-            self._game.act(self._observation, self._agent), self._game.loop
-        ).result()
+        return asyncio.run_coroutine_threadsafe(self._game.act(*self._asked), self._game.loop).result()
 
 
 class Actor:
@@ -61,6 +59,7 @@ class Actor:
 
     observation_space: ClassVar[gymnasium.Space[Any]]
     action_space: ClassVar[gymnasium.Space[Any]]
+    action_masks: ClassVar[bool] = False  # whether `act` is told which actions are legal; for Discrete ones
 
     _game: Game
 
@@ -91,13 +90,15 @@ class Actor:
         """The game is over."""
         return b""
 
-    def act(self, observation: Any, *, agent: str = "") -> Decision:
+    def act(self, observation: Any, *, agent: str = "", action_mask: Any = None) -> Decision:
         """The action for `observation`, as the action space has it.
 
-        Raises ValueError, when it is asked for, where the observation is not of the observation space's shapes, is not
-        finite, or the agent is still deciding.
+        `action_mask`: bool for each action in the space's order, whether it is legal, one at least; None: all are. The
+        class says by `action_masks` that there are such. Raises ValueError, when it is asked for, where the observation
+        is not of the observation space's shapes or is not finite, for a mask of another form, and where the agent is
+        still deciding.
         """
-        return Decision(self._game, observation, agent)
+        return Decision(self._game, observation, agent, action_mask)
 
     def reward(self, amount: Any, *, agent: str = "") -> None:
         """What `agent` got since its last action; several add up. A number, or as env.reward_channels declares.

@@ -33,8 +33,10 @@ class Player(Protocol):
         """Whether it has weights."""
         ...
 
-    def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
-        """The agent's next action; `earned` is what came of the one before."""
+    def decide(
+        self, agent: Agent, observation: Tree, earned: Any, action_mask: np.ndarray | None = None
+    ) -> asyncio.Future[Any]:
+        """The agent's next action, a legal one by `action_mask` bool [A]; `earned` is what came of the one before."""
         ...
 
     def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
@@ -50,20 +52,27 @@ class Game:
     """The agents of one session."""
 
     def __init__(
-        self, session: str, player: Player, spec: Spec, rewards: Rewards, loop: asyncio.AbstractEventLoop
+        self,
+        session: str,
+        player: Player,
+        spec: Spec,
+        rewards: Rewards,
+        loop: asyncio.AbstractEventLoop,
+        masked: int | None = None,
     ) -> None:
-        """`spec`: of one observation."""
+        """`spec`: of one observation; `masked`: how many actions have masks, None where none have."""
         self.session, self.loop = session, loop
         self.key: str | None = None
         self.time: str | None = None
-        self._player, self._spec, self._rewards = player, spec, rewards
+        self._player, self._spec, self._rewards, self._masked = player, spec, rewards, masked
         self._agents: dict[str, Agent] = {}
         self._lock = threading.Lock()  # an actor's plain functions call from a thread
         self._closed = False
 
-    async def act(self, observation: Any, name: str) -> Any:
+    async def act(self, observation: Any, name: str, action_mask: Any = None) -> Any:
         """See Actor.act."""
         seen = read(self._spec, observation, "observation")
+        legal = None if action_mask is None else self._legal(action_mask)
         with self._lock:
             if self._closed:
                 raise ValueError(f"session {self.session} is closed")
@@ -73,11 +82,22 @@ class Game:
             if agent.deciding:
                 raise ValueError(f"agent {name!r} is still deciding; await its action before asking for the next")
             earned, agent.earned, agent.deciding = agent.earned, 0.0, True
-            action = self._player.decide(agent, seen, earned)
+            action = self._player.decide(agent, seen, earned, legal)
         try:
             return await action
         finally:
             agent.deciding = False
+
+    def _legal(self, action_mask: Any) -> np.ndarray:
+        if self._masked is None:
+            raise ValueError("action_mask: the actor's class has to declare that there are such: action_masks = True")
+        given = np.array(action_mask)
+        legal = given.astype(np.bool_) if given.dtype.kind in "biu" else given  # of a message: true or 1
+        if legal.dtype != np.bool_ or legal.shape != (self._masked,) or not (legal == given).all():
+            raise ValueError(f"action_mask must be bool [{self._masked}], is {given.dtype} {list(given.shape)}")
+        if not legal.any():
+            raise ValueError("action_mask: no action is legal")
+        return legal
 
     def reward(self, amount: Any, name: str) -> None:
         """See Actor.reward."""

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from warren.trees import Tree
 from workers.gateway.game import Agent
 
@@ -33,6 +35,7 @@ class Decide:
     observation: Tree
     earned: Any
     answer: asyncio.Future[Any]
+    action_mask: np.ndarray | None = None  # bool [A]: the legal ones; None: all
 
 
 @dataclass(slots=True)
@@ -65,11 +68,13 @@ class Passes:
 
     # What games ask, in the event loop or under a game's lock.
 
-    def decide(self, agent: Agent, observation: Tree, earned: Any) -> asyncio.Future[Any]:
+    def decide(
+        self, agent: Agent, observation: Tree, earned: Any, action_mask: np.ndarray | None = None
+    ) -> asyncio.Future[Any]:
         """See Player."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
-        self._asked.append(Decide(agent, observation, earned, answer))
+        self._asked.append(Decide(agent, observation, earned, answer, action_mask))
         if not self._waking:
             self._waking = True
             loop.call_soon(self._wake)
@@ -119,6 +124,15 @@ class Passes:
             else:
                 _tell(decides, actions)
         self.after_pass()
+
+
+def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
+    """bool [N, actions] of those that are to decide: all actions of one that gave no mask."""
+    legal = np.ones((len(asked), actions), np.bool_)
+    for row, one in enumerate(asked):
+        if one.action_mask is not None:
+            legal[row] = one.action_mask
+    return legal
 
 
 def _in_order(asked: list[Decide | End]) -> list[list[Decide | End]]:

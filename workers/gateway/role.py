@@ -77,6 +77,7 @@ class GatewayRole(AnsweringRole):
             seed,
             self.config.max_staleness,
             self.timing,
+            legal_actions=envs.has_masks(self.config.env.id),
         )
 
     def facts(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from agents.trajectories import Trajectory
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
 from workers.gateway.game import Agent
-from workers.gateway.passes import Decide, End, Passes
+from workers.gateway.passes import Decide, End, Passes, masks
 from workers.gateway.stretches import Decided, Line, Stretches
 from workers.rollout.sampler import SamplerClosed, load_into
 from workers.runtime.timing import Timing
@@ -58,15 +58,17 @@ class GatewaySampler(Passes):
         max_age: int = 1 << 30,
         timing: Timing | None = None,
         patience: float = PATIENCE,
+        legal_actions: bool = False,
     ) -> None:
-        """`length` decisions of `slots` slots are a trajectory. `max_age`: see Stretches."""
+        """`length` decisions of `slots` slots are a trajectory. `max_age`: see Stretches. `legal_actions`: whether
+        trajectories have masks of them."""
         super().__init__()
         self.policy, self.version = policy, -1
         self.decisions = self.dropped = 0
         self._slots, self._rewards, self._timing = slots, rewards, timing or Timing()
         self._patience = patience
         self._generator = torch.Generator().manual_seed(seed)
-        self._stretches = Stretches(policy.spec(returns=len(rewards.channels)), length, max_age)
+        self._stretches = Stretches(policy.spec(legal_actions, len(rewards.channels)), length, max_age)
         self._episodes: list[list[float]] = []
         self._lock = threading.Lock()  # of the weights
         self._changed = threading.Condition()  # of the stretches
@@ -120,16 +122,23 @@ class GatewaySampler(Passes):
         policy = self.policy
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
         players = [_playing(one.agent) for one in asked]
+        spec = self._stretches.spec.action_mask
+        legal = None if spec is None else masks(asked, spec.shape[0])
         with self._lock:
             version = self.version
             memory = self._memory(players)
-            acted = policy.step(observation, memory, generator=self._generator)
+            acted = policy.step(observation, memory, action_mask=legal, generator=self._generator)
         actions = policy.env_action(acted.action)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
         with self._changed:
             for row, (one, player) in enumerate(zip(asked, players, strict=True)):
                 decided = Decided(
-                    one.observation, take(acted.action, row), take(acted.extras, row), take(before, row), version
+                    one.observation,
+                    take(acted.action, row),
+                    take(acted.extras, row),
+                    take(before, row),
+                    version,
+                    None if legal is None else legal[row],
                 )
                 if player.decided is not None:
                     reward = self._reward(player, one.earned)

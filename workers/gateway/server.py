@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
+from gymnasium.spaces import Discrete
+
 from agents.trees import spec_of
 from envs.rewards import Rewards
 from warren.errors import ConfigurationError
@@ -34,10 +36,11 @@ except ImportError:  # it is not for every system
 def opener(actor: type[Actor], kwargs: Mapping[str, Any], player: Player, rewards: Rewards) -> Open:
     """What makes the actor of a new session."""
     spec = spec_of(actor.observation_space)
+    masked = int(actor.action_space.n) if actor.action_masks and isinstance(actor.action_space, Discrete) else None
 
     def open_game(session: str) -> tuple[Actor, Game]:
         made = actor(**kwargs)
-        made._game = Game(session, player, spec, rewards, asyncio.get_running_loop())
+        made._game = Game(session, player, spec, rewards, asyncio.get_running_loop(), masked)
         return made, made._game
 
     return open_game

@@ -29,6 +29,7 @@ class Decided:
     extras: dict[str, Any]  # log_prob, value
     memory: dict[str, np.ndarray]  # the policy's before it, {} where it has none
     version: int
+    action_mask: np.ndarray | None = None  # bool [A]
 
 
 class Stretch:
@@ -48,6 +49,8 @@ class Stretch:
             "terminated": np.zeros(leading, np.bool_),
             "truncated": np.zeros(leading, np.bool_),
         }
+        if spec.action_mask is not None:
+            self.steps["action_mask"] = empty(spec.action_mask, leading)
 
 
 class Line:
@@ -131,6 +134,8 @@ class Stretches:
         put(steps["observation"], row, decided.observation)
         put(steps["action"], row, decided.action)
         put(steps["extras"], row, decided.extras)
+        if decided.action_mask is not None:
+            steps["action_mask"][row] = decided.action_mask
         steps["reward"][row] = reward
         stretch.filled += 1
         return stretch, row

@@ -31,13 +31,14 @@ class TrainedPlayer:
     """
 
     player = PLAYER
-    legal_actions = False  # whether each step comes with a mask of legal actions
+    legal_actions = False  # whether each step comes with a mask of legal actions, whatever the environment
 
     def __init__(self, session: Session, folder: Path, ranks: Ranks | None = None) -> None:
         self.session, self.config, self.folder, self.ranks = session, session.config, folder, ranks
         self._teacher: Policy | None = None
         self.policy, self.algorithm = self.build()
-        self.spec = self.policy.spec(self.legal_actions, len(self.config.env.reward_channels))
+        legal_actions = self.legal_actions or envs.has_masks(self.config.env.id)
+        self.spec = self.policy.spec(legal_actions, len(self.config.env.reward_channels))
         self.progress = Progress()
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
         self.first_version = self._go_on()

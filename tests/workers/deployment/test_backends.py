@@ -66,6 +66,11 @@ def test_onnx_acts_as_pytorch_does(case: str) -> None:
             for one in (ours, theirs)
         ]
         assert agreeing(*actions).all()
+    if case == "mlp":
+        legal = np.array([[True, False], [False, True]] * 2)
+        for mode in ("sample", "greedy"):
+            action, _ = ours.act(observation, {}, mode, torch.Generator(), legal)
+            assert action.tolist() == [0, 1, 0, 1]
 
 
 @with_onnx

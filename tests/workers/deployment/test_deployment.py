@@ -181,6 +181,10 @@ def test_a_policy_without_an_actor_is_asked_in_json(tmp_path: Path, deployments:
     reply = game.connection.getresponse()
     assert reply.status == 422 and b"observation" in reply.read()
     game.tick([0, 0, 0, 0])  # its session goes on
+    for action in (0, 1):
+        legal = [action == other for other in (0, 1)]
+        said = game.ask("tick", {"observation": [0.5, -1, 2, 1], "action_mask": legal})
+        assert json.loads(said) == {"action": action}
     game.ask("stop")
 
 

@@ -50,7 +50,9 @@ class Gateway:
     ) -> None:
         """`shared`: it shares its port with others."""
         self.policy = build_policy({"hidden_sizes": [8]}, actor.observation_space, actor.action_space, 0)
-        self.sampler = GatewaySampler(self.policy, LENGTH, SLOTS, Rewards(), 0, patience=0)
+        self.sampler = GatewaySampler(
+            self.policy, LENGTH, SLOTS, Rewards(), 0, patience=0, legal_actions=actor.action_masks
+        )
         self.sampler.load(self.policy.state_dict(), 0)
         self.limits = Limits(**limits)
         self.sessions = Sessions(

@@ -28,10 +28,11 @@ EPISODE = 20.0  # steps of an episode, on average
 class RandomSampler:
     """A Sampler that plays nothing."""
 
-    def __init__(self, policy: Policy, slots: int, seed: int, columns: int) -> None:
-        """`columns`: of Trajectory.episodes."""
+    def __init__(self, policy: Policy, slots: int, seed: int, columns: int, legal_actions: bool = False) -> None:
+        """`columns`: of Trajectory.episodes. `legal_actions`: whether there are masks of them; all are."""
         self.policy, self.version = policy, -1
         self._slots, self._columns, self._random = slots, columns, np.random.default_rng(seed)
+        self._mask = policy.spec(legal_actions).action_mask
         policy.learning_space.seed(seed)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -63,6 +64,7 @@ class RandomSampler:
             version=np.full(self._slots, self.version),
             episodes=np.zeros((int(done.sum()), self._columns), np.float32),
             memory=before,
+            action_mask=None if self._mask is None else np.ones((*shape, *self._mask.shape), np.bool_),
         )
 
     def close(self) -> None:
@@ -80,7 +82,8 @@ class FakeBuffer(worker.ActorRole):
     def _make_sampler(self) -> RandomSampler:
         settings, seed = self.config.env.settings(), self._next_seed()
         policy = build_policy(self.config.network, *envs.spaces(settings), seed, settings.value_channels)
-        return RandomSampler(policy, self.config.env.num_envs, seed, 2 + len(settings.reward_channels))
+        columns, legal_actions = 2 + len(settings.reward_channels), envs.has_masks(settings.id)
+        return RandomSampler(policy, self.config.env.num_envs, seed, columns, legal_actions)
 
 
 class FakeGatewayBuffer(FakeBuffer):

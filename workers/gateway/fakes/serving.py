@@ -39,7 +39,7 @@ def served(
     """The gateway, from the beginning of the block to its end. Raises ConfigurationError."""
     torch.set_num_threads(1)
     policy = build_policy(dict(network or {}), actor.observation_space, actor.action_space, 0)
-    sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 0, patience=0.0)
+    sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 0, patience=0.0, legal_actions=actor.action_masks)
     sampler.load(policy.state_dict(), 0)
     sessions = Sessions(opener(actor, kwargs or {}, sampler, Rewards()), limits, secret(TOKEN))
     server = Server(sessions, address, port, tcp_port).start()
