@@ -15,6 +15,10 @@ from workers.config.schema import Config, Sampling
 
 def run(config: Config) -> int:
     """The actor of a plain run, or of a league; each loads only what it needs."""
+    if config.sampling is Sampling.served and config.league is not None:
+        from workers.leagues.served import run as run_served_league
+
+        return run_served_league(config)
     if config.sampling is Sampling.served:
         from workers.rollout.served import run as run_served
 

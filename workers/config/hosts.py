@@ -36,9 +36,9 @@ def problems(config: Config) -> Iterator[str]:
 
 def startable(config: Config) -> tuple[str, ...]:
     """Those of SETTINGS that a run of this kind has."""
-    if config.league is not None:
-        return ("actors", "learners", "evaluators", "league_workers")
-    return ("actors", "learners", *(["env_runners"] if config.sampling is Sampling.served else []))
+    runners = ("env_runners",) if config.sampling is Sampling.served else ()
+    league = ("evaluators", "league_workers") if config.league is not None else ()
+    return ("actors", "learners", *runners, *league)
 
 
 def leader(config: Config) -> str | None:

@@ -86,6 +86,11 @@ class LeagueConfig:
         """Whether anything may be."""
         return self.records_matches or self.replay_evaluations > 0
 
+    def slots(self, sharing: int) -> int:
+        """How many games one of `sharing` steps at once for each player: at each table as many in either seat."""
+        tables = 2 * self.tables
+        return max(tables, self.games // sharing // tables * tables)
+
     def __post_init__(self) -> None:
         problems = []
         for name in (

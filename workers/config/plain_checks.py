@@ -184,8 +184,15 @@ def _served(config: Config, role: str) -> Iterator[str]:
         if role == "env":
             yield f"sampling: {config.sampling.value} has no env runners: its actors step their own environments"
         return
+    if config.served_memory not in ("actor", "travelling"):
+        yield f"served_memory: {unknown_name('place', config.served_memory, ('actor', 'travelling'))}"
     if config.league is not None:
-        yield "sampling: served is for one player; use sampling=gathered or sampling=streaming for a league"
+        if config.served_memory == "travelling":
+            yield (
+                "served_memory: travelling does not fit a league, whose matches stay with the actor that began them; "
+                "use served_memory=actor"
+            )
+        return
     if config.env.num_envs % 2:
         yield (
             f"env.num_envs: {config.env.num_envs} are not two equal groups, which an env runner steps in turn; choose "
@@ -193,8 +200,6 @@ def _served(config: Config, role: str) -> Iterator[str]:
         )
     if config.env.workers > config.env.num_envs // 2:
         yield f"env.workers: {config.env.workers} processes for each of two groups of {config.env.num_envs // 2}"
-    if config.served_memory not in ("actor", "travelling"):
-        yield f"served_memory: {unknown_name('place', config.served_memory, ('actor', 'travelling'))}"
 
 
 def _servers(config: Config) -> Iterator[str]:

@@ -130,7 +130,7 @@ class Config:
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
     precision: str = "float32"  # in which a learner computes its network; or bfloat16, losses and weights in float32
     compile: bool = False  # a learner's network by torch.compile, in its first update: needs a C++ compiler
-    actor_device: str = "cpu"  # where the policies of a plain run's actors are
+    actor_device: str = "cpu"  # where policies of actors are: of a run without a league, and of a served league
 
     # The same weights, bit for bit, from the same seed and total_steps, run after run, however many actors the
     # environments are divided among (actors x env.num_envs is what counts); for finding faults: actors are slow.

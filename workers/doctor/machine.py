@@ -60,10 +60,10 @@ def cores(quota: Path = CPU_QUOTA) -> float:
 
 def processes_of(config: Config) -> int:
     """Processes that a launcher starts on this machine for the run, servers left out."""
+    players = config.actors + (config.env_runners if config.sampling is Sampling.served else 0)
     if config.league is None:
-        runners = config.env_runners if config.sampling is Sampling.served else 0
-        return config.actors + runners + 1
-    return config.actors + config.league_workers + config.evaluators + len(config.league["players"])
+        return players + 1
+    return players + config.league_workers + config.evaluators + len(config.league["players"])
 
 
 def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:

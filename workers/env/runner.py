@@ -22,9 +22,11 @@ from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFail
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.env.group import Group
+from workers.env.match_group import MatchGroup
 from workers.rollout.served_sampler import JOIN
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
+from workers.runtime.league_paths import league_of
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name
 from workers.runtime.timing import Timing
@@ -54,6 +56,7 @@ class EnvRunner:
         # No two groups may play the same episodes, nor those of a process that was started again its earlier ones.
         self._seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
         self._times = itertools.count()
+        self._league = None if config.league is None else league_of(config)
         self._threads = [
             threading.Thread(target=self._run, name=f"group {index}", daemon=True) for index in range(GROUPS)
         ]
@@ -79,7 +82,8 @@ class EnvRunner:
 
     def on_connected(self) -> None:
         """Whether it is over already."""
-        if state := self._ending.verdict(self.config):
+        # Of a league its launcher says so.
+        if state := self._ending.verdict(self.config) if self._league is None else self._ending.state():
             logger.info("the run is %s already", state)
             self.stopping.set()
 
@@ -89,7 +93,7 @@ class EnvRunner:
         try:
             failed = False
             while not self.stopping.is_set():
-                group: Group | None = None
+                group: Group | MatchGroup | None = None
                 try:
                     group = self._make()
                     self._play(group)
@@ -108,12 +112,14 @@ class EnvRunner:
             self.failure = self.failure or error
             self.stopping.set()
 
-    def _make(self) -> Group:
+    def _make(self) -> Group | MatchGroup:
         env, times = self.config.env, next(self._times)
-        seed = (self._seed + 7919 * times) % (1 << 31)
-        return Group(f"{self.source}/{times}", env.settings(), env.num_envs // GROUPS, seed)
+        name, seed = f"{self.source}/{times}", (self._seed + 7919 * times) % (1 << 31)
+        if self._league is not None:
+            return MatchGroup(name, self._league, self._league.slots(GROUPS * self.config.env_runners), seed)
+        return Group(name, env.settings(), env.num_envs // GROUPS, seed)
 
-    def _play(self, group: Group) -> None:
+    def _play(self, group: Group | MatchGroup) -> None:
         actor = Asking(self._solver, group.name, self.stopping)
         name = threading.current_thread().name
         while not self.stopping.is_set():
@@ -149,7 +155,7 @@ class Asking:
                 answer: dict[str, Any] | None = self._result(self._solver.send(self._service, call))
                 self._refused = 0
                 if answer is not None and "leave" in answer:
-                    self._service = None
+                    self._service = answer["leave"] or None
                 return answer
             except (CallError, BrokerError) as error:
                 self._service = None

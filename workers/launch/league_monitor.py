@@ -93,7 +93,8 @@ class LeagueMonitor:
         return self._check(counts)
 
     def keep_counts(self, counts: Mapping[str, int]) -> None:
-        self.session.redis.set(count_key(self.session, "actors"), counts["actors"])
+        for setting, count in counts.items():
+            self.session.redis.set(count_key(self.session, setting), count)
 
     def announce(self, state: str) -> None:
         try:

@@ -41,6 +41,7 @@ HEAVY = {
     "league": (
         "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
     ),
+    "served league": ("workers.leagues.served", "workers.env.runner"),
     "served": ("workers.rollout.served", "workers.env.runner"),
 }  # fmt: skip
 
@@ -55,7 +56,8 @@ def run(config: Config, forks: Forks | None = None) -> int:
     """
     if forks is not None:
         if may_fork(config):
-            forks.load(HEAVY.get(config.sampling.value if config.league is None else "league", ()))
+            kinds = ("league", f"{config.sampling.value} league") if config.league else (config.sampling.value,)
+            forks.load([module for kind in kinds for module in HEAVY.get(kind, ())])
         else:
             forks.close()
     if not hosts.leads(config):

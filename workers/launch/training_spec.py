@@ -20,20 +20,19 @@ def training(config: Config, folder: Path) -> RunSpec:
     """A learner, actors or gateways, env runners where actors are served, and Flower where it is wanted."""
     learner = _role(config, folder, "learner", done=Done.run, single=True)
     plays = "gateway" if is_gamecore(config.env.id) else "actor"
-    actors = _counted(config, folder, plays, "actors", number="actor_id")
-    if config.sampling is Sampling.served:
-        actors += _counted(config, folder, "env", "env_runners", number="env_runner_id")
+    actors = (*_counted(config, folder, plays, "actors", number="actor_id"), *_env_runners(config, folder))
     processes = (learner, *_ranks_beside(config, learner), *actors, *_flower(config, folder))
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     return _run(config, folder, "training", title, processes)
 
 
 def league(config: Config, folder: Path) -> RunSpec:
-    """League workers, a learner for each player, actors, evaluators, and Flower where it is wanted."""
+    """League workers, a learner for each player, actors, env runners where they are served, evaluators, and Flower."""
     assert config.league is not None
     processes = (
         *_counted(config, folder, "league", "league_workers", stop_order=1),
         *_counted(config, folder, "actor", "actors"),
+        *_env_runners(config, folder),
         *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
         *(learner for player in config.league["players"] for learner in learners_of(config, folder, player)),
         *_flower(config, folder),
@@ -101,6 +100,13 @@ def _counted(
     spec = _role(config, folder, role, ranks=hosts.ranks(config, setting, config.host), **more)
     numbered = (f"{number or f'{role}_id'}={{rank}}",)
     return (replace(spec, numbered=numbered, setting=setting, num=hosts.total(config, setting)),)
+
+
+def _env_runners(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:
+    """Where actors are served."""
+    if config.sampling is not Sampling.served:
+        return ()
+    return _counted(config, folder, "env", "env_runners", number="env_runner_id")
 
 
 def _flower(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:

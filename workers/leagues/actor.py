@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ import torch
 import envs
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
+from agents.trajectories import Trajectory
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
@@ -59,13 +61,14 @@ class LeagueActorRole:
         self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
         self.players = KnownPlayers(
-            session, f"actor-{config.actor_id}", policy_builder(league), self.stopping, config.round_timeout
+            session, f"actor-{config.actor_id}", self._builder(), self.stopping, config.round_timeout
         )
         self.ending = Ending(session.redis, session.topology.key_prefix)
         self.record = MatchRecord.from_environment(self.source)
         sender = ReplaySender(session.redis, session.topology.key_prefix)
         self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
         self._numbered = Numbering(session, self.source)
+        self._models: dict[str, ModelRef | None] = {}  # of matches that were issued and have not begun
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
         self.failure: BaseException | None = None
@@ -97,19 +100,27 @@ class LeagueActorRole:
 
         They are all of one generation. Raises what the league raises.
         """
-        for learning in self.players.all():
-            learning.refresh()
-        self._keep_matches(home)
         self.first_step_at = self.first_step_at or time.time()
-        trajectory = self._matches(home, actors).collect(trajectories)
-        assert home.sampler is not None
+        trajectory, facts = self._play(home, actors, trajectories)
         return {
             "first_step_at": self.first_step_at,
             "collected_at": time.time(),
-            "expired": home.sampler.pop_expired(),
-            "generation": home.generation,
+            **facts,
             **self._numbered(trajectory),
         }
+
+    def _play(self, home: Learning, actors: int, trajectories: int) -> tuple[Trajectory, dict[str, int]]:
+        """As `collect`: (trajectories, what the payload says of them)."""
+        self.refresh()
+        self.keep_matches(home)
+        trajectory = self._matches(home, actors).collect(trajectories)
+        assert home.sampler is not None
+        return trajectory, {"expired": home.sampler.pop_expired(), "generation": home.generation}
+
+    def refresh(self) -> None:
+        """Play on with the newest weights that have come."""
+        for learning in self.players.all():
+            learning.refresh()
 
     def on_ready(self) -> None:
         """The worker consumes."""
@@ -170,7 +181,7 @@ class LeagueActorRole:
 
     def _matches(self, home: Learning, actors: int) -> Matches:
         """Its matches, in this actor's share of the game slots; in others where that share has changed."""
-        slots = game_slots(self.league, actors)
+        slots = self.league.slots(actors)
         if home.sampler is not None and home.sampler.games.num_envs != slots:
             logger.info("%d actors share the games of %s now: %d for this one", actors, home.name, slots)
             self.leave_matches(home)
@@ -193,34 +204,33 @@ class LeagueActorRole:
                 player=home.name if self.recorder.active else None,
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
-            models: dict[str, ModelRef | None] = {}
-
-            def request() -> Match:
-                match, model = self.client.request(home.name, self.league.lease)
-                if not self.players.fits(match):
-                    self.client.abort(match)
-                    raise PlayerUnavailable(
-                        f"{match.home} or {match.away} begins anew; its weights have not arrived yet"
-                    )
-                models[match.match] = model
-                return match
-
-            def opponent(match: Match) -> Policy | None:
-                model = models.pop(match.match)
-                policy = self.players.opponent(match, model)
-                self.recorder.begins(match, lambda: self._away(match, model, policy))
-                return self.record.watched(match, policy)
-
             home.matches = Matches(
                 home.sampler,
                 self.league.match_games,
-                request,
-                self._report,
-                opponent,
-                between=lambda: self._keep_matches(home),
+                lambda: self.request(home),
+                self.report,
+                self.opponent,
+                between=lambda: self.keep_matches(home),
                 recorded=self.recorder.wants,
             )
+        assert isinstance(home.matches, Matches)
         return home.matches
+
+    def request(self, home: Learning) -> Match:
+        """The next match of `home`. Raises what the league raises, PlayerUnavailable while weights are on their way."""
+        match, model = self.client.request(home.name, self.league.lease)
+        if not self.players.fits(match):
+            self.client.abort(match)
+            raise PlayerUnavailable(f"{match.home} or {match.away} begins anew; its weights have not arrived yet")
+        self._models[match.match] = model
+        return match
+
+    def opponent(self, match: Match) -> Policy | None:
+        """Who plays the away side of a match that was requested: the same weights to its end."""
+        model = self._models.pop(match.match)
+        policy = self.players.opponent(match, model)
+        self.recorder.begins(match, lambda: self._away(match, model, policy))
+        return self.record.watched(match, policy)
 
     def _away(self, match: Match, model: ModelRef | None, policy: Policy | None) -> Weights | None:
         if policy is None:
@@ -228,7 +238,8 @@ class LeagueActorRole:
         ref = model or ModelRef(match.away, self.players[match.away].version)
         return Weights(ref.player, ref.version, fingerprint(policy))
 
-    def _report(self, match: Match, result: MatchResult) -> None:
+    def report(self, match: Match, result: MatchResult) -> None:
+        """Tell the league of a match that is over."""
         if not len(result.returns):
             self.client.abort(match)
             return
@@ -244,7 +255,7 @@ class LeagueActorRole:
                 "so far: raise league.lease, now %g s, if this goes on", match.match, self.uncounted, self.league.lease,
             )  # fmt: skip
 
-    def _keep_matches(self, home: Learning) -> None:
+    def keep_matches(self, home: Learning) -> None:
         """Hold on to the matches under way, before a rollout of `home` and while it lasts.
 
         Raises LeagueError where this actor streams and is to stop: nobody waits for what it has under way.
@@ -261,15 +272,12 @@ class LeagueActorRole:
                 still = self.client.extend(held, self.league.lease)
                 known.matches.lose(match for match, is_open in zip(held, still, strict=True) if not is_open)
 
+    def _builder(self) -> Callable[[int], Policy]:
+        return policy_builder(self.league)
+
     def _seed(self, purpose: str) -> int:
         # Each process has a source of its own: no two actors play the same games, and a restarted one plays new ones.
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
-
-
-def game_slots(league: LeagueConfig, actors: int) -> int:
-    """How many games one of `actors` steps at once for each player: at each table as many in either seat."""
-    tables = 2 * league.tables
-    return max(tables, league.games // actors // tables * tables)
 
 
 def run_league(config: Config) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from celery.utils.log import get_logger
@@ -17,7 +17,6 @@ from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import WEIGHTS, Subscription, of_player
 from warren.errors import WarrenError
-from workers.rollout.match_scheduler import Matches
 from workers.rollout.sampler import load_into
 from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.policy_cache import FrozenPolicies
@@ -28,6 +27,25 @@ logger = get_logger(__name__)
 
 GENERATION_PATIENCE = 10.0  # s that weights of a generation which the league knows of are waited for
 POLL_EVERY = 0.1  # s between reads of the pool meanwhile
+
+
+class InMatches(Protocol):
+    """Games of a learning player that are in matches: a MatchTables and a policy, or several of one policy."""
+
+    @property
+    def held(self) -> list[str]:
+        """As of MatchTables, like the others."""
+        ...
+
+    def load(self, weights: Mapping[str, Any], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        ...
+
+    def restart(self) -> None: ...
+
+    def lose(self, matches: Iterable[str]) -> None: ...
+
+    def leave(self) -> None: ...
 
 
 @dataclass
@@ -43,7 +61,7 @@ class Learning:
     played_at: float = 0.0  # monotonic time at which it last played at home, s
     extend_at: float = 0.0  # monotonic time at which the leases of its matches are extended next, s
     sampler: MatchSampler | None = None
-    matches: Matches | None = None
+    matches: InMatches | None = None
     begun: int = 0  # times that its games were begun here
 
     def refresh(self) -> None:
@@ -81,22 +99,24 @@ class KnownPlayers:
         self._stopping, self._patience = stopping, patience
         self._frozen = FrozenPolicies(session.pool, build)
         self._learning: dict[str, Learning] = {}
+        self._meeting = threading.Lock()
         # Copies of learning players' weights, (name, version) each, for as long as a match is played with them.
         self._copies: WeakValueDictionary[tuple[str, int], Policy] = WeakValueDictionary()
 
     def __getitem__(self, name: str) -> Learning:
-        """A learning player; from the first time on its weights are followed."""
-        if name not in self._learning:
-            weights = NewestWeights(self._session.pool, name)
-            subscription = Subscription(
-                self._session.app,
-                self._session.topology,
-                {of_player(WEIGHTS, name): weights.receive},
-                subscriber=self._subscriber,
-                on_connected=weights.fetch,
-            ).start()
-            self._learning[name] = Learning(name, weights, subscription, self._build(0))
-        return self._learning[name]
+        """A learning player; from the first time on its weights are followed. From any thread."""
+        with self._meeting:
+            if name not in self._learning:
+                weights = NewestWeights(self._session.pool, name)
+                subscription = Subscription(
+                    self._session.app,
+                    self._session.topology,
+                    {of_player(WEIGHTS, name): weights.receive},
+                    subscriber=self._subscriber,
+                    on_connected=weights.fetch,
+                ).start()
+                self._learning[name] = Learning(name, weights, subscription, self._build(0))
+            return self._learning[name]
 
     def all(self) -> list[Learning]:
         """Every learning player that was met."""

@@ -9,11 +9,11 @@ played = log.pop(finished, seats)                     # after it, where games en
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from envs import Chance, TwoPlayerVectorEnv
+from envs import Chance
 from envs.chance import decision_noise
 from envs.two_player import FinishedGames
 
@@ -47,10 +47,33 @@ class Recording:
     games: list[PlayedGame] = field(default_factory=list)
 
 
+class Seeds(Protocol):
+    """What is asked of envs.Chance."""
+
+    seeds: np.ndarray
+
+
+class SeededGames(Protocol):
+    """What is asked of games that are recorded, as TwoPlayerVectorEnv has it."""
+
+    num_envs: int
+    num_actions: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 [N]: moves that were made in the games under way."""
+        ...
+
+    @property
+    def chance(self) -> Seeds | None:
+        """None where games have no seeds of their own."""
+        ...
+
+
 class GameLog:
     """The moves of all games under way; `seed` is of the noise of their decisions."""
 
-    def __init__(self, games: TwoPlayerVectorEnv, seed: int) -> None:
+    def __init__(self, games: SeededGames, seed: int) -> None:
         assert games.chance is not None
         self._games, self._chance = games, games.chance
         self._rows = np.arange(games.num_envs)

@@ -1,4 +1,4 @@
-"""A sampler's tables, each always in a match that the league issued: who comes next, and what is reported when."""
+"""Tables of games, each always in a match that the league issued: who comes next, and what is reported when."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
+from workers.rollout.games_in_play import GamesInPlay, Opponent
 from workers.rollout.match_result import MatchResult
-from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+from workers.rollout.selfplay_sampler import MatchSampler
 
 Request = Callable[[], Match]  # asks the league for the next match; PlayerUnavailable: there is none for now
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
@@ -22,8 +23,8 @@ Recorded = Callable[[Match], bool]  # whether the games of a match are kept with
 Between = Callable[[], None]  # called between moves
 
 
-class Matches:
-    """A Sampler that keeps the tables of `sampler` in matches of at least `match_games` games.
+class MatchTables:
+    """Keeps the tables of `play` in matches of at least `match_games` games.
 
     A match is over once it has that many games and all games begun in it have ended; the table's next match begins
     while the last of them are still being played.
@@ -31,63 +32,51 @@ class Matches:
 
     def __init__(
         self,
-        sampler: MatchSampler,
+        play: GamesInPlay,
         match_games: int,
         request: Request,
         report: Report,
         opponents: Opponents,
-        between: Between = lambda: None,
         recorded: Recorded = lambda match: False,
     ) -> None:
-        self.sampler = sampler
+        self.play = play
+        self.ended = False  # whether games have ended since `prepare`; to be set by who steps them
         self._match_games = match_games
-        self._request, self._report, self._opponents, self._between = request, report, opponents, between
+        self._request, self._report, self._opponents = request, report, opponents
         self._recorded = recorded
         self._open: dict[str, tuple[Match, list[MatchResult]]] = {}
         self._tables: list[str] = []  # the match of each, by id
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
 
-    @property
-    def policy(self) -> Policy:
-        """The learning policy."""
-        return self.sampler.policy
+    def prepare(self) -> None:
+        """To be called before every move: matches that have ended are reported, and followed by others.
 
-    @property
-    def version(self) -> int:
-        """Of its weights."""
-        return self.sampler.version
-
-    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
-        self.sampler.load(weights, version, behaviour)
-
-    def collect(self, budget: int) -> Trajectory:
-        """What the sampler collects next; matches that ended meanwhile are reported, and followed by others.
-
-        Raises what `request`, `report`, `opponents` and `between` raise; the next call goes on from there.
-        PlayerUnavailable only while a table has no match yet: later it plays on in the one that it has.
+        Raises what `request`, `report` and `opponents` raise; the next call goes on from there. PlayerUnavailable only
+        while a table has no match yet: later it plays on in the one that it has.
         """
-        while True:
-            if self._anew:
-                self.leave()
-                self._tables.clear()
-                self.sampler.restart()
-                self._anew = False
-            self._seat_all()
-            if self.sampler.ready >= budget:
-                return self.sampler.take(budget)
-            self._between()
-            if self.sampler.advance():
-                self._follow()
+        if self._anew:
+            self.leave()
+            self._tables.clear()
+            self.play.restart()
+            self._anew = self.ended = False
+        for table in range(len(self._tables), self.play.num_tables):
+            self._tables.append(self._seat(table, self._request()))
+        if self.ended:
+            self._follow()
+            self.ended = False
 
     def restart(self) -> None:
-        """The learning policy has become another one: `collect` reports what was played and begins anew.
+        """The learning policy has become another one: `prepare` reports what was played and begins anew.
 
-        The one under way does so too, which may be when it learns of it: what it returns is of one policy. Not at once:
-        while the league is away or the player paused, a restart would fail halfway.
+        Not at once: while the league is away or the player paused, a restart would fail halfway.
         """
         self._anew = True
+
+    @property
+    def ready(self) -> int:
+        """Complete trajectories of the policy as it is."""
+        return 0 if self._anew else self.play.ready
 
     @property
     def held(self) -> list[str]:
@@ -104,12 +93,8 @@ class Matches:
         for match in list(self._open):
             self._close(match)
 
-    def _seat_all(self) -> None:
-        for table in range(len(self._tables), self.sampler.num_tables):
-            self._tables.append(self._seat(table, self._request()))
-
     def _take_results(self) -> None:
-        for result in self.sampler.pop_results():
+        for result in self.play.pop_results():
             self._open[str(result.opponent)][1].append(result)
 
     def _follow(self) -> None:
@@ -119,12 +104,12 @@ class Matches:
             if match in self._lost or played >= self._match_games:
                 with contextlib.suppress(PlayerUnavailable):
                     self._tables[table] = self._seat(table, self._request())
-        for match in self._open.keys() - self.sampler.in_play():
+        for match in self._open.keys() - self.play.in_play():
             self._close(match)
 
     def _seat(self, table: int, match: Match) -> str:
         self._open[match.match] = (match, [])
-        self.sampler.seat(table, Opponent(match.match, self._opponents(match), self._recorded(match)))
+        self.play.seat(table, Opponent(match.match, self._opponents(match), self._recorded(match)))
         return match.match
 
     def _close(self, match: str) -> None:
@@ -135,3 +120,46 @@ class Matches:
             self._report(issued, MatchResult(match, returns, games))
         self._lost.discard(match)
         del self._open[match]  # not before: a report that failed is made again
+
+
+class Matches(MatchTables):
+    """A Sampler: that of MatchSampler, in matches. `between` is called between moves."""
+
+    def __init__(
+        self,
+        sampler: MatchSampler,
+        match_games: int,
+        request: Request,
+        report: Report,
+        opponents: Opponents,
+        between: Between = lambda: None,
+        recorded: Recorded = lambda match: False,
+    ) -> None:
+        super().__init__(sampler, match_games, request, report, opponents, recorded)
+        self.sampler, self._between = sampler, between
+
+    @property
+    def policy(self) -> Policy:
+        """The learning policy."""
+        return self.sampler.policy
+
+    @property
+    def version(self) -> int:
+        """Of its weights."""
+        return self.sampler.version
+
+    def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        self.sampler.load(weights, version, behaviour)
+
+    def collect(self, budget: int) -> Trajectory:
+        """What the sampler collects next. Raises what `prepare` and `between` raise; the next call goes on from there.
+
+        A restart in the middle of it begins anew here too: what it returns is of one policy.
+        """
+        while True:
+            self.prepare()
+            if self.sampler.ready >= budget:
+                return self.sampler.take(budget)
+            self._between()
+            self.ended |= self.sampler.advance()

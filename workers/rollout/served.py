@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import envs
 from agents import build_policy, devices
@@ -20,7 +21,7 @@ from workers.rollout import worker
 from workers.rollout.answering import AnsweringRole
 from workers.rollout.served_sampler import Answer, Call, ServedSampler
 from workers.runtime.lease import Lease
-from workers.runtime.session import event_rate
+from workers.runtime.session import Session, event_rate
 
 logger = logging.getLogger(__name__)
 
@@ -28,52 +29,59 @@ AT_ONCE = 64  # calls in a forward pass at most
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: env runners wait for one of them
 
 
+class Deciding(Protocol):
+    """Who decides for groups of env runners, as ServedSampler does."""
+
+    @property
+    def groups(self) -> int:
+        """How many are known."""
+        ...
+
+    def forget_idle(self) -> int:
+        """Drop the groups that have gone; how many there were."""
+        ...
+
+    def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
+        """An answer a call, or why there is none."""
+        ...
+
+
 class Joining(Worker):
     """What all actors of the run offer under one name."""
 
     role = "actor"
 
-    def __init__(self, actor: ServedRole) -> None:
+    def __init__(self, deciding: Callable[[], Deciding], own_service: str) -> None:
         super().__init__()
-        self._actor = actor
+        self._deciding, self._own_service = deciding, own_service
 
     @service
     def join(self, group: str) -> str:
         """The service that `group` is to ask from now on."""
-        sampler = self._actor.sampler
-        if gone := sampler.forget_idle():
+        deciding = self._deciding()
+        if gone := deciding.forget_idle():
             logger.info("%d groups of env runners that have gone are forgotten", gone)
-        logger.info("group %s comes; there are %d others", group, sampler.groups)
-        return self._actor.own_service
+        logger.info("group %s comes; there are %d others", group, deciding.groups)
+        return self._own_service
 
 
 class Acting(Worker):
     """What one actor offers; its role is the actor's name."""
 
-    def __init__(self, actor: ServedRole) -> None:
+    def __init__(self, deciding: Callable[[], Deciding]) -> None:
         super().__init__()
-        self._actor = actor
+        self._deciding = deciding
 
     @service(batch=AT_ONCE)
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """See ServedSampler.act."""
-        return self._actor.sampler.act(calls)
+        """See Deciding.act."""
+        return self._deciding().act(calls)
 
 
 class ServedRole(AnsweringRole):
     """Decides for the groups of env runners, and sends trajectories to the learner as any actor does."""
 
     sampler: ServedSampler
-
-    @property
-    def own_name(self) -> str:
-        """Of this actor, in the run."""
-        return f"actor-{self.config.actor_id}"
-
-    @property
-    def own_service(self) -> str:
-        """What its groups ask."""
-        return f"{self.own_name}.act"
 
     def _make_sampler(self) -> ServedSampler:
         config, settings, seed = self.config, self.config.env.settings(), self._next_seed()
@@ -91,25 +99,7 @@ class ServedRole(AnsweringRole):
 
     def work(self, name: str) -> int:
         """Serve until told to stop."""
-        sys.setswitchinterval(SWITCH)
-        session, ended = self.session, threading.Event()
-        lease = Lease(session.redis, session.topology.key_prefix, f"actor {self.config.actor_id}")
-        lease.take(self.stopping, "give each actor an actor_id of its own")
-        lease.hold(ended, self._superseded)
-        own = type("Acting", (Acting,), {"role": self.own_name})(self)
-        try:
-            serving = Serving(
-                session.app,
-                session.topology,
-                [Joining(self), own],
-                name,
-                event_rate=event_rate(self.config),
-                log_level=self.config.log_level,
-            )
-            return serving.run(self.on_ready, self.on_stopping)
-        finally:
-            ended.set()
-            lease.release()
+        return serve(self.session, self, lambda: self.sampler, name, self._superseded)
 
     def _superseded(self, by: str) -> None:
         logger.error("%s", by)
@@ -123,6 +113,49 @@ class ServedRole(AnsweringRole):
     def stop(self) -> None:
         self.sampler.close()  # whom it holds up is told
         super().stop()
+
+
+class Role(Protocol):
+    """What `serve` asks of an actor."""
+
+    stopping: threading.Event
+
+    def on_ready(self) -> None:
+        """It serves."""
+
+    def on_stopping(self) -> None:
+        """Told to stop."""
+
+
+def service_of(actor_id: int) -> str:
+    """What the groups of this actor ask."""
+    return f"actor-{actor_id}.act"
+
+
+def serve(
+    session: Session, role: Role, deciding: Callable[[], Deciding], name: str, superseded: Callable[[str], Any]
+) -> int:
+    """Answer env runners until told to stop; the exit status. `superseded` is told of another actor of this number."""
+    sys.setswitchinterval(SWITCH)
+    config, ended = session.config, threading.Event()
+    lease = Lease(session.redis, session.topology.key_prefix, f"actor {config.actor_id}")
+    lease.take(role.stopping, "give each actor an actor_id of its own")
+    lease.hold(ended, superseded)
+    own_service = service_of(config.actor_id)
+    own = type("Acting", (Acting,), {"role": own_service.partition(".")[0]})(deciding)
+    try:
+        serving = Serving(
+            session.app,
+            session.topology,
+            [Joining(deciding, own_service), own],
+            name,
+            event_rate=event_rate(config),
+            log_level=config.log_level,
+        )
+        return serving.run(role.on_ready, role.on_stopping)
+    finally:
+        ended.set()
+        lease.release()
 
 
 def run(config: Config) -> int:

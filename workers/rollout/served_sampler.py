@@ -12,7 +12,8 @@ A call is what one group asks, a table:
     memory        name -> float32 [N, ...], the policy's after decision step - 1; None where this actor is to know it
 
 The answer: "action" [N, ...] as the action space has it; "memory" where it travels; "leave" where the group is to ask
-anew who decides for it, so that actors which came later get their share. Then its memory travels in any case.
+anew who decides for it, so that actors which came later get their share: the service to ask, "" for whoever answers.
+Then its memory travels in any case.
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ class ServedSampler:
             answer: Answer = {"action": take(actions, rows)}
             came_at = now if one.known is None else one.known.came_at
             if trajectory.decided == 1 and now - came_at > STAY:
-                answer["leave"], came_at = True, now  # it may be dealt to this actor again
+                answer["leave"], came_at = "", now  # it may be dealt to this actor again
             if self._travelling or "leave" in answer:
                 answer["memory"] = _numbers(after)
             self._groups[one.call["group"]] = Group(trajectory, after, one.call["step"], answer, came_at, now)

@@ -447,11 +447,12 @@ def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_ca
 
 def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) -> None:
     assert problems("sampling=served", "algorithm=impala") == []
+    assert problems("sampling=served", "experiment=kuhn") == []
     for given, role, message in (
         (("env.num_envs=5",), "train", "env.num_envs: 5 are not two equal groups"),
         (("env.num_envs=4", "env.workers=3"), "train", "env.workers: 3 processes for each of two groups of 2"),
         (("served_memory=actors",), "train", "did you mean actor?"),
-        (("experiment=kuhn",), "train", "sampling: served is for one player"),
+        (("experiment=kuhn", "served_memory=travelling"), "train", "served_memory: travelling does not fit a league"),
         (("algorithm=a2c",), "train", "does not suit sampling=served"),
         (("env_runners=0",), "train", "env_runners: 0 is too small"),
         (("sampling=streaming", "run=r"), "env", "sampling: streaming has no env runners"),

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tasks.topology import Topology
-from workers.config.schema import Config
+from workers.config.schema import Config, Sampling
 from workers.doctor import broker_checks, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts, consumer_timeout_of, of_nodes, of_status
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
@@ -175,6 +175,8 @@ def test_the_quota_of_a_container_counts_as_cores(tmp_path: Path) -> None:
 def test_a_league_has_a_learner_a_player() -> None:
     assert machine.processes_of(Config(actors=3)) == 4
     assert machine.processes_of(Config(actors=2, league={"players": {"a": {}, "b": {}}})) == 6
+    served = Config(actors=2, sampling=Sampling.served, league={"players": {"a": {}, "b": {}}})
+    assert machine.processes_of(served) == 8
 
 
 def test_hosts_whose_clocks_are_apart_are_named() -> None:

@@ -65,8 +65,16 @@ def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
     actors = Actors()
     asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
     for number in range(3):
-        asking.answer({"leave": True} if number == 1 else {})
+        asking.answer({"leave": ""} if number == 1 else {})
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
+
+
+def test_a_group_that_is_told_where_to_go_asks_there_and_elsewhere_when_nobody_is() -> None:
+    actors = Actors(2)
+    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    for number in range(2):
+        asking.answer({"leave": "actor-9.act"} if number == 0 else {})
+    assert actors.sent == [runner.JOIN, "actor-1.act", "actor-9.act", runner.JOIN, "actor-2.act"]
 
 
 def test_actors_that_answer_by_errors_alone_are_not_asked_for_ever() -> None:

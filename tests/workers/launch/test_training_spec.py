@@ -102,6 +102,16 @@ def test_a_served_run_has_env_runners_that_other_hosts_may_start(tmp_path: Path)
     assert config.segments_per_update == 3
 
 
+def test_a_served_league_has_env_runners_too(tmp_path: Path) -> None:
+    given = ("experiment=rps", "++hosts={master: {actors: 1}, box-2: {env_runners: 3, evaluators: 1}}", "run=shared")
+    assert [*hosts.problems(compose(*given))] and not [*hosts.problems(compose(*given, "sampling=served"))]
+    config = compose(*given, "sampling=served")
+    joined = compiled(replace(config, **hosts.given_totals(config), host="box-2"), tmp_path)
+    assert {spec.role: spec.ranks for spec in joined.processes} == {"env": range(3), "evaluator": range(1)}
+    alone = compiled(compose("experiment=rps", "sampling=served"), tmp_path)
+    assert {spec.role: spec.num for spec in alone.processes if spec.setting == "env_runners"} == {"env": 2}
+
+
 def test_learners_are_on_the_hosts_that_name_them_and_the_first_is_the_leaders(tmp_path: Path) -> None:
     given = "++hosts={master: {actors: 2, learners: 2}, box-2: {actors: 1, learners: 1}, box-3: {}}"
     config = compose(given, "run=shared")

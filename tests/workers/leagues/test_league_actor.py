@@ -12,7 +12,7 @@ from warren.errors import LeagueError
 from workers.config.league import LeagueConfig, PlayerConfig
 from workers.config.schema import Config, EnvConfig
 from workers.leagues import actor as module
-from workers.leagues.actor import LeagueActorRole, game_slots
+from workers.leagues.actor import LeagueActorRole
 from workers.leagues.known_players import Learning
 from workers.runtime.league_paths import policy_builder
 
@@ -137,6 +137,6 @@ def test_a_league_that_is_away_meanwhile_costs_the_matches_and_not_the_round(
 
 @pytest.mark.parametrize("actors", [1, 2, 3, 16, 1000])
 def test_each_table_has_as_many_games_in_either_seat(league: LeagueConfig, actors: int) -> None:
-    slots = game_slots(league, actors)
+    slots = league.slots(actors)
     assert slots % (2 * league.tables) == 0 and slots > 0
     assert slots * actors <= max(league.games, 2 * league.tables * actors)

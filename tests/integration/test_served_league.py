@@ -1,0 +1,45 @@
+"""A league whose games are stepped by env runners, for which actors decide on both sides of every match."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from faults.test_match_weights import lines_of
+from integration.league_run import LeagueOfRun, check_books
+
+from workers.rollout.match_record import FOLDER
+from workers.servers import Servers
+
+
+@pytest.mark.slow
+def test_a_served_league_learns_through_kills_and_its_books_add_up(tmp_path: Path, servers: Servers) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    record = tmp_path / "record"
+    record.mkdir()
+    settings = (
+        "sampling=served", "env_runners=2", "actors=1", "league.lease=5", "restarts=100", "evaluators=1",
+        "~league.players.league_exploiter_0", "~league.players.league_exploiter_1",
+    )  # fmt: skip
+    with LeagueOfRun(tmp_path, *settings, **urls, environment={FOLDER: str(record)}) as run:
+        store = run.store(servers.redis_url)
+
+        def goes_on() -> None:
+            for name in ("main", "main_exploiter"):
+                before = store.load().progress[name].steps
+                run.until(lambda name=name, before=before: store.load().progress[name].steps > before)
+
+        run.until(lambda: "main@0" in {match.away for match in store.load().matches.values()})
+        run.processes("env")[0].kill()
+        run.processes("actor")[0].kill()
+        run.until(lambda: run.output.count("ended with status 137") == 2)
+        goes_on()
+        assert check_books(store)["counted"] > 5
+        run.process.send_signal(2)
+        assert run.wait(60) == 130
+    account = run.account()
+    assert account["learned"] > 4 and account["refused"] == 0
+    assert "Traceback" not in run.output
+    ended = [line for line in lines_of(record) if "status" in line]
+    assert ended and not any(line["changed"] for line in ended), "an opponent's weights changed within a match"
+    assert any("@" in line["away"] for line in ended), "frozen opponents"

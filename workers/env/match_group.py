@@ -1,0 +1,82 @@
+"""One group of a league's games, N for each player that is played for: what it asks, what it does with answers.
+
+Whose games are stepped next, the actor says; those of the others wait meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import envs
+from agents.trees import not_finite
+from envs.construct import blame
+from warren.errors import ConfigurationError
+from workers.config.league import LeagueConfig
+
+
+class MatchGroup:
+    """`name` is this group's, which no other has. The loop that uses it is that of Group.
+
+    Raises ConfigurationError for what goes wrong in the games.
+    """
+
+    def __init__(self, name: str, league: LeagueConfig, num_games: int, seed: int) -> None:
+        self.name = name
+        self._league, self._num_games, self._seed = league, num_games, seed
+        self._games: dict[str, envs.TwoPlayerVectorEnv] = {}  # by player
+        self._step = 0  # that is asked next
+        self._told: dict[str, Any] = {"player": None}
+
+    @property
+    def steps(self) -> int:
+        """How often it has asked, so far."""
+        return self._step
+
+    def call(self) -> dict[str, Any]:
+        """What to ask; see leagues/served_games.py. The same until the next `step`."""
+        return {"group": self.name, "step": self._step, "games": self._num_games, **self._told}
+
+    def step(self, answer: dict[str, Any]) -> None:
+        """Do what the actor decided."""
+        self._step += 1
+        if "player" not in answer:  # another actor is asked next, which has them begin anew
+            self._told = {"player": None}
+            return
+        player, begins = answer["player"], "begin" in answer
+        games = self._of(player)
+        with blame(f"environment {self._league.env!r}: {'reset' if begins else 'step'}()"):
+            turn = games.reset() if begins else games.step(answer["action"])
+        self._check(turn)
+        ended = games.pop_finished() if turn.done.any() else None
+        chance = games.chance if self._league.records_matches else None
+        self._told = {
+            "player": player,
+            "to_move": turn.to_move,
+            "observation": turn.observation,
+            "action_mask": turn.action_mask,
+            "reward": turn.reward,
+            "done": turn.done,
+            "finished": None if ended is None else [ended.index, ended.returns, ended.length],
+            "seeds": None if chance is None else chance.seeds,
+        }
+
+    def close(self) -> None:
+        """Close the games."""
+        for games in self._games.values():
+            games.close()
+
+    def _check(self, turn: envs.Turn) -> None:
+        for field in ("observation", "reward"):
+            for wrong in not_finite(getattr(turn, field), field):
+                raise ConfigurationError(f"environment {self._league.env!r}: step() gave wrong numbers: {wrong}")
+
+    def _of(self, player: str) -> envs.TwoPlayerVectorEnv:
+        if player not in self._games:
+            # No two players' games may be the same.
+            seed = int(np.random.SeedSequence([self._seed, len(self._games)]).generate_state(1)[0] >> 1)
+            self._games[player] = envs.make_two_player(
+                self._league.env, self._num_games, seed, **self._league.env_kwargs
+            )
+        return self._games[player]

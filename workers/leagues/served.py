@@ -1,0 +1,296 @@
+"""The actor of a served league: env runners step the games of its matches, and it decides for both sides of them.
+
+It plays for each learning player in turn, as streaming actors do (streaming.py), in the games of all groups that ask:
+one forward pass for the learning player, and one for each opponent that is to move in any of them. A group's matches,
+and which weights play them, are known here alone; where the group goes to another actor, its games begin anew.
+
+Two threads: that of services answers the groups; the sampling thread says for whom to play, takes what was collected,
+and sends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from agents import devices
+from agents.policies import Policy
+from agents.trajectories import Trajectory
+from tasks.events import STATUS, Subscription
+from warren.errors import ConfigurationError, LeagueError, WarrenError, WireError
+from workers.config.league import LeagueConfig
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.leagues.actor import LeagueActorRole
+from workers.leagues.known_players import Learning
+from workers.leagues.served_games import Answer, Call, GamesElsewhere, Group, GroupsOfPlayer, check
+from workers.rollout.games_in_play import decide
+from workers.rollout.match_scheduler import MatchTables
+from workers.rollout.sampler import SamplerClosed
+from workers.rollout.served import serve, service_of
+from workers.runtime.connect import connect
+from workers.runtime.group_counts import GroupCounts
+from workers.runtime.joining import join
+from workers.runtime.league_paths import league_of, policy_builder
+from workers.runtime.session import Session, log_to_stderr
+from workers.runtime.timing import Timing
+
+logger = logging.getLogger(__name__)
+
+STAY = 10.0  # s after which a group may be told to go to an actor that has fewer
+AHEAD = 2  # segments that may be complete of the player that is played for, until one is taken
+LOOK_EVERY = 0.2  # s between looks at whether to stop, of who waits
+
+
+class ServedLeagueRole(LeagueActorRole):
+    """A league's actor whose games are stepped elsewhere; `act` answers those who step them."""
+
+    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+        super().__init__(config, session, league)
+        self.timing = Timing()
+        self.spec = self._builder()(0).spec(True)
+        self._changed = threading.Condition()  # of all that follows, of players and of their matches
+        self._known: dict[str, Group] = {}
+        self._home: Learning | None = None  # who is played for
+        self._wanted = 0  # complete trajectories of it
+        self._failure: Exception | None = None  # why it could not be played for
+        self._generator = torch.Generator().manual_seed(self._seed("actions"))
+        self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id)
+
+    def _builder(self) -> Callable[[int], Policy]:
+        build, device = policy_builder(self.league), devices.resolve(self.config.actor_device, "actor_device")
+
+        def build_there(seed: int) -> Policy:
+            policy = build(seed)
+            policy.to(device)
+            return policy
+
+        return build_there
+
+    # The sampling thread.
+
+    def _play(self, home: Learning, actors: int, trajectories: int) -> tuple[Trajectory, dict[str, int]]:
+        with self._changed:
+            self.refresh()
+            self._home, self._wanted, self._failure = home, trajectories, None
+            self._changed.notify_all()
+            while not self.stopping.is_set():
+                self._counts.say(self.groups)
+                if self._failure is not None:
+                    raise self._failure
+                if self._complete():
+                    assert isinstance(home.matches, GroupsOfPlayer)
+                    taken = home.matches.take(trajectories)
+                    self._changed.notify_all()
+                    return taken, {"expired": home.matches.pop_expired(), "generation": home.generation}
+                self._changed.wait(LOOK_EVERY)
+                self.forget_idle()
+            raise LeagueError("this actor is to stop")
+
+    def leave_matches(self, home: Learning) -> None:
+        """As of LeagueActorRole."""
+        with self._changed:
+            super().leave_matches(home)
+            for group in self._known.values():
+                group.of_player.pop(home.name, None)
+
+    # The thread of services.
+
+    @property
+    def groups(self) -> int:
+        """How many are here."""
+        return sum(not group.left for group in self._known.values())
+
+    def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
+        """An answer a call; one that is wrong gets a WireError in its place.
+
+        Waits while nobody is to be played for, or nobody takes what was collected. Raises SamplerClosed.
+        """
+        began = time.perf_counter()
+        with self._changed:
+            answers: list[Answer | Exception | None] = [None] * len(calls)
+            asked: dict[str, Call] = {}
+            for index, call in enumerate(calls):
+                known = self._known.get(call["group"])
+                if known is not None and call["step"] == known.step:
+                    answers[index] = known.answer
+                elif call["group"] not in asked:  # else it came twice, and is answered below
+                    try:
+                        self._hear(call)
+                        asked[call["group"]] = call
+                    except WireError as error:
+                        answers[index] = error
+            if self._complete():
+                self._changed.notify_all()
+            heard = time.perf_counter()
+            plays = self._prepared(asked) if asked else {}
+            prepared = time.perf_counter()
+            self._decide(asked, plays)
+            for index, call in enumerate(calls):
+                if answers[index] is None:
+                    answers[index] = self._known[call["group"]].answer
+            self.timing.add("serve: outcomes", heard - began)
+            self.timing.add("serve: matches, waiting", prepared - heard)
+            self.timing.add("serve: decide", time.perf_counter() - prepared)
+            return [answer for answer in answers if answer is not None]
+
+    def forget_idle(self) -> int:
+        """Give back the matches of groups that have not called while a lease lasts: their env runners have gone."""
+        with self._changed:
+            before = time.monotonic() - self.league.lease
+            idle = [name for name, group in self._known.items() if group.used_at < before]
+            for name in idle:
+                self._give_up(name)
+            return len(idle)
+
+    def _hear(self, call: Call) -> None:
+        """Take in what a call tells, once, and nothing where it is wrong."""
+        now, name = time.monotonic(), call["group"]
+        known = self._known.get(name)
+        if known is not None and call["step"] == known.heard:
+            return
+        check(call, self.spec, self.league.tables)
+        if (
+            known is None
+            or (call["step"], call["player"], call["games"]) != (known.heard + 1, known.asked, known.games)
+            or known.left
+        ):
+            self._give_up(name)
+            self._known[name] = Group(call["games"], now, now, call["step"])
+            return
+        known.heard, known.used_at = call["step"], now
+        tables = known.of_player.get(call["player"])
+        if tables is not None:
+            assert isinstance(tables.play, GamesElsewhere)
+            tables.ended |= tables.play.hear(call)
+
+    def _prepared(self, asked: Mapping[str, Call]) -> dict[str, MatchTables]:
+        """The games that each group is to step next, ready for a move; none of one that is to leave."""
+        while True:
+            self._changed.wait_for(lambda: self.stopping.is_set() or self._may_play(), timeout=LOOK_EVERY)
+            if self.stopping.is_set():
+                raise SamplerClosed("this actor ends")
+            home = self._home
+            if home is None or not self._may_play():
+                continue
+            try:
+                self.keep_matches(home)
+                return {name: self._tables(name, home) for name in asked if not self._is_to_leave(name)}
+            except Exception as error:  # told to the sampling thread, which tries again, or gives up
+                self._failure, self._home = error, None
+                self._changed.notify_all()
+
+    def _complete(self, segments: int = 1) -> bool:
+        """Whether so many segments of who is played for are there."""
+        matches = None if self._home is None else self._home.matches
+        return isinstance(matches, GroupsOfPlayer) and matches.ready >= segments * self._wanted
+
+    def _may_play(self) -> bool:
+        return self._home is not None and not self._complete(AHEAD)
+
+    def _tables(self, name: str, home: Learning) -> MatchTables:
+        """The games of `home` that this group steps, each table in a match."""
+        group = self._known[name]
+        group.asked = home.name
+        if home.matches is None:
+            home.matches = GroupsOfPlayer(home.policy, home.version)
+        assert isinstance(home.matches, GroupsOfPlayer)
+        tables = group.of_player.get(home.name)
+        if tables is None:
+            home.begun += 1
+            play = GamesElsewhere(
+                group.games,
+                home.policy,
+                recorded=home.name if self.recorder.active else None,
+                seed=self._seed(f"{home.name} games {home.begun}"),
+                unroll_length=self.league.unroll_length,
+                tables=self.league.tables,
+                reward_scale=self.league.reward_scale,
+                max_age=self.config.max_staleness,
+            )
+            tables = MatchTables(
+                play,
+                self.league.match_games,
+                lambda: self.request(home),
+                self.report,
+                self.opponent,
+                recorded=self.recorder.wants,
+            )
+            home.matches.add(tables)
+            group.of_player[home.name] = tables
+        tables.prepare()
+        return tables
+
+    def _decide(self, asked: Mapping[str, Call], prepared: Mapping[str, MatchTables]) -> None:
+        """The answer to each call."""
+        going = {name: tables.play for name, tables in prepared.items() if tables.play.begun}
+        actions = dict(zip(going, decide(list(going.values()), self._generator), strict=True))
+        for name in prepared:
+            group = self._known[name]
+            next_move = {"action": actions[name]} if name in actions else {"begin": True}
+            group.answer = {"player": group.asked, **next_move}
+        for name, call in asked.items():
+            self._known[name].step = call["step"]
+
+    def _is_to_leave(self, name: str) -> bool:
+        """Whether the group is to go to another actor; then its games are given up here."""
+        group = self._known[name]
+        if group.left or time.monotonic() - group.came_at < STAY:
+            return group.left
+        group.came_at = time.monotonic()
+        fewer = self._counts.fewer(self.groups)
+        if fewer is None:
+            return False
+        logger.info("group %s goes to actor %d, which has fewer", name, fewer)
+        self._give_up(name)
+        self._known[name] = group
+        group.of_player, group.left, group.answer = {}, True, {"leave": service_of(fewer)}
+        return True
+
+    def _give_up(self, name: str) -> None:
+        """Report what the group has played, and forget it."""
+        group = self._known.pop(name, None)
+        if group is None:
+            return
+        for player, tables in group.of_player.items():
+            matches = self.players[player].matches
+            try:
+                tables.leave()
+            except WarrenError as error:  # their leases run out
+                logger.warning("matches of %s were not given back: %s", player, error)
+            if isinstance(matches, GroupsOfPlayer):
+                matches.remove(tables)
+
+
+def run(config: Config) -> int:
+    """Serve until the run is over or a stop; exit status 0, or 1 when playing failed."""
+    verify(config, role="actor")
+    log_to_stderr(config.log_level)
+    torch.set_num_threads(1)
+    session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
+    session.declare()
+    join(session)
+    actor = ServedLeagueRole(config, session, league_of(config))
+    name = f"actor-{config.actor_id}"
+    subscription = Subscription(
+        session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
+    ).start()
+
+    def superseded(by: str) -> None:
+        logger.error("%s", by)
+        actor.failure = RuntimeError(by)
+        actor.stop()
+
+    try:
+        status = serve(session, actor, lambda: actor, name, superseded)
+    finally:
+        actor.leave()
+        subscription.stop()
+        logger.info("where the time went:\n%s", "\n".join(actor.timing.lines()))
+    if isinstance(actor.failure, ConfigurationError):
+        raise actor.failure
+    return 1 if actor.failure is not None else status

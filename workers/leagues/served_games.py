@@ -1,0 +1,195 @@
+"""What a served league's actor knows of games that env runners step: who sits where, what came of it, what comes next.
+
+A call is what one group of games asks, a table:
+
+    group         str: whose
+    step          int: 0, 1, 2, ...: which of the group's calls; a call that comes again is answered as before
+    games         int: N, how many it steps for each player
+    player        whose games it tells of, the next fields; None where the group has none under way
+    to_move       int8 [N]; observation [N, ...]; action_mask bool [N, A]: what they ask next, as in envs.Turn
+    reward        float32 [N, 2]; done bool [N]: what the last moves brought
+    finished      None, or index int64 [K], returns float32 [K, 2] and length int64 [K] of games that ended, as a list
+    seeds         int64 [N] of the games under way, where they are recorded; else None
+
+The answer says "player", whose games are to be stepped next, and "action" int64 [N], or "begin" where all N are to
+begin anew; or "leave" alone, the service of another actor, which has fewer groups: all games are given up here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agents.policies import Policy
+from agents.trajectories import Trajectory, TrajectorySpec, concatenate
+from agents.trees import ArraySpec, problems
+from envs import Turn
+from envs.two_player import FinishedGames
+from warren.errors import WireError
+from workers.rollout.game_log import GameLog
+from workers.rollout.games_in_play import GamesInPlay
+from workers.rollout.match_scheduler import MatchTables
+from workers.rollout.sampler import load_into
+
+Call = Mapping[str, Any]
+Answer = dict[str, Any]
+TO_MOVE, FLAG, PAIR = ArraySpec((), "int8"), ArraySpec((), "bool"), ArraySpec((2,), "float32")
+NUMBER = ArraySpec((), "int64")
+
+
+@dataclass
+class TheirSeeds:
+    """Of games that are recorded."""
+
+    seeds: np.ndarray  # int64 [N]
+
+
+@dataclass
+class Told:
+    """What a log asks of games, as their calls tell it."""
+
+    num_envs: int
+    num_actions: int
+    lengths: np.ndarray  # int64 [N]
+    chance: TheirSeeds
+
+
+class GamesElsewhere(GamesInPlay):
+    """GamesInPlay of a group. `restart` leaves them to be begun."""
+
+    def __init__(self, num_games: int, policy: Policy, *, recorded: str | None, seed: int, **settings: Any) -> None:
+        """`recorded`: the learning policy's name, None where no game is recorded; `seed` is of the records."""
+        nothing = np.zeros(num_games, np.int64)
+        mask = policy.spec(True).action_mask
+        self._told = Told(num_games, mask.shape[0] if mask else 0, nothing, TheirSeeds(nothing.copy()))
+        log = GameLog(self._told, seed) if recorded is not None else None
+        super().__init__(num_games, policy, log=log, player=recorded or "", **settings)
+
+    def hear(self, call: Call) -> bool:
+        """What the games came to; whether any ended."""
+        turn = Turn(
+            call["to_move"], call["observation"], call["action_mask"], call["reward"], call["done"],
+            np.zeros_like(call["done"]),
+        )  # fmt: skip
+        if call["seeds"] is not None:
+            self._told.chance.seeds = call["seeds"]
+        if not self.begun:
+            self._told.lengths[:] = 0
+            self.begin(turn)
+            return False
+        self._told.lengths += 1
+        self._told.lengths[turn.done] = 0
+        return self.follow(turn, None if call["finished"] is None else FinishedGames(*call["finished"]))
+
+
+@dataclass(slots=True)
+class Group:
+    """One group as its actor knows it. `heard`: its call that was taken in last; `step`: that answered last."""
+
+    games: int
+    came_at: float  # monotonic
+    used_at: float
+    heard: int
+    step: int = -1
+    answer: Answer = field(default_factory=dict)
+    asked: str | None = None  # the player whose games it steps meanwhile
+    left: bool = False  # for another actor
+    of_player: dict[str, MatchTables] = field(default_factory=dict)
+
+
+class GroupsOfPlayer:
+    """A learning player's games in all groups, as one: what `Learning.matches` is."""
+
+    def __init__(self, policy: Policy, version: int) -> None:
+        self._policy, self._version = policy, version
+        self._tables: list[MatchTables] = []
+        self._expired = 0
+
+    def add(self, tables: MatchTables) -> None:
+        """Of another group; its decisions are by the weights that are loaded."""
+        tables.play.renew(self._version)
+        self._tables.append(tables)
+
+    def remove(self, tables: MatchTables) -> None:
+        """Its group has gone."""
+        self._expired += tables.play.pop_expired()
+        self._tables.remove(tables)
+
+    def load(self, weights: Mapping[str, Any], version: int, behaviour: Mapping[str, float] | None = None) -> None:
+        """As Sampler.load."""
+        load_into(self._policy, weights, version, behaviour)
+        self._version = version
+        for tables in self._tables:
+            tables.play.renew(version)
+
+    def restart(self) -> None:
+        """The player has become another one."""
+        for tables in self._tables:
+            tables.restart()
+
+    @property
+    def ready(self) -> int:
+        """Complete trajectories of the player as it is."""
+        return sum(tables.ready for tables in self._tables)
+
+    def take(self, count: int) -> Trajectory:
+        """So many of them, a slot each; of the groups with most first."""
+        taken: list[Trajectory] = []
+        for tables in sorted(self._tables, key=lambda tables: -tables.ready):
+            if (part := min(count, tables.ready)) > 0:
+                taken.append(tables.play.take(part))
+                count -= part
+        return concatenate(taken)
+
+    def pop_expired(self) -> int:
+        """Decisions that were too old and were dropped since the last call."""
+        expired, self._expired = self._expired, 0
+        return expired + sum(tables.play.pop_expired() for tables in self._tables)
+
+    @property
+    def held(self) -> list[str]:
+        """Ids of the matches under way."""
+        return [match for tables in self._tables for match in tables.held]
+
+    def lose(self, matches: Iterable[str]) -> None:
+        """Their leases have run out."""
+        lost = list(matches)
+        for tables in self._tables:
+            tables.lose(lost)
+
+    def leave(self) -> None:
+        """Report what was played of all matches."""
+        for tables in self._tables:
+            tables.leave()
+
+
+def check(call: Call, spec: TrajectorySpec, tables: int) -> None:
+    """Raises WireError for what is not as the league's game declares it, or no games for so many tables."""
+    count, wrong = call["games"], []
+    if not isinstance(count, int) or count < 1 or count % (2 * tables):
+        raise WireError(f"group {call['group']}: games={count!r}; it must be a multiple of 2 * tables = {2 * tables}")
+    if call["player"] is None:
+        return
+    assert spec.action_mask is not None
+    for name, kind in (
+        ("to_move", TO_MOVE), ("observation", spec.observation), ("action_mask", spec.action_mask), ("reward", PAIR),
+        ("done", FLAG),
+    ):  # fmt: skip
+        wrong += problems(kind, call[name], (count,), name)
+    if call["seeds"] is not None:
+        wrong += problems(NUMBER, call["seeds"], (count,), "seeds")
+    ended = None if wrong else np.flatnonzero(call["done"])
+    if ended is not None and (call["finished"] is not None or ended.size):
+        index, returns, length = call["finished"] or ([], [], [])
+        if not np.array_equal(index, ended):
+            wrong.append(f"finished must be of the {ended.size} games that are done")
+        else:
+            wrong += problems(PAIR, returns, (ended.size,), "finished returns")
+            wrong += problems(NUMBER, length, (ended.size,), "finished length")
+    if not wrong and (call["to_move"].min() < 0 or call["to_move"].max() > 1):
+        wrong.append("to_move must be 0 or 1")
+    if wrong:
+        raise WireError(f"group {call['group']}: {'; '.join(wrong)}")

@@ -1,0 +1,310 @@
+"""Who plays which seat of N games in turns that somebody else steps: decisions to make, and what comes of them.
+
+    play = GamesInPlay(64, policy, unroll_length=16, tables=4)
+    play.begin(games.reset())
+    while True:
+        (action,) = decide([play], generator)               # of several at once: one forward pass for each model
+        turn = games.step(action)
+        ended = play.follow(turn, games.pop_finished())
+
+The N game slots are split into tables, each with one opponent at a time, as a league hands out matches. In each slot
+the learning policy takes the two seats in turn, and at each table half of the slots begin in either, so that both are
+played equally often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from agents.checkpoints import fingerprint
+from agents.networks import Memory
+from agents.policies import Policy, SlotMemory
+from agents.trajectories import Trajectory
+from envs import Turn
+from envs.two_player import FinishedGames
+from workers.rollout.game_log import GameLog, PlayedGame, Weights
+from workers.rollout.match_result import MatchResult
+from workers.rollout.trajectory_buffer import TrajectoryBuffer
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """Whom a table plays. `policy` None is the learning policy itself: it learns from both seats then."""
+
+    tag: Hashable  # comes back with the results
+    policy: Policy | None = None
+    recorded: bool = False  # whether results against it hold the games themselves
+
+
+@dataclass(slots=True)
+class Asked:
+    """Decisions that one model is to make. `learns`: whether its value is wanted too, for it learns from them."""
+
+    policy: Policy
+    learns: bool
+    rows: np.ndarray  # int64 [K]: of which games
+    seats: np.ndarray  # int64 [K]: 2 * game + seat
+    observation: np.ndarray  # [K, ...]
+    action_mask: np.ndarray  # bool [K, A]
+    memory: Memory  # [K, ...]
+
+
+class GamesInPlay:
+    """Of one learning policy; `version` is that of its weights."""
+
+    def __init__(
+        self,
+        num_games: int,
+        policy: Policy,
+        unroll_length: int = 16,
+        tables: int = 1,
+        reward_scale: float = 1.0,
+        max_age: int | None = None,
+        log: GameLog | None = None,
+        player: str = "",
+    ) -> None:
+        """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
+        recorded, under the name of `player`.
+
+        Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
+        """
+        self.policy = policy
+        self.version = -1
+        self.decisions = 0  # of the learning policy, since the start
+        self.num_tables = tables
+        slots = np.arange(num_games)
+        self.table = slots % tables  # [N]
+        self._home = (slots // tables % 2).astype(np.int64)  # [N]: the seat of the learning policy
+        self._slots = slots
+        self._reward_scale = np.float32(reward_scale)
+        mirror = Opponent("self")
+        self._opponents: dict[int, Opponent] = {0: mirror}  # those in play, by a number of their own
+        self._numbers = 1
+        self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
+        self._met = np.zeros(num_games, np.int64)  # [N]: the opponent of the game under way
+        self._buffer = TrajectoryBuffer(2 * num_games, unroll_length, policy.spec(True), max_age)
+        # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
+        self._memory = SlotMemory(policy.initial_memory(2 * num_games))
+        self._results: dict[int, list[np.ndarray]] = {}
+        self._games: dict[int, list[PlayedGame]] = {}  # of opponents that are recorded
+        self._episodes: list[np.ndarray] = []
+        self._turn: Turn | None = None  # None: all games are to begin
+        self._action = np.zeros(num_games, np.int64)
+        self._player, self._log = player, log
+        self._weights = Weights(player, self.version, 0)
+        self._kept = np.zeros(num_games, np.bool_)  # [N]: whether the game under way is recorded
+        self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
+
+    def renew(self, version: int) -> None:
+        """The learning policy has the weights of `version` now; experience that is too old for it is dropped."""
+        self.version = version
+        self._buffer.renew(version)
+        if self._log is not None:
+            self._weights = Weights(self._player, version, fingerprint(self.policy))
+
+    def pop_expired(self) -> int:
+        """Decisions that were too old to learn from and were dropped since the last call."""
+        return self._buffer.pop_expired()
+
+    def seat(self, table: int, opponent: Opponent) -> None:
+        """Let `table` play `opponent`: its games under way are played to their end first."""
+        number = next((n for n, known in self._opponents.items() if known == opponent), None)
+        if number is None:
+            number, self._numbers = self._numbers, self._numbers + 1
+            self._opponents[number] = opponent
+        self._invited[table] = number
+        if self._fresh:
+            self._met[self.table == table] = number
+            self._look_what_is_kept()
+
+    def restart(self) -> None:
+        """Drop all games and all experience: the policy has become another one. Results that were made stay.
+
+        `begin` follows.
+        """
+        self._buffer.clear()
+        self._memory.begin()
+        self._turn = None
+        self._met = self._invited[self.table]
+        self._look_what_is_kept()
+        self._fresh = True
+
+    @property
+    def begun(self) -> bool:
+        """Whether there are games under way."""
+        return self._turn is not None
+
+    def begin(self, turn: Turn) -> None:
+        """All games have begun anew, with this first turn."""
+        self._turn = turn
+        if self._log is not None:
+            self._log.restart()
+
+    @property
+    def ready(self) -> int:
+        """Trajectories that are complete."""
+        return self._buffer.ready
+
+    def take(self, num_trajectories: int) -> Trajectory:
+        """The first `num_trajectories` of the `ready` trajectories."""
+        episodes = np.concatenate([*self._episodes, np.zeros((0, 2), np.float32)])
+        self._episodes.clear()
+        return self._buffer.take(num_trajectories, episodes)
+
+    def pop_results(self) -> list[MatchResult]:
+        """Games that ended since the last call, a result for each opponent that was met."""
+        results = [
+            MatchResult(self._opponents[number].tag, np.concatenate(returns), tuple(self._games.get(number, ())))
+            for number, returns in self._results.items()
+        ]
+        self._results.clear()
+        self._games.clear()
+        in_play = {*self._met.tolist(), *self._invited.tolist()}
+        self._opponents = {n: opponent for n, opponent in self._opponents.items() if n in in_play}
+        return results
+
+    def in_play(self) -> set[Hashable]:
+        """Tags of the opponents that more games will end against, as things stand."""
+        return {self._opponents[number].tag for number in {*self._met.tolist(), *self._invited.tolist()}}
+
+    # A move in every game.
+
+    def asked(self) -> Iterator[Asked]:
+        """Who is to move, by model."""
+        assert self._turn is not None
+        mine = (self._turn.to_move == self._home) | self._is_mirror(self._met)
+        rows = np.flatnonzero(mine)
+        if rows.size:
+            yield self._asked(self.policy, rows, learns=True)
+        if rows.size < len(mine):
+            for policy, rows in self._by_model(np.flatnonzero(~mine)):
+                yield self._asked(policy, rows, learns=False)
+
+    def decided(self, asked: Asked, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory) -> None:
+        """What came of `asked`: arrays [K, ...]."""
+        self._memory.keep(asked.seats, memory)
+        self._action[asked.rows] = action
+        if not asked.learns:
+            return
+        decision = {
+            "observation": asked.observation, "action": action, "action_mask": asked.action_mask, "extras": extras
+        }  # fmt: skip
+        remembered = {name: part.cpu().numpy() for name, part in asked.memory.items()}
+        self._buffer.decide(asked.seats, decision, remembered, self.version)
+        self.decisions += asked.rows.size
+
+    def moves(self) -> np.ndarray:
+        """int64 [N], once all are decided: the move in every game."""
+        action, self._action = self._action, np.empty_like(self._action)
+        if self._log is not None:
+            self._log.moved(action, self._weights)
+        self._fresh = False
+        return action
+
+    def noise(self, asked: Asked, generator: torch.Generator) -> np.ndarray | None:
+        """float32 [K, A]: what these decisions are drawn by; None where none is of a recorded game."""
+        if self._log is None or not (kept := self._kept[asked.rows]).any():
+            return None
+        noise: np.ndarray = torch.empty(asked.action_mask.shape).exponential_(generator=generator).numpy()
+        noise[kept] = self._log.noise(asked.rows[kept])
+        return noise
+
+    def follow(self, turn: Turn, finished: FinishedGames | None) -> bool:
+        """What came of the moves, and the games that they ended; whether any did."""
+        self._turn = turn
+        self._buffer.earn(turn.reward.ravel() * self._reward_scale)
+        if finished is None or not len(finished.index):
+            return False
+        self._finish(finished)
+        return True
+
+    def _asked(self, policy: Policy, rows: np.ndarray, learns: bool) -> Asked:
+        turn = self._turn
+        assert turn is not None
+        seats = 2 * rows + turn.to_move[rows]
+        return Asked(
+            policy, learns, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
+        )
+
+    def _finish(self, finished: FinishedGames) -> None:
+        slots, home = finished.index, self._home[finished.index]
+        seats = np.concatenate([2 * slots, 2 * slots + 1])
+        self._buffer.end(seats)
+        self._memory.begin(seats)
+        returns = finished.returns[np.arange(len(slots)), home]
+        met = self._met[slots]
+        for number in np.unique(met):
+            self._results.setdefault(int(number), []).append(returns[met == number])
+        if self._log is not None:
+            for number, game in zip(met.tolist(), self._log.pop(finished, home, self._kept[slots]), strict=True):
+                if game is not None:
+                    self._games.setdefault(number, []).append(game)
+        self._episodes.append(np.stack([returns, finished.length.astype(np.float32)], axis=1))
+        self._home[slots] = 1 - home
+        self._met[slots] = self._invited[self.table[slots]]
+        self._look_what_is_kept()
+
+    def _look_what_is_kept(self) -> None:
+        if self._log is not None:
+            self._kept = np.isin(self._met, [n for n, opponent in self._opponents.items() if opponent.recorded])
+
+    def _by_model(self, rows: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
+        """`rows` by the model that plays them: opponents with the same weights share a forward pass."""
+        met = self._met[rows]
+        models: dict[int, tuple[Policy, list[int]]] = {}
+        for number in np.unique(met).tolist():
+            policy = self._opponents[number].policy
+            assert policy is not None  # else the rows would be the learning policy's
+            models.setdefault(id(policy), (policy, []))[1].append(number)
+        for policy, numbers in models.values():
+            yield policy, rows[np.isin(met, numbers)] if len(models) > 1 else rows
+
+    def _is_mirror(self, numbers: np.ndarray) -> np.ndarray:
+        mirrors = [number for number, opponent in self._opponents.items() if opponent.policy is None]
+        return np.isin(numbers, mirrors)
+
+
+def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.ndarray]:
+    """The next move in every game of all, int64 [N] each: one forward pass for each model that is to move in any."""
+    by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, Asked]]] = {}
+    for play in plays:
+        for asked in play.asked():
+            by_model.setdefault((id(asked.policy), asked.learns), []).append((play, asked))
+    for parts in by_model.values():
+        _decide_together(parts, generator)
+    return [play.moves() for play in plays]
+
+
+def _decide_together(parts: Sequence[tuple[GamesInPlay, Asked]], generator: torch.Generator) -> None:
+    """`parts` are of one model."""
+    first = parts[0][1]
+    drawn_by = _drawn_by(parts, generator)
+    if len(parts) == 1:
+        observation, mask, before = first.observation, first.action_mask, first.memory
+    else:
+        observation = np.concatenate([asked.observation for _, asked in parts])
+        mask = np.concatenate([asked.action_mask for _, asked in parts])
+        before = {name: torch.cat([asked.memory[name] for _, asked in parts]) for name in first.memory}
+    action, extras, memory = first.policy.step(observation, before, action_mask=mask, value=first.learns, **drawn_by)
+    begin = 0
+    for play, asked in parts:
+        rows = slice(begin, begin + len(asked.rows))
+        begin = rows.stop
+        said = {name: part[rows] for name, part in extras.items()}
+        play.decided(asked, action[rows], said, {name: part[rows] for name, part in memory.items()})
+
+
+def _drawn_by(parts: Sequence[tuple[GamesInPlay, Asked]], generator: torch.Generator) -> dict[str, Any]:
+    noises = [play.noise(asked, generator) for play, asked in parts]
+    if all(noise is None for noise in noises):
+        return {"generator": generator}
+    drawn = [
+        torch.empty(asked.action_mask.shape).exponential_(generator=generator).numpy() if noise is None else noise
+        for noise, (_, asked) in zip(noises, parts, strict=True)
+    ]
+    return {"noise": np.concatenate(drawn)}
