@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.burn_in import Head, problems
+from agents.algorithms.kept_arrays import joined, selected
 from agents.networks import Memory
 from agents.operators.unrolls import Unroll
 from agents.policies import Policy
@@ -145,7 +146,7 @@ class Batch:
         order = order.to(self.device)
 
         def shuffled(tensor: Tensor) -> Tensor:  # once an epoch: then every minibatch is a view
-            return tensor.index_select(axis, order)
+            return selected(tensor, axis, order)
 
         def part(tensor: Tensor) -> Tensor:
             return tensor[:, here] if axis else tensor[here]
@@ -173,9 +174,10 @@ class Batch:
             )
 
     def _join(self, *arrays: np.ndarray) -> np.ndarray:
+        pinned = self.device.type == "cuda"
         if self.unrolled:
-            return np.concatenate([array[self.burn_in :] for array in arrays] if self.burn_in else arrays, axis=1)
-        return np.concatenate([array.reshape(-1, *array.shape[2:]) for array in arrays])
+            return joined([array[self.burn_in :] for array in arrays] if self.burn_in else arrays, 1, pinned)
+        return joined([array.reshape(-1, *array.shape[2:]) for array in arrays], 0, pinned)
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device)

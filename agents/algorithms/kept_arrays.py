@@ -1,0 +1,82 @@
+"""Large arrays that batches are written into, kept from one update to the next.
+
+A fresh array of many MiB is memory that the system hands out page by page, each zeroed as it is first written to: for a
+batch of images that takes as long as the copying. Kept memory has its pages, and for a GPU it is pinned, so that it is
+copied there by the device itself.
+
+Nobody says that they are done with an array. It is written to again only when nothing holds it: a tensor made of it, a
+view, and a graph that gradients flow through each hold a reference. Where an update still reads the last batch, or an
+algorithm keeps it, the next one is written elsewhere: two arrays that are used in turn.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from math import prod
+from threading import Lock
+
+import numpy as np
+import torch
+from torch import Tensor
+
+SMALLEST = 1 << 20  # bytes; smaller arrays are had quicker from the allocator, which keeps their pages itself
+MOST = 8  # buffers that are kept
+_alone = [np.empty(0)]
+UNHELD = sys.getrefcount(_alone[0])  # of what a list alone holds
+
+
+class KeptArrays:
+    """Buffers for all threads of a process: `most` of them, and as many that are pinned."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._buffers: dict[bool, list[np.ndarray]] = {False: [], True: []}  # uint8; by whether they are pinned
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, pinned: bool = False) -> np.ndarray:
+        """An array to be written to, which nobody else holds; `pinned`: in memory that a GPU copies from by itself."""
+        size = prod(shape) * dtype.itemsize
+        with self._lock:
+            buffers = self._buffers[pinned]  # the one that was taken last at the end
+            index = self._free(buffers, size)
+            if index is not None:
+                buffer = buffers.pop(index)
+            elif pinned:
+                buffer = torch.empty(size, dtype=torch.uint8, pin_memory=True).numpy()
+            else:
+                buffer = np.empty(size, np.uint8)
+            buffers.append(buffer)
+            del buffers[: -self._most]  # who holds one has it still
+            array: np.ndarray = buffer[:size].view(dtype).reshape(shape)
+            return array
+
+    def _free(self, buffers: list[np.ndarray], size: int) -> int | None:
+        """Where the smallest is that nobody holds, and that has `size` bytes and not twice as many."""
+        free = [
+            index
+            for index in range(len(buffers))
+            if size <= len(buffers[index]) < 2 * size and sys.getrefcount(buffers[index]) == UNHELD
+        ]
+        return min(free, key=lambda index: len(buffers[index]), default=None)
+
+
+KEPT = KeptArrays()
+
+
+def joined(parts: Sequence[np.ndarray], axis: int, pinned: bool = False) -> np.ndarray:
+    """np.concatenate, of large arrays into memory that is kept."""
+    first = parts[0]
+    if sum(part.nbytes for part in parts) < SMALLEST or any(part.dtype != first.dtype for part in parts):
+        return np.concatenate(parts, axis=axis)
+    length = sum(part.shape[axis] for part in parts)
+    out = KEPT.empty((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype, pinned)
+    return np.concatenate(parts, axis=axis, out=out)
+
+
+def selected(tensor: Tensor, axis: int, order: Tensor) -> Tensor:
+    """tensor.index_select(axis, order), of a large one on the CPU into memory that is kept."""
+    if tensor.nbytes < SMALLEST or tensor.device.type != "cpu" or tensor.requires_grad:
+        return tensor.index_select(axis, order)
+    shape = (*tensor.shape[:axis], len(order), *tensor.shape[axis + 1 :])
+    return torch.index_select(tensor, axis, order, out=torch.from_numpy(KEPT.empty(shape, tensor.numpy().dtype)))
