@@ -90,7 +90,7 @@ def _numbers(config: Config) -> Iterator[str]:
         )
     if config.deterministic:
         yield from _deterministic(config)
-    if config.learners > 1:
+    if config.most_learners > 1:
         yield from _learners(config)
     if config.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
         yield f"log_level: {config.log_level!r} is not one of DEBUG, INFO, WARNING, ERROR"
@@ -100,7 +100,7 @@ def _learners(config: Config) -> Iterator[str]:
     players = (config.league or {}).get("players")
     players = players if isinstance(players, dict) else {}
     for player in players:
-        for rank in range(1, config.learners):
+        for rank in range(1, config.learners_of(player)):
             if (name := f"{player}-{rank}") in players:
                 yield f"league.players.{name}: learner {rank} of player {player} is called so too; rename the player"
     if config.allreduce not in ("auto", "horovod", "torch"):
@@ -115,13 +115,21 @@ def _learners(config: Config) -> Iterator[str]:
         yield f"top_k: {config.top_k:g} is no share of the numbers of a gradient; it must be above 0 and at most 1"
     if config.on_rank_loss not in ("restart", "continue"):
         yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
-    if config.learner_id >= config.learners:
-        yield f"learner_id: {config.learner_id} is none of the {config.learners} learners, which count from 0"
-    if config.segments_per_update % config.learners:
-        name = config.players if config.batch_segments is None else "batch_segments"
+    if config.learner_id >= (count := config.learners_of(config.player)):
+        yield f"learner_id: {config.learner_id} is none of the {count} learners, which count from 0"
+    segments, name = config.segments_per_update, config.players if config.batch_segments is None else "batch_segments"
+    of_all = {"learners": config.learners} if players.keys() - config.own_learners or not players else {}
+    of_one = {f"league.players.{player}.learners": count for player, count in config.own_learners.items()}
+    for setting, count in {**of_all, **of_one}.items():
+        if segments % count:
+            yield (
+                f"{setting}: {count} cannot share the {segments} segments of an update equally; choose {name} as a "
+                f"multiple of {count}"
+            )
+    if of_one and any("learners" in (counts or {}) for counts in config.hosts.values() if isinstance(counts, dict)):
         yield (
-            f"learners: {config.learners} cannot share the {config.segments_per_update} segments of an update equally; "
-            f"choose {name} as a multiple of {config.learners}"
+            f"{next(iter(of_one))}: given, and so are the learners of hosts, which hold for every player; leave out "
+            "the one or the other"
         )
 
 

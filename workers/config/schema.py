@@ -120,7 +120,7 @@ class Config:
     publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
     # Learners of a player, which hold the same weights and average their gradients; each gets an equal share of every
-    # update. minibatch_size and batch_segments count all of theirs together.
+    # update. minibatch_size and batch_segments count all of theirs together. league.players.NAME.learners: of one.
     learners: int = 1
     allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto, by what is there and the size
     compression: str = "none"  # of gradients among them: none, fp16, bf16 (not by Horovod), topk
@@ -189,8 +189,25 @@ class Config:
 
     @property
     def segments_per_share(self) -> int:
-        """Segments of it that each of the learners gets."""
-        return max(1, self.segments_per_update // self.learners)
+        """Segments of it that each of the learners of `player` gets."""
+        return max(1, self.segments_per_update // self.learners_of(self.player))
+
+    def learners_of(self, player: str) -> int:
+        """How many learners share the updates of `player`."""
+        return self.own_learners.get(player, self.learners)
+
+    @property
+    def own_learners(self) -> dict[str, int]:
+        """Of the players of a league that have a number of learners of their own."""
+        players = (self.league or {}).get("players")
+        given = players.items() if isinstance(players, dict) else ()
+        counts = {name: one.get("learners") for name, one in given if isinstance(one, dict)}
+        return {name: count for name, count in counts.items() if isinstance(count, int) and count > 0}
+
+    @property
+    def most_learners(self) -> int:
+        """Of any player."""
+        return max(self.learners, *self.own_learners.values(), 1)
 
     @property
     def steps_per_update(self) -> int:

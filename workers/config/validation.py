@@ -206,9 +206,9 @@ def _needs(
 
 def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:
     """Whether several learners can train by this algorithm."""
-    if config.learners > 1 and not hasattr(algorithm, "take_peers"):
+    if config.most_learners > 1 and not hasattr(algorithm, "take_peers"):
         yield (
-            f"learners: algorithm {name!r} has no take_peers(), so {config.learners} learners cannot train by it; "
+            f"learners: algorithm {name!r} has no take_peers(), so {config.most_learners} learners cannot train by it; "
             "derive it from agents.algorithms.gradient.GradientAlgorithm, or use learners=1"
         )
 

@@ -21,7 +21,7 @@ def training(config: Config, folder: Path) -> RunSpec:
     learner = _role(config, folder, "learner", done=Done.run, single=True)
     plays = "gateway" if is_gamecore(config.env.id) else "actor"
     actors = (*_counted(config, folder, plays, "actors", number="actor_id"), *_env_runners(config, folder))
-    processes = (learner, *_ranks_beside(config, learner), *actors, *_flower(config, folder))
+    processes = (learner, *_ranks_beside(config, learner, config.player), *actors, *_flower(config, folder))
     title = f"{config.project}/{config.trial}: {config.env.id}, {config.algorithm['name']}, {config.sampling.value}"
     return _run(config, folder, "training", title, processes)
 
@@ -56,11 +56,12 @@ def learners_of(config: Config, folder: Path, player: str, added: bool = False) 
     # In quotes: Hydra would take 1e3 for a number and null for nothing.
     spec = _role(config, folder, "learner", f"player='{player}'", done=Done.once, single=True)
     first = replace(spec, role=f"learner-{player}", restart=Restart.optional if added else Restart.critical)
-    return (first, *_ranks_beside(config, first))
+    return (first, *_ranks_beside(config, first, player))
 
 
-def _ranks_beside(config: Config, learner: ProcessSpec) -> tuple[ProcessSpec, ...]:
+def _ranks_beside(config: Config, learner: ProcessSpec, player: str) -> tuple[ProcessSpec, ...]:
     """The other learners of the same player, where there are several. The first is started again in any case."""
+    config = replace(config, learners=config.learners_of(player))
     if config.learners == 1:
         return ()
     restart = learner.restart if config.on_rank_loss == "restart" else Restart.never

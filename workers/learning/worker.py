@@ -287,7 +287,8 @@ def held_at_once(config: Config, redis_url: str) -> int:
 
 def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
     """The other learners of `player`, as this one sees them; None without any."""
-    if config.learners == 1:
+    count = config.learners_of(player)
+    if count == 1:
         return None
     prefix = f"{session.topology.key_prefix}ranks:{player}"
     server = redis_client.host_of(session.redis)
@@ -295,7 +296,7 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
     backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
     how = compression.build(config.compression, config.top_k)
     settings = {name: getattr(config, name) for name in ALIKE}
-    return Ranks(session.redis, prefix, config.learner_id, config.learners, backend, server, how, settings)
+    return Ranks(session.redis, prefix, config.learner_id, count, backend, server, how, settings)
 
 
 def lease_of(session: Session, player: str) -> Lease:

@@ -116,7 +116,7 @@ def topology_of(config: Config) -> Topology:
     # Nothing here depends on how many actors there are, or how they sample: queues are declared by whoever comes first,
     # and the broker refuses another declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
-    return Topology(config.run, players=players, learners=config.learners)
+    return Topology(config.run, players=players, learners=config.most_learners)
 
 
 def log_to_stderr(level: str) -> None:

@@ -445,6 +445,23 @@ def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_ca
     assert "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch" in by_horovod
 
 
+def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Problems) -> None:
+    two = ("experiment=rps", "+league.players.main.learners=2")
+    assert problems(*two, "actors=2") == []
+    (unequal,) = problems(*two, "actors=3")
+    assert unequal.startswith(
+        "league.players.main.learners: 2 cannot share the 3 segments of an update equally; choose"
+    )
+    assert problems(*two, "learner_id=1", "run=r", "trial=t", role="learner") == []
+    (none,) = problems(*two, "learner_id=1", "player=main_exploiter", "run=r", "trial=t", role="learner")
+    assert "learner_id: 1 is none of the 1 learners" in none
+    (twice,) = problems(*two, "++hosts={master: {learners: 2}}")
+    assert "leave out the one or the other" in twice
+    assert any(
+        "learners=0 of player 'main'" in one for one in problems("experiment=rps", "+league.players.main.learners=0")
+    )
+
+
 def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) -> None:
     assert problems("sampling=served", "algorithm=impala") == []
     assert problems("sampling=served", "experiment=kuhn") == []

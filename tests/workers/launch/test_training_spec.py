@@ -102,6 +102,19 @@ def test_a_served_run_has_env_runners_that_other_hosts_may_start(tmp_path: Path)
     assert config.segments_per_update == 3
 
 
+def test_a_player_may_have_a_number_of_learners_of_its_own(tmp_path: Path) -> None:
+    config = compose("experiment=rps", "+league.players.main.learners=3", "actors=6")
+    ranks = [(spec.role, list(spec.ranks)) for spec in compiled(config, tmp_path).processes if "learner" in spec.role]
+    assert ranks == [
+        ("learner-main", [0]), ("learner-main", [1, 2]), ("learner-main_exploiter", [0]),
+        ("learner-league_exploiter_0", [0]), ("learner-league_exploiter_1", [0]),
+    ]  # fmt: skip
+    assert [replace(config, player=name).segments_per_share for name in ("main", "main_exploiter")] == [2, 6]
+    fewer = compose("experiment=rps", "+league.players.main.learners=1", "learners=2")
+    counts = [config.learners_of(name) for name in ("main", "main_exploiter")]
+    assert counts == [3, 1] and [fewer.learners_of(name) for name in ("main", "main_exploiter")] == [1, 2]
+
+
 def test_a_served_league_has_env_runners_too(tmp_path: Path) -> None:
     given = ("experiment=rps", "++hosts={master: {actors: 1}, box-2: {env_runners: 3, evaluators: 1}}", "run=shared")
     assert [*hosts.problems(compose(*given))] and not [*hosts.problems(compose(*given, "sampling=served"))]
