@@ -23,11 +23,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from benchmarks import allreduce_curves
 from benchmarks.allreduce_processes import RankProcesses, rank_lines
-from benchmarks.allreduce_ranks import ENVIRONMENTS, UNROLL_LENGTH
-from benchmarks.learning_curves import draw
 from benchmarks.report import finish
 from workers import servers
 from workers.learning.allreduce import horovod_ring
@@ -38,8 +35,6 @@ NETWORKS = ([64, 64], [512, 512])  # whose gradients are of 37 KB and 2.1 MB
 UPDATES_OF_A_CURVE = 50
 STEPS = 1000  # of the optimizer, after which weights are compared; 40 an update
 KILLS = 4
-GOAL = 475  # of CartPole-v1
-LABELS = {"none": "", "fp16": ", float16", "bf16": ", bfloat16", "topk": ", 1% of the numbers"}
 
 
 def turns(count: int, seconds: float) -> Iterator[int]:
@@ -128,52 +123,11 @@ def step(options: argparse.Namespace) -> dict[str, Any]:
     return {"update_ms": found, "update_bytes": rounds.sent, "speed_vs_one_rank": speedup}
 
 
-def gap(one: np.ndarray, other: np.ndarray) -> float:
-    """How far the mean curves [S, U] of two sides are apart, in deviations of their seeds; both averaged over updates.
-
-    Below 1: within the seeds' spread. Of two times the same five seeds it is 0.5 on average.
-    """
-    spread = np.sqrt((one.var(0, ddof=1) + other.var(0, ddof=1)) / 2)
-    return float(np.abs(one.mean(0) - other.mean(0)).mean() / spread.mean())
-
-
 def curves(options: argparse.Namespace) -> dict[str, Any]:
     """Learning curves of one rank, of two, and of two that compress, each backed by torch's gloo."""
-    found: dict[str, dict[int, list[float]]] = {}
-    seconds: dict[str, list[float]] = {}
-    seeds = list(range(1, options.seeds + 1))
-    for of in (1, 2):
-        lines = rank_lines(
-            of, options.limit, run=options.run(), backend="torch", part="train", updates=options.updates, seeds=seeds,
-            compressions=compressions("torch") if of == 2 else ["none"],
-        )  # fmt: skip
-        for line in lines:
-            if line["learner"] == 0:
-                side = "one rank" if of == 1 else f"two ranks{LABELS[line['compression']]}"
-                found.setdefault(side, {})[line["seed"]] = line["curve"]
-                seconds.setdefault(side, []).append(line["seconds"])
-    tables = {side: np.array([by_seed[seed] for seed in seeds], np.float64) for side, by_seed in found.items()}
-    # From the first update on after which all have had an episode.
-    begun = np.all([np.isfinite(table).all(0) for table in tables.values()], axis=0)
-    tables = {side: table[:, begun] for side, table in tables.items()}
-    one, two = tables["one rank"], tables["two ranks"]
-    for side, table in tables.items():
-        last = table[:, -1]
-        print(f"{side:32} ends at a mean return of {last.mean():6.1f}, seeds {last.round().tolist()}", flush=True)
-    if options.picture is not None:
-        steps = (np.flatnonzero(begun) * ENVIRONMENTS * UNROLL_LENGTH).tolist()
-        drawn = {side: [list(zip(steps, run, strict=True)) for run in table.tolist()] for side, table in tables.items()}
-        returns = "mean return of the last 100 training episodes"
-        draw(options.picture, "CartPole by PPO: ranks at the same total batch", drawn, GOAL, returns)
-    compressed = {side.rpartition(", ")[2]: table for side, table in tables.items() if ", " in side}
-    return {
-        "curve_gap": round(gap(one, two), 3),
-        "curve_gap_compressed": {name: round(gap(two, table), 3) for name, table in compressed.items()},
-        "returns_at_the_end": {side: table[:, -1].round(1).tolist() for side, table in tables.items()},
-        "mean_return_of_all_updates": {side: round(float(table.mean()), 1) for side, table in tables.items()},
-        "seconds_of_a_run": {side: statistics.median(values) for side, values in seconds.items()},
-        "seeds": options.seeds,
-    }
+    return allreduce_curves.curves(
+        options.folder, options.seeds, options.updates, options.seconds, options.run, options.picture
+    )
 
 
 def bits(options: argparse.Namespace) -> dict[str, Any]:
@@ -241,10 +195,11 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="of `curves`")
     parser.add_argument("--kills", type=int, default=KILLS, help="of each backend")
     parser.add_argument(
-        "--seconds", type=float, default=220.0, help="of a part: fewer rounds or kills where it is longer"
+        "--seconds", type=float, default=220.0, help="of a part: fewer rounds, kills or seeds where it is longer"
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, short runs: whether it works")
     parser.add_argument("--no-horovod", action="store_true")
+    parser.add_argument("--folder", type=Path, help="keeps curves there; the same command goes on with the rest")
     parser.add_argument("--picture", type=Path, help="draw the learning curves there")
     parser.add_argument("--servers", default="embedded", choices=servers.MODES, help="only Redis is used")
     parser.add_argument("--limit", type=float, default=600.0, help="s that ranks may take for a part")

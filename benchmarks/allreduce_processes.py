@@ -45,15 +45,16 @@ class RankProcesses:
 
     def until(self, good: Callable[[Line], bool], limit: float) -> Line:
         """The next line that is `good`. Raises TimeoutError; RuntimeError where no rank is left."""
-        deadline = time.monotonic() + limit
+        deadline, ended = time.monotonic() + limit, False
         with self._news:
             while True:
                 while self._read < len(self._lines):
                     self._read += 1
                     if good(self._lines[self._read - 1]):
                         return self._lines[self._read - 1]
-                if all(process.poll() is not None for process in self._processes.values()):
+                if ended and not any(thread.is_alive() for thread in self._threads):  # all is read
                     raise RuntimeError("the ranks have ended; see what they wrote above")
+                ended = all(process.poll() is not None for process in self._processes.values())
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"ranks did not come so far within {limit:g} s")
                 self._news.wait(1.0)

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class Job:
     megabytes: Sequence[float] = ()
     hidden_sizes: Sequence[Sequence[int]] = ((64, 64),)
     seeds: Sequence[int] = (1,)
+    curves: Sequence[tuple[str, int]] = ()  # compression and seed of each; without any, all of both above
     repeats: int = 3
     updates: int = 0  # 0: until it is killed
 
@@ -142,23 +144,22 @@ def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
         first.update()
         say({"at": time.monotonic(), "size": ranks.size, "updates": first.updates})
         first.trajectory = first.sampler.collect(UNROLL_LENGTH)
-    for name in job.compressions:
-        for seed in job.seeds:
-            learner, curve, began = Learner(ranks, job, seed), [], time.perf_counter()
-            ranks.compression = build(name, TOP_K)
-            returns: deque[float] = deque(maxlen=100)
-            for _ in range(job.updates):
-                returns.extend(learner.update())
-                curve.append(float(np.mean(returns)) if returns else None)
-                learner.trajectory = learner.sampler.collect(UNROLL_LENGTH)
-            learner.enter()  # compares the last weights
-            steps = float(learner.algorithm.optimizer.state["step"])
-            say(
-                {
-                    "compression": name, "seed": seed, "curve": curve, "optimizer_steps": int(steps),
-                    "weights": checkpoints.digest(learner.policy), "seconds": round(time.perf_counter() - began, 2),
-                }
-            )  # fmt: skip
+    for name, seed in job.curves or product(job.compressions, job.seeds):
+        learner, curve, began = Learner(ranks, job, seed), [], time.perf_counter()
+        ranks.compression = build(name, TOP_K)
+        returns: deque[float] = deque(maxlen=100)
+        for _ in range(job.updates):
+            returns.extend(learner.update())
+            curve.append(float(np.mean(returns)) if returns else None)
+            learner.trajectory = learner.sampler.collect(UNROLL_LENGTH)
+        learner.enter()  # compares the last weights
+        steps = float(learner.algorithm.optimizer.state["step"])
+        say(
+            {
+                "compression": name, "seed": seed, "curve": curve, "optimizer_steps": int(steps),
+                "weights": checkpoints.digest(learner.policy), "seconds": round(time.perf_counter() - began, 2),
+            }
+        )  # fmt: skip
 
 
 def main(text: str) -> None:

@@ -1,5 +1,7 @@
 """What growth costs: `python -m benchmarks.growth --only PART`. Each part takes four minutes at most.
 
+What does not end within them is measured by the same command once more, where --folder keeps what was.
+
 actors, environments, model, learners   us of a core that a step costs each part of a run, the same work shared by 1 to
           32 actors, in 16 to 1,024 environments each, with weights of 0.1 to 100 MB, learned from by 1 to 4 learners;
           what grew although it should be constant
@@ -15,9 +17,11 @@ The last line is one JSON object.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from benchmarks import growth_league, growth_limits, growth_links, growth_runs
+from benchmarks.points import Points, TimeLeft
 from benchmarks.report import finish
 from benchmarks.throughput_jobs import own_servers
 
@@ -30,20 +34,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=220.0, help="of a part; no round begins that would not end")
+    parser.add_argument("--seconds", type=float, default=220.0, help="of a part; no run begins that would not end")
+    parser.add_argument("--folder", type=Path, help="keeps what is measured; the same command goes on with the rest")
     given = parser.parse_args()
     figures: dict[str, Any] = {}
     for part in given.only or PARTS:
+        time_left, points = TimeLeft(given.seconds), Points(given.folder, f"growth_{part}")
         if part in growth_runs.PARTS:
-            figures |= growth_runs.measure(part, given.seconds, given.rounds)
+            figures |= growth_runs.measure(part, time_left, points, given.rounds)
         elif part == "links":
-            figures |= growth_links.measure(given.rounds, 15.0)
+            figures |= growth_links.measure(given.rounds, time_left, points)
         elif part == "simulated":
-            figures |= growth_limits.measure(given.seconds)
+            figures |= growth_limits.measure(time_left, points)
         else:
             with own_servers() as (_, urls):
                 servers = urls["WARREN_BROKER_URL"], urls["WARREN_REDIS_URL"]
-                figures |= getattr(growth_league, part)(*servers, MATCHES, given.rounds)
+                figures |= getattr(growth_league, part)(*servers, MATCHES, given.rounds, time_left, points)
     for name, value in figures.items():
         print(f"{name}: {value}", flush=True)
     finish("growth", figures)

@@ -12,7 +12,8 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -26,6 +27,7 @@ from agents.policies import Policy
 from benchmarks.call_peers import started
 from benchmarks.growth_runs import GREW
 from benchmarks.league_speed import HUNTERS, league_of
+from benchmarks.points import Points, TimeLeft
 from league.models.pool import LEAGUE, Pool
 from tasks.app import create_app
 from tasks.topology import Topology
@@ -39,32 +41,60 @@ LEASE = 600.0  # s
 OBSERVATION, ACTION = gymnasium.spaces.Box(-1, 1, (4,), np.float32), gymnasium.spaces.Discrete(2)
 
 
-def players(broker_url: str, redis_url: str, matches: int, rounds: int) -> dict[str, Any]:
-    """Figures by the number of players; each round measures all sizes, and medians are told."""
-    found: dict[int, list[dict[str, float]]] = {}
-    for turn in range(rounds):
-        for number in PLAYERS:
-            one = measure(broker_url, redis_url, number, matches)
-            found.setdefault(number, []).append(one)
-            print(f"players {number}, round {turn + 1}: {one}", flush=True)
-    table = {str(number): _medians(each) for number, each in found.items()}
-    first, last = table[str(PLAYERS[0])], table[str(PLAYERS[-1])]
+def players(
+    broker_url: str, redis_url: str, matches: int, rounds: int, time_left: TimeLeft, points: Points
+) -> dict[str, Any]:
+    """Figures by the number of players, medians over rounds in one league of each size."""
+    table = {}
+    for number in PLAYERS:
+        each = measure(broker_url, redis_url, number, matches, rounds, time_left, points)
+        if each:
+            table[str(number)] = _medians(each) | {"rounds": len(each)}
+    if not table:
+        return {"players": {}}
+    first, last = (list(table.values())[place] for place in (0, -1))
     constant = ("to_a_match_p50_ms", "report_p50_ms", "worker_us", "redis_us", "round_trips")
     grew = {name: round(last[name] / first[name], 2) for name in constant if last[name] > GREW * first[name]}
-    return {"players": {**table, "rounds": rounds, "grew": grew}}
+    return {"players": {**table, "matches": matches, "grew": grew}}
 
 
-def opponents(broker_url: str, redis_url: str, matches: int, rounds: int) -> dict[str, Any]:
+def opponents(
+    broker_url: str, redis_url: str, matches: int, rounds: int, time_left: TimeLeft, points: Points
+) -> dict[str, Any]:
     """Loads a match and the time to a match with FROZEN models."""
-    each = []
-    for turn in range(rounds):
-        each.append(measure(broker_url, redis_url, FROZEN + 2, matches))
-        print(f"opponents, round {turn + 1}: {each[-1]}", flush=True)
-    return {"opponents": {"frozen": FROZEN, "matches": matches, "rounds": rounds, **_medians(each)}}
+    each = measure(broker_url, redis_url, FROZEN + 2, matches, rounds, time_left, points)
+    medians = _medians(each) if each else {}
+    return {"opponents": {"frozen": FROZEN, "matches": matches, "rounds": len(each), **medians}}
 
 
-def measure(broker_url: str, redis_url: str, number: int, matches: int) -> dict[str, float]:
-    """One league of `number` players, two of which learn."""
+def measure(
+    broker_url: str, redis_url: str, number: int, matches: int, rounds: int, time_left: TimeLeft, points: Points
+) -> list[dict[str, float]]:
+    """Rounds in one league of `number` players, two of which learn: those that are kept, or as there is time for."""
+    known = points.get(players=number, matches=matches, rounds=rounds)
+    if known is not None:
+        return list(known)
+    if not time_left.fits(f"{number} players"):
+        return []
+    found: list[dict[str, float]] = []
+    with time_left.timed(), _league(broker_url, redis_url, number) as given:
+        for turn in range(rounds):
+            began = time.monotonic()
+            found.append(_played(*given, matches))
+            print(f"players {number}, round {turn + 1}: {found[-1]}", flush=True)
+            if time_left.left < time.monotonic() - began:
+                break
+    if len(found) == rounds:
+        points.add(found, players=number, matches=matches, rounds=rounds)
+    return found
+
+
+@contextmanager
+def _league(
+    broker_url: str, redis_url: str, number: int
+) -> Iterator[tuple[Session, Pool, redis.Redis, psutil.Process]]:
+    """A league worker's process, and what an actor needs."""
+    began = time.monotonic()
     topology = Topology(f"bench-growth-{os.getpid()}-{secrets.token_hex(3)}")
     client = redis.Redis.from_url(redis_url)
     client.flushdb()
@@ -79,7 +109,8 @@ def measure(broker_url: str, redis_url: str, number: int, matches: int) -> dict[
     session.app, session.topology = create_app(topology, broker_url, redis_url), topology
     command = [sys.executable, "-m", "benchmarks.league_tasks", broker_url, redis_url, topology.run, "0"]
     with started(command) as worker:
-        return _played(session, pool, client, psutil.Process(worker.pid), matches)
+        print(f"a league of {number} took {time.monotonic() - began:.1f} s to make", flush=True)
+        yield session, pool, client, psutil.Process(worker.pid)
 
 
 def _played(

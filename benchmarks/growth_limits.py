@@ -1,8 +1,9 @@
 """10, 100 and 1,000 actors with a core each: which part of a run ends first, by simulation with measured times.
 
 Measured are whole runs of CartPole (PPO, 64 environments x 128 steps, four epochs) with 1 to 8 actors on this machine's
-cores, and runs without computing with 1 and 32 actors, whose difference is what weights cost that go to each actor. The
-simulation with as many cores as this machine has is held against the measured rates before it says anything of more.
+cores, and runs without computing with 1 and 32 actors, whose difference is what weights cost that go to each actor.
+Service times are of the processor, not of the clock. The simulation with as many cores as this machine has, slower by
+what other programs took of them during each run, is held against the measured rates before it says anything of more.
 """
 
 from __future__ import annotations
@@ -10,39 +11,57 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import growth_runs
-from benchmarks.growth_runs import STEPS, Cost, Looks
+from benchmarks.growth_runs import STEPS, Cost, Looks, point
 from benchmarks.growth_simulation import Run, Service, ladder
+from benchmarks.points import Points, TimeLeft
 from benchmarks.throughput_jobs import own_servers, train
 
 SEGMENT, SEGMENT_BYTES, WEIGHTS_BYTES = 64 * 128, 348_696, 37_000  # CartPole's: steps, bytes
 CALIBRATED_WITH = 2  # actors
 MEASURED = (1, 2, 4, 8)
+IDLE = (1, 32)  # actors of the runs without computing
+IDLE_S, STEPS_EACH = 8.0, 800_000  # of a run: s without computing, steps of CartPole
 MANY = (10, 100, 1000)
+CONFIRMED = 0.15  # error of the rate up to which the simulation is held to be right
 
 
-def measure(seconds: float) -> dict[str, Any]:
-    """Service times, simulated beside measured rates, and what ends first; `seconds` of measured runs, about."""
-    of_a_run = seconds / (len(MEASURED) + 2) - 10
+def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
+    """Service times, simulated beside measured rates, and what ends first; {} until all runs have been measured."""
+    idle: dict[int, Cost] = {}
+    runs: dict[int, Cost] = {}
     with own_servers() as (folder, urls):
-        idle = {
-            actors: growth_runs.run(f"idle-{actors}", "actors", actors, folder, urls, of_a_run) for actors in (1, 32)
+        makes = {
+            **{
+                ("idle", actors): partial(growth_runs.run, f"idle-{actors}", "actors", actors, folder, urls, IDLE_S)
+                for actors in IDLE
+            },
+            **{("cartpole", actors): partial(cartpole, actors, folder, urls) for actors in MEASURED},
         }
-        runs = {actors: cartpole(actors, folder, urls, of_a_run) for actors in MEASURED}
+        for (what, actors), make in makes.items():
+            cost = point(f"{what}, {actors} actors", make, time_left, points, what=what, actors=actors)
+            if cost is None:
+                return {}
+            {"idle": idle, "cartpole": runs}[what][actors] = cost
+            shown = {role: round(us, 2) for role, us in cost.us_a_step.items()}
+            print(f"{what}, {actors} actors: {cost.rate:,.0f} steps/s on {cost.cores:.2f} cores; us a step {shown}")
     service = service_of(runs[CALIBRATED_WITH], idle)
     print(f"service times: {service}", flush=True)
     cores = os.cpu_count() or 1
     beside: dict[str, dict[str, float]] = {}
     for actors, cost in runs.items():
-        simulated = Run(service, actors, cores).simulate().rate
-        error = simulated / cost.rate - 1
+        # What other programs took makes each core slower.
+        simulated = Run(service.slower(cores / cost.cores), actors, cores).simulate().rate
         beside[str(actors)] = {
-            "measured": round(cost.rate), "simulated": round(simulated), "error": round(error, 3),
+            "measured": round(cost.rate), "simulated": round(simulated),
+            "error": round(simulated / cost.rate - 1, 3), "cores": round(cost.cores, 2),
+            "us_a_step": round(sum(cost.us_a_step.values()), 2),
         }  # fmt: skip
-        print(f"{actors} actors on {cores} cores: {beside[str(actors)]}", flush=True)
+        print(f"{actors} actors: {beside[str(actors)]}", flush=True)
     limits = {str(actors): [(part, round(rate)) for part, rate in ladder(service, actors)] for actors in MANY}
     for actors, steps in limits.items():
         print(f"{actors} actors: " + ", then ".join(f"{part} at {rate:,} steps/s" for part, rate in steps), flush=True)
@@ -56,21 +75,21 @@ def measure(seconds: float) -> dict[str, Any]:
             },
             "beside_measured": beside,
             "error_median": round(statistics.median(errors), 3),
+            "confirmed": statistics.median(errors) <= CONFIRMED,
             "ends_first": limits,
         }
     }
 
 
-def cartpole(actors: int, folder: Path, urls: Mapping[str, str], seconds: float) -> Cost:
-    """One run as fast as it goes."""
-    steps = int(60_000 * seconds)
+def cartpole(actors: int, folder: Path, urls: Mapping[str, str], patience: float) -> Cost:
+    """One run as fast as it goes. Raises TookTooLong."""
     settings = (
         "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming", f"actors={actors}",
         "unroll_length=128", "algorithm.epochs=4", f"algorithm.minibatch_size={2048 * actors}",
-        f"total_steps={steps}",
+        f"total_steps={STEPS_EACH}",
     )  # fmt: skip
     looks = Looks()
-    return looks.cost(train(folder, f"cartpole-{actors}", settings, urls))
+    return looks.cost(train(folder, f"cartpole-{actors}", settings, urls, patience))
 
 
 def service_of(computing: Cost, idle: Mapping[int, Cost]) -> Service:
@@ -81,7 +100,7 @@ def service_of(computing: Cost, idle: Mapping[int, Cost]) -> Service:
     fan_out = max(0.0, more / versions / (max(idle) - 1))
     besides = one.us_a_step["learner"]
     # A segment without computing is 32 steps long and one with it 128: messages cost by the message, and so do notes.
-    per_message = 1e-6 * growth_runs.UNROLL * growth_runs.COPIES
+    per_message = 1e-6 * growth_runs.SEGMENT
     return Service(
         steps=SEGMENT,
         collect=1e-6 * SEGMENT * computing.us_a_step["actor"],

@@ -14,12 +14,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks import hosts_on_a_switch
 from benchmarks.hosts_on_a_switch import Host
 from benchmarks.paced_algorithm import VARIABLE
+from benchmarks.points import Points, TimeLeft
 from workers import servers
 from workers.learning.metrics import read_metrics
 from workers.servers.process import free_port
@@ -29,31 +31,47 @@ DELAY = 0.05  # s one way
 UPDATE = 0.15  # s: CartPole's, at 109,000 steps/s
 COPIES, UNROLL, ACTORS = 64, 128, 2
 STALENESS = 20  # versions: 3 s of updates; with the default of 8, data that comes from far is dropped
-PATIENCE = 240.0  # s for one run
 
 
-def measure(rounds: int, seconds: float, delay: float = DELAY) -> dict[str, Any]:
-    """Rates with and without the delay, in turn; `seconds` of a run, about."""
+def measure(
+    rounds: int, time_left: TimeLeft, points: Points, seconds: float = 12.0, delay: float = DELAY
+) -> dict[str, Any]:
+    """Rates with and without the delay, in turn, for as many rounds as there is time for; `seconds` of a run, about."""
     if why := hosts_on_a_switch.lacking():
         print(f"links: left out, {why}", flush=True)
         return {}
     found: dict[float, list[dict[str, Any]]] = {0.0: [], delay: []}
-    for turn in range(rounds):
-        for one in found:
-            found[one].append(run(one, seconds))
-            print(f"links, round {turn + 1}: {one * 1e3:g} ms one way: {found[one][-1]}", flush=True)
-    shares = [far["steps_per_s"] / near["steps_per_s"] for near, far in zip(found[0.0], found[delay], strict=True)]
+    for turn, one in ((turn, one) for turn in range(rounds) for one in found):
+        name, key = f"links, round {turn + 1}, {one * 1e3:g} ms one way", {"delay": one, "turn": turn}
+        measured = points.get(**key)
+        if measured is None:
+            if not time_left.fits(name):
+                break
+            with time_left.timed():
+                measured = run(one, seconds, time_left.left)
+            if measured is None:
+                print(f"{name}: it has not ended in time", flush=True)
+                break
+            points.add(measured, **key)
+        found[one].append(measured)
+        print(f"{name}: {measured}", flush=True)
+    shares = [far["steps_per_s"] / near["steps_per_s"] for near, far in zip(found[0.0], found[delay], strict=False)]
     return {
         "links_delay_ms": delay * 1e3,
-        "links_rate_with_delay": round(statistics.median(shares), 3),
+        "links_rounds": len(shares),
+        "links_rate_with_delay": round(statistics.median(shares), 3) if shares else None,
         "links_rate_by_round": [round(share, 3) for share in shares],
         "links_near": found[0.0],
         "links_far": found[delay],
     }
 
 
-def run(delay: float, seconds: float) -> dict[str, Any]:
-    """One run: its rate over the last two thirds, its data's age in versions, its account, where the learner's went."""
+def run(delay: float, seconds: float, patience: float) -> dict[str, Any] | None:
+    """One run: its rate over the last two thirds, its data's age in versions, its account, where the learner's went.
+
+    None where it has not ended after `patience` s.
+    """
+    until = time.monotonic() + patience
     names = ("servers", "learner", *(f"box-{number}" for number in range(ACTORS)))
     with tempfile.TemporaryDirectory(prefix="warren-links-") as folder, hosts_on_a_switch.joined(names, delay) as hosts:
         password, ports = secrets.token_hex(16), (free_port(), free_port())
@@ -65,10 +83,13 @@ def run(delay: float, seconds: float) -> dict[str, Any]:
                 "WARREN_BROKER_URL": f"amqp://warren:{password}@{hosts[0].address}:{ports[0]}/%2F",
                 "WARREN_REDIS_URL": f"redis://:{password}@{hosts[0].address}:{ports[1]}/0",
             }
-            return _whole_run(Path(folder), hosts[1:], urls, int(seconds * ACTORS * COPIES * UNROLL / UPDATE))
+            steps = int(seconds * ACTORS * COPIES * UNROLL / UPDATE)
+            return _whole_run(Path(folder), hosts[1:], urls, steps, until - time.monotonic())
 
 
-def _whole_run(folder: Path, hosts: list[Host], urls: dict[str, str], steps: int) -> dict[str, Any]:
+def _whole_run(
+    folder: Path, hosts: list[Host], urls: dict[str, str], steps: int, patience: float
+) -> dict[str, Any] | None:
     environment = {**os.environ, **urls, "OMP_NUM_THREADS": "1", VARIABLE: str(UPDATE)}
     starts = {host.name: {"learners": 1} if host.name == "learner" else {"actors": 1} for host in hosts}
     table = ", ".join(f"{name}: {{{key}: {n}}}" for name, each in starts.items() for key, n in each.items())
@@ -89,8 +110,12 @@ def _whole_run(folder: Path, hosts: list[Host], urls: dict[str, str], steps: int
                         host.command(line), env=environment, text=True, stdout=output, stderr=subprocess.STDOUT
                     )
                 )
-        if started[0].wait(PATIENCE) != 0:
+        if started[0].wait(max(0.0, patience)) != 0:
             sys.exit(f"a run failed:\n{(folder / 'learner.log').read_text()}")
+    except subprocess.TimeoutExpired:
+        for process in started:
+            process.kill()  # what each started ends with it
+        return None
     finally:
         for process in started:
             process.terminate()

@@ -12,20 +12,23 @@ import statistics
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from benchmarks.paced_algorithm import VARIABLE
+from benchmarks.points import Points, TimeLeft
 from benchmarks.served import role_of
-from benchmarks.throughput_jobs import Job, own_servers, train
+from benchmarks.throughput_jobs import Job, TookTooLong, own_servers, train
 
 HERE = Path(__file__).resolve().parent
 STEPS, UPDATE = 65_536, 0.5  # of an update: steps, and s
-UNROLL, COPIES, ACTORS = 32, 64, 2
+SEGMENT = 2048  # steps: however many environments they are of, there are as many messages
+COPIES, ACTORS = 64, 2
 PARTS = ("actors", "environments", "model", "learners")
 SIZES: Mapping[str, Sequence[float]] = {
     "actors": (1, 4, 16, 32),
@@ -45,27 +48,28 @@ class Cost:
     resident_mb: Mapping[str, float]  # role -> the most of one process
     rate: float  # steps/s
     timing: Mapping[str, Any]  # of the learner, by stage
+    cores: float  # of this machine that no other program had
 
 
-def measure(part: str, seconds: float, rounds: int, of_a_run: float = 8.0) -> dict[str, Any]:
-    """Medians over as many rounds as `seconds` allow, at least one; `of_a_run`: s that a run plays, about."""
-    sizes, found = SIZES[part], defaultdict[float, list[Cost]](list)
-    until, longest = time.monotonic() + seconds, 0.0
+def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_run: float = 8.0) -> dict[str, Any]:
+    """Medians over as many rounds as there is time for; `of_a_run`: s that a run plays, about."""
+    found = defaultdict[float, list[Cost]](list)
     with own_servers() as (folder, urls):
-        for turn, size in _turns(sizes, rounds):
-            began = time.monotonic()
-            if turn and began + longest > until:
+        for turn, size in ((turn, size) for turn in range(rounds) for size in SIZES[part]):
+            name = f"{part} {size:g}, round {turn + 1}"
+            given = (f"{part}-{size:g}-{turn}", part, size, folder, urls, of_a_run)
+            cost = point(name, partial(run, *given), time_left, points, part=part, size=size, turn=turn)
+            if cost is None:
                 break
-            cost = run(f"{part}-{size}-{turn}", part, size, folder, urls, of_a_run)
             found[size].append(cost)
-            longest = max(longest, time.monotonic() - began)
             shown = {role: round(us, 2) for role, us in cost.us_a_step.items()}
-            print(f"{part} {size:g}, round {turn + 1}: {cost.rate:,.0f} steps/s; us a step {shown}", flush=True)
+            print(f"{name}: {cost.rate:,.0f} steps/s; us a step {shown}; {cost.cores:.2f} cores", flush=True)
     figures: dict[str, Any] = {
-        "rounds": min(map(len, found.values())),
+        "rounds": {f"{size:g}": len(found[size]) for size in found},
         "us_a_step": {f"{size:g}": _medians(found[size], lambda cost: cost.us_a_step) for size in found},
         "resident_mb": {f"{size:g}": _medians(found[size], lambda cost: cost.resident_mb, 0) for size in found},
         "steps_per_s": {f"{size:g}": round(statistics.median(one.rate for one in found[size])) for size in found},
+        "cores": {f"{size:g}": round(statistics.median(one.cores for one in found[size]), 2) for size in found},
     }
     figures["grew"] = grown(figures["us_a_step"], figures["resident_mb"])
     if part == "model":
@@ -73,10 +77,27 @@ def measure(part: str, seconds: float, rounds: int, of_a_run: float = 8.0) -> di
     return {part: figures}
 
 
+def point(name: str, make: Callable[[float], Cost], time_left: TimeLeft, points: Points, **key: Any) -> Cost | None:
+    """A run's cost: the one that is kept, or that of `make`, given the s that are left; None where there is no time."""
+    kept = points.get(**key)
+    if kept is None:
+        if not time_left.fits(name):
+            return None
+        try:
+            with time_left.timed():
+                kept = points.add(asdict(make(time_left.left)), **key)
+        except TookTooLong as error:
+            print(f"{name}: {error}", flush=True)
+            return None
+    return Cost(**kept)
+
+
 def grown(*tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Role -> cost at the largest size over that at the smallest, where that is over GREW."""
     ratios = {}
     for name, table in zip(("us", "mb"), tables, strict=True):
+        if len(table) < 2:
+            continue
         first, last = (list(table.values())[place] for place in (0, -1))
         for role in first:
             if first[role] > 0 and last.get(role, 0.0) > GREW * first[role]:
@@ -84,13 +105,16 @@ def grown(*tables: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     return ratios
 
 
-def run(trial: str, part: str, size: float, folder: Path, urls: Mapping[str, str], seconds: float) -> Cost:
-    """One run at one size of one part."""
+def run(
+    trial: str, part: str, size: float, folder: Path, urls: Mapping[str, str], seconds: float, patience: float
+) -> Cost:
+    """One run at one size of one part. Raises TookTooLong."""
     copies = int(size) if part == "environments" else COPIES
     actors = int(size) if part == "actors" else 4 if part == "learners" else ACTORS
     settings = [
-        "sampling=streaming", f"actors={actors}", f"env.num_envs={copies}", f"unroll_length={UNROLL}",
-        f"batch_segments={STEPS // copies // UNROLL}", f"total_steps={int(seconds * STEPS / UPDATE)}",
+        "sampling=streaming", f"actors={actors}", f"env.num_envs={copies}",
+        f"unroll_length={SEGMENT // copies}",
+        f"batch_segments={STEPS // SEGMENT}", f"total_steps={int(seconds * STEPS / UPDATE)}",
         f"env.id={HERE / 'null_env.py'}:NullVectorEnv", "env.goal=null",
     ]  # fmt: skip
     if part == "model":
@@ -101,15 +125,14 @@ def run(trial: str, part: str, size: float, folder: Path, urls: Mapping[str, str
         settings += [f"algorithm.name={HERE / 'paced_algorithm.py'}:build"]
     os.environ[VARIABLE] = str(UPDATE)
     looks = Looks()
-    job = train(folder, trial, settings, urls)
-    return looks.cost(job)
+    return looks.cost(train(folder, trial, settings, urls, patience))
 
 
 class Looks:
     """What this program's children take of processor and memory, by what they are, while one run goes on."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[float, dict[str, float], dict[str, float]]] = []  # Unix time, s, MB
+        self._seen: list[tuple[float, dict[str, float], dict[str, float], float]] = []  # Unix time, s, MB, s of all
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -120,13 +143,15 @@ class Looks:
         self._thread.join()
         points = job.points
         last, first = points[-1], next(one for one in points if one["steps"] >= points[-1]["steps"] / 3)
-        (began, before, _), (ended, after, memory) = (
+        (began, before, _, all_before), (ended, after, memory, all_after) = (
             min(self._seen, key=lambda look: abs(look[0] - moment)) for moment in (first["time"], last["time"])
         )
         rate = (last["steps"] - first["steps"]) / (last["training_seconds"] - first["training_seconds"])
         steps = rate * (ended - began)
         took = {role: 1e6 * (after[role] - before.get(role, 0.0)) / steps for role in sorted(after)}
-        return Cost(took, memory, rate, job.outcome["timing"])
+        own = sum(after.values()) - sum(before.values())
+        cores = (os.cpu_count() or 1) - (all_after - all_before - own) / (ended - began)
+        return Cost(took, memory, rate, job.outcome["timing"], cores)
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -140,12 +165,10 @@ class Looks:
                         memory[role] = max(memory[role], child.memory_info().rss / 1e6)
                 except psutil.Error:
                     continue
-            self._seen.append((time.time(), dict(processor), dict(memory)))
+            times = psutil.cpu_times()
+            busy = sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
+            self._seen.append((time.time(), dict(processor), dict(memory), busy))
             self._ended.wait(LOOK_EVERY)
-
-
-def _turns(sizes: Sequence[float], rounds: int) -> Iterator[tuple[int, float]]:
-    return ((turn, size) for turn in range(rounds) for size in sizes)
 
 
 def _medians(costs: Sequence[Cost], of: Callable[[Cost], Mapping[str, float]], digits: int = 3) -> dict[str, float]:

@@ -12,7 +12,7 @@ with None each process has a core of its own, and only the parts themselves are 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import simpy
@@ -38,6 +38,11 @@ class Service:
     segment_bytes: float
     weights_bytes: float
     link: float = 125e6  # bytes/s each way of the broker's host: 1 Gbit/s
+
+    def slower(self, times: float) -> Service:
+        """Of cores that take so many times as long."""
+        names = ("collect", "broker", "redis", "receive", "update", "fan_out")
+        return replace(self, **{name: times * getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)

@@ -55,10 +55,16 @@ def own_servers() -> Iterator[tuple[Path, dict[str, str]]]:
         yield Path(name), {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
 
 
-def train(folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[str, str]) -> Job:
+class TookTooLong(SystemExit):
+    """A run has not ended in time."""
+
+
+def train(
+    folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[str, str], patience: float = PATIENCE
+) -> Job:
     """One run in FOLDER/throughput/TRIAL. `servers`: their URLs as environment variables; {}: servers of its own.
 
-    Ends this program where the run fails.
+    Ends this program where the run fails: by TookTooLong, which may be caught, after `patience` s.
     """
     command = [sys.executable, "-m", "workers.train", *overrides, f"folder={folder}"]
     started = time.perf_counter()
@@ -71,10 +77,10 @@ def train(folder: Path, trial: str, overrides: Sequence[str], servers: Mapping[s
     watching = threading.Thread(target=_watch, args=(process, resident))
     watching.start()
     try:
-        printed, _ = process.communicate(timeout=PATIENCE)
+        printed, _ = process.communicate(timeout=max(0.0, patience))
     except subprocess.TimeoutExpired:
-        process.terminate()
-        sys.exit(f"{trial} took longer than {PATIENCE:g} s")
+        process.kill()  # its guards end what it started
+        raise TookTooLong(f"{trial} took longer than {patience:g} s") from None
     finally:
         watching.join()
     whole = time.perf_counter() - started

@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from benchmarks.growth_runs import grown
+from benchmarks import points
+from benchmarks.growth_runs import Cost, grown, point
 from benchmarks.growth_simulation import Run, Service, ladder
 from benchmarks.hosts_on_a_switch import joined, lacking
+from benchmarks.points import Points, TimeLeft
+from benchmarks.throughput_jobs import TookTooLong
 
 SERVICE = Service(
     steps=1000, collect=1.0, broker=1e-3, redis=1e-4, receive=1e-3, update=0.1, fan_out=1e-5,
@@ -57,6 +61,44 @@ def test_only_what_grew_is_told() -> None:
     assert grown({"1": {"actor": 2.0, "redis": 1.0}, "9": {"actor": 5.0, "redis": 1.1}}, {"1": {}, "9": {}}) == {
         "actor us": 2.5
     }
+
+
+def test_slower_cores_make_a_run_slower_by_as_much() -> None:
+    assert Run(SERVICE.slower(2.0), 4, cores=1).simulate().rate == pytest.approx(
+        Run(SERVICE, 4, cores=1).simulate().rate / 2, rel=0.05
+    )
+
+
+def test_points_are_kept_for_the_same_command_given_again(tmp_path: Path) -> None:
+    first = Points(tmp_path / "kept", "part")
+    assert first.get(size=1, turn=0) is None
+    first.add({"rate": 2.0}, size=1, turn=0)
+    again = Points(tmp_path / "kept", "part")
+    assert again.get(turn=0, size=1) == {"rate": 2.0}
+    assert again.get(turn=1, size=1) is None
+    assert Points(None, "part").get(turn=0, size=1) is None
+
+
+def test_a_run_that_takes_too_long_or_would_is_told_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(points.time, "monotonic", lambda: now[0])
+    time_left = TimeLeft(100.0)
+
+    def made(patience: float) -> Cost:
+        now[0] += 40.0
+        if patience < 40.0:
+            raise TookTooLong("it has not ended")
+        return Cost({"actor": 1.0}, {}, 5.0, {}, 2.0)
+
+    kept = Points(None, "part")
+    assert point("first", made, time_left, kept, turn=0) == made(40.0)  # 80 s
+    assert point("second", made, time_left, kept, turn=1) is None
+    assert "second would not end within --seconds 100" in capsys.readouterr().out
+    assert point("first", made, time_left, kept, turn=0) is not None
+    assert point("third", made, TimeLeft(10.0), kept, turn=2) is None
+    assert "third: it has not ended" in capsys.readouterr().out
 
 
 def test_packets_between_hosts_on_a_switch_come_as_late_as_they_are_to() -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from benchmarks import allreduce
+from benchmarks import allreduce, allreduce_curves
 from benchmarks.allreduce_processes import rank_lines
 from workers.learning.allreduce import horovod_ring
 
 
 def test_the_gap_of_curves_is_in_deviations_of_their_seeds() -> None:
     curves = np.array([[1.0, 10.0], [3.0, 30.0]])  # deviations 1.41 and 14.1
-    assert allreduce.gap(curves, curves) == 0.0
-    assert allreduce.gap(curves, curves + np.array([0.0, 14.0])) == pytest.approx(7.0 / 7.778, rel=1e-3)
+    assert allreduce_curves.gap(curves, curves) == 0.0
+    assert allreduce_curves.gap(curves, curves + np.array([0.0, 14.0])) == pytest.approx(7.0 / 7.778, rel=1e-3)
 
 
 def test_horovod_is_left_out_in_so_many_words_where_it_is_not_built(
@@ -55,3 +58,34 @@ def test_no_round_begins_that_would_probably_end_too_late(
         made.append(9)
         now[0] += 30.0
     assert made[-1] == 9 and capsys.readouterr().out == ""
+
+
+def test_curves_that_are_kept_are_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained: list[tuple[str, int]] = []
+
+    class Ranks:
+        def __init__(self, of: int, **job: Any) -> None:
+            self.left = [*job["curves"]]
+
+        def until(self, good: Any, limit: float) -> dict[str, Any]:
+            if len(trained) == 6:  # the command's time is over
+                trained.append(("late", 0))
+                raise TimeoutError
+            trained.append(self.left.pop(0))
+            name, seed = trained[-1]
+            return {"compression": name, "seed": seed, "curve": [None, 10.0 * seed, 20.0 * seed], "seconds": 1.0}
+
+        def __enter__(self) -> Ranks:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    monkeypatch.setattr(allreduce_curves, "RankProcesses", Ranks)
+    given = (tmp_path, 3, 3, 100.0, lambda: "run", None)
+    assert allreduce_curves.curves(*given)["curve_gap"] is None
+    assert "goes on" in capsys.readouterr().out
+    figures = allreduce_curves.curves(*given)
+    assert figures["seeds"] == [1, 2, 3] and figures["curve_gap"] == 0.0
+    assert len(trained) == 13  # 3 seeds of 4 sides, and the one that was late
