@@ -15,6 +15,7 @@ from benchmarks.league_manager import InProcessManager
 from league.models.pool import Pool
 from league.redis.store import Store
 from league.rules.win_rates import CELL_BYTES
+from league.state.commands import TakeSnapshot
 
 PLAYERS = 1000
 HUNTERS = 50  # of those, snapshots of exploiters
@@ -43,11 +44,14 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
     store.add_player("main", "main_agent")
     store.add_player("hunter", "main_exploiter")
     for version in range(players - 2):
-        store.snapshot("hunter" if version < HUNTERS else "main", version)
+        owner = "hunter" if version < HUNTERS else "main"
+        # What Store.snapshot does besides is to look at all players, as many times as there are players.
+        store.execute(TakeSnapshot(owner, f"{owner}@{version}", ""))
+    roster = store.view().roster
     rng = np.random.default_rng(0)
-    for player in list(store.view().roster.historical):
-        name = store.view().roster.by_slot[int(player)].name
-        store.report(store.issue("main", name, "bench", 60.0).match, str(rng.choice(list("wdl"))))
+    for player in roster.historical:
+        match = store.issue("main", roster.by_slot[int(player)].name, "bench", 60.0).match
+        store.report(match, str(rng.choice(list("wdl"))))
     return store
 
 
