@@ -45,7 +45,8 @@ def main() -> int:
         elif part == "links":
             figures |= growth_links.measure(given.rounds, time_left, points)
         elif part == "simulated":
-            figures |= growth_limits.measure(time_left, points)
+            runs = TimeLeft(given.seconds - growth_limits.SIMULATING)
+            figures |= growth_limits.measure(runs, points)
         else:
             with own_servers() as (_, urls):
                 servers = urls["WARREN_BROKER_URL"], urls["WARREN_REDIS_URL"]

@@ -25,9 +25,10 @@ SEGMENT, SEGMENT_BYTES, WEIGHTS_BYTES = 64 * 128, 348_696, 37_000  # CartPole's:
 CALIBRATED_WITH = 2  # actors
 MEASURED = (1, 2, 4, 8)
 IDLE = (1, 32)  # actors of the runs without computing
-IDLE_S, STEPS_EACH = 8.0, 800_000  # of a run: s without computing, steps of CartPole
+IDLE_S, STEPS_EACH = 8.0, 600_000  # of a run: s without computing, steps of CartPole
 MANY = (10, 100, 1000)
-CONFIRMED = 0.15  # error of the rate up to which the simulation is held to be right
+SIMULATING = 50.0  # s of those
+CONFIRMED = 0.15  # median error of the rate up to which the simulation is held to be right
 
 
 def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
