@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import growth_runs
 from benchmarks.growth_runs import STEPS, Cost, Looks, point
-from benchmarks.growth_simulation import Run, Service, ladder
+from benchmarks.growth_simulation import UPDATES, Run, Service, ladder
 from benchmarks.points import Points, TimeLeft
 from benchmarks.throughput_jobs import own_servers, train
 
@@ -63,7 +63,9 @@ def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
             "us_a_step": round(sum(cost.us_a_step.values()), 2),
         }  # fmt: skip
         print(f"{actors} actors: {beside[str(actors)]}", flush=True)
-    limits = {str(actors): [(part, round(rate)) for part, rate in ladder(service, actors)] for actors in MANY}
+    limits = {
+        str(actors): [(part, round(rate)) for part, rate in ladder(service, actors, updates(actors))] for actors in MANY
+    }
     for actors, steps in limits.items():
         print(f"{actors} actors: " + ", then ".join(f"{part} at {rate:,} steps/s" for part, rate in steps), flush=True)
     errors = [abs(one["error"]) for actors, one in beside.items() if int(actors) != CALIBRATED_WITH]
@@ -80,6 +82,11 @@ def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
             "ends_first": limits,
         }
     }
+
+
+def updates(actors: int) -> int:
+    """How many to simulate: of so many messages each, fewer tell as much."""
+    return max(8, min(UPDATES, 3000 // actors))
 
 
 def cartpole(actors: int, folder: Path, urls: Mapping[str, str], patience: float) -> Cost:

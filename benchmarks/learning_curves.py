@@ -24,7 +24,7 @@ def draw(path: Path, title: str, curves: Mapping[str, Sequence[Curve]], goal: fl
     if goal is not None:
         axes.axhline(goal, color="tab:green", linestyle="--", linewidth=1, label=f"goal: {goal:g}")
     axes.set(title=title, xlabel="environment steps", ylabel=returns)
-    axes.legend(loc="lower right")
+    axes.legend(loc="best")
     axes.grid(alpha=0.3)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
