@@ -47,6 +47,7 @@ class Adapted(Stepper):
 
     def __init__(self, settings: envs.EnvSettings) -> None:
         self.copies = envs.make_vector(settings, COPIES, SEED)
+        self.copies.merges_infos = False
         self.actions = drawn(self.copies.single_action_space)
         self.copies.reset()
 

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box
 from gymnasium.vector.utils import iterate
 
 from envs.rewards import Rewards
-from envs.vector.base import Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
+from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, WrongObservation, no_final_observations, stacked
 
 
 class SyncVectorEnv(VectorEnv):
@@ -60,7 +60,7 @@ class SyncVectorEnv(VectorEnv):
     def _step(self, actions: Any) -> Stepped:
         observations: list[Any] = []
         rewards, read = self.rewards.empty(self.num_envs), self.rewards.read
-        channels = bool(self.rewards.channels)
+        channels, merges = bool(self.rewards.channels), self.merges_infos
         terminated, truncated = np.empty(self.num_envs, np.bool_), np.empty(self.num_envs, np.bool_)
         infos: dict[str, Any] = {}
         final: np.ndarray | None = None
@@ -74,10 +74,11 @@ class SyncVectorEnv(VectorEnv):
                     if final is None:
                         final = no_final_observations(self.num_envs)
                     final[i] = deepcopy(observation)  # some environments write each observation into the same array
-                    infos = self._add_info(infos, {"final_info": info}, i)
+                    if merges or LIFE_LOST in info:
+                        infos = self._add_info(infos, {"final_info": info}, i)
                     observation, info = env.reset()
                 observations.append(observation)
-                if info:
+                if merges and info:
                     infos = self._add_info(infos, info, i)
         except Exception as error:
             error.add_note(self._copy(i))

@@ -115,6 +115,20 @@ def test_any_observation_and_whatever_the_environments_say_come_as_gymnasiums_ow
             )
 
 
+def test_what_environments_say_is_left_out_for_who_reads_none_of_it():
+    told, quiet = (envs.make_vector(f"{__file__}:Told", 3, seed=7) for _ in range(2))
+    quiet.merges_infos = False
+    told.reset(), quiet.reset()
+    said: set[str] = set()
+    for _ in range(20):
+        action = np.ones((3, 2), np.int64)
+        full, least = told.step(action), quiet.step(action)
+        np.testing.assert_array_equal(full[0]["turn"], least[0]["turn"])
+        assert ("final_obs" in full[4]) == ("final_obs" in least[4])
+        said |= set(least[4])
+    assert said == {"final_obs", "_final_obs"}
+
+
 def test_seeds_may_be_given_one_a_copy():
     env = envs.make_vector("CartPole-v1", 3, seed=1)
     both = [env.reset(seed=[4, 9, 4])[0], env.reset(seed=4)[0]]

@@ -39,6 +39,7 @@ class VectorSampler:
     ) -> None:
         """`timing` is told what environments and policy took, as parts of "collect"."""
         self.vector_env = vector_env
+        vector_env.merges_infos = False
         self.policy = policy
         self.version = -1
         self.env_steps = 0  # over all environments, since the start
