@@ -22,6 +22,8 @@ from workers.deployment.settings import DeployConfig
 from workers.deployment.verifying import Verdict, observations_of, verify
 from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
+from workers.gateway.neighbours import Neighbours
+from workers.gateway.role import own_address
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.runtime.garbage import spare_loaded
@@ -36,8 +38,9 @@ LOOK = 1.0  # s between looks whether the server still serves
 class Deployment:
     """Serves from `start` to `close`; the first version is verified before any game can come."""
 
-    def __init__(self, config: DeployConfig) -> None:
-        """Raises ConfigurationError and CheckpointError, for a backend that is refused say."""
+    def __init__(self, config: DeployConfig, neighbours: Neighbours | None = None) -> None:
+        """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
+        is refused say."""
         self.config, self.folder = config, run_in(Path(config.run))
         self.refused, self._last_refused = 0, -1  # newer versions that were not served
         self.verdict: Verdict | None = None
@@ -52,9 +55,23 @@ class Deployment:
                 gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer
             )
             sessions = Sessions(
-                opener(actor, kwargs, self.player, rewards), limits, secret(TOKEN), ready=lambda: self.player.ready
+                opener(actor, kwargs, self.player, rewards),
+                limits,
+                secret(TOKEN),
+                ready=lambda: self.player.ready,
+                elsewhere=neighbours,
             )
-            self.server = Server(sessions, gateway.address, gateway.port, gateway.tcp_port, facts=self.facts)
+            self.server = Server(
+                sessions,
+                gateway.address,
+                gateway.port,
+                gateway.tcp_port,
+                shared=neighbours is not None,
+                facts=self.facts,
+            )
+            self.address = own_address(gateway, self.server)
+            if neighbours is not None:
+                neighbours.address = self.address
         except BaseException:
             self.player.close()
             raise
@@ -91,6 +108,7 @@ class Deployment:
         player, verdict = self.player, self.verdict
         return {
             "run": str(self.folder),
+            "address": self.address,
             "player": self.config.player,
             "version": player.version,
             "backend": self.config.backend,
@@ -137,12 +155,16 @@ class Deployment:
 
 def run(config: DeployConfig) -> int:
     """Serve until told to stop; prints where, as one line of JSON. Exit status 1 where the server failed."""
+    return serve(config, threading.Event())
+
+
+def serve(config: DeployConfig, stopping: threading.Event, neighbours: Neighbours | None = None) -> int:
+    """The same, or until `stopping`; with `neighbours`, behind a port that it shares."""
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.threads)
-    stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    deployment = Deployment(config)
+    deployment = Deployment(config, neighbours)
     spare_loaded()
     deployment.start()
     server = deployment.server

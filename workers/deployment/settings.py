@@ -48,6 +48,7 @@ class DeployConfig:
     mode: str = "sample"  # sample: draw actions, as in training; greedy: the likeliest
     seed: int = 0  # of the actions that are drawn
     threads: int = 1  # of a forward pass
+    processes: int = 1  # that serve behind one port (several.py)
     log_level: str = "info"
     gateway: GatewayConfig = field(default_factory=GatewayConfig)  # as in training; gateway.port=8000
 
@@ -61,8 +62,9 @@ class DeployConfig:
             problems.append("follow: a version is chosen, which never changes; leave out one of them")
         if not 0 <= self.agreement <= 1:
             problems.append(f"agreement={self.agreement} must be between 0 and 1")
-        if self.threads < 1:
-            problems.append(f"threads={self.threads} must be at least 1")
+        for name in ("threads", "processes"):
+            if getattr(self, name) < 1:
+                problems.append(f"{name}={getattr(self, name)} must be at least 1")
         if problems:
             raise ConfigurationError(problems)
 

@@ -12,7 +12,7 @@ from agents import build_policy, devices
 from envs import gamecore_actors
 from warren.environment import secret
 from warren.errors import ConfigurationError
-from workers.config.schema import Config
+from workers.config.schema import Config, GatewayConfig
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.neighbours import Neighbours
 from workers.gateway.sampler import GatewaySampler
@@ -61,8 +61,7 @@ class GatewayRole(AnsweringRole):
             facts=self.facts,
             on_failure=self._failed,
         )
-        host = gateway.public or ("127.0.0.1" if gateway.address in ("0.0.0.0", "::") else gateway.address)
-        self._neighbours.address = f"http://{host}:{self.server.own_port}"
+        self._neighbours.address = own_address(gateway, self.server)
 
     def _make_sampler(self) -> GatewaySampler:
         settings = self.config.env.settings()
@@ -112,6 +111,12 @@ class GatewayRole(AnsweringRole):
         super().on_stopping()
         self.server.stop()
         self.sampler.close()
+
+
+def own_address(gateway: GatewayConfig, server: Server) -> str:
+    """The URL that leads to this server, among those that share its port."""
+    host = gateway.public or ("127.0.0.1" if gateway.address in ("0.0.0.0", "::") else gateway.address)
+    return f"http://{host}:{server.own_port}"
 
 
 def _check_port(address: str, port: int, run: str) -> None:

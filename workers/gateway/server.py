@@ -69,10 +69,10 @@ class Server:
         Raises ConfigurationError for a port or an address that cannot be taken.
         """
         self._sessions, self._facts, self._on_failure = sessions, facts, on_failure
-        self._http = [_listen("gateway.port", address, port, shared)]
+        self._http = [listen("gateway.port", address, port, shared)]
         if shared:
-            self._http.append(_listen("gateway.address", address, 0, False))
-        self._tcp = None if tcp_port is None else _listen("gateway.tcp_port", address, tcp_port, shared)
+            self._http.append(listen("gateway.address", address, 0, False))
+        self._tcp = None if tcp_port is None else listen("gateway.tcp_port", address, tcp_port, shared)
         self.port: int = self._http[0].getsockname()[1]
         self.own_port: int = self._http[-1].getsockname()[1]
         self.tcp_port: int | None = None if self._tcp is None else self._tcp.getsockname()[1]
@@ -130,7 +130,8 @@ class Server:
                     raise ended
 
 
-def _listen(setting: str, address: str, port: int, shared: bool) -> socket.socket:
+def listen(setting: str, address: str, port: int, shared: bool) -> socket.socket:
+    """A socket that games may connect to. Raises ConfigurationError, naming the `setting`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -1,0 +1,169 @@
+"""Several processes that serve one policy behind one port, as the gateways of a run do.
+
+The kernel deals connections out. A session lives in the process that it was started in; which one that is, a Redis of
+the deployment's own knows (workers/gateway/neighbours.py). A process that died is started again; its sessions are over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import redis
+from omegaconf import OmegaConf
+
+from warren.errors import ConfigurationError
+from workers.config.command_line import guarded
+from workers.deployment.role import serve
+from workers.deployment.settings import DeployConfig
+from workers.gateway.neighbours import Neighbours
+from workers.gateway.server import listen
+from workers.runtime.session import log_to_stderr
+from workers.runtime.trained import run_in
+from workers.servers.machine import Machine
+from workers.servers.private_redis import PrivateRedis
+
+logger = logging.getLogger(__name__)
+
+LOOK = 0.5  # s between looks whether all processes live
+STOP = 20.0  # s that one has to stop
+PREFIX = "deployment:"  # of all keys
+
+
+class Part:
+    """One of the processes; it ends when the pipe to it closes, so that none outlives the one that started it."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "workers.deployment.several"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(given) + "\n")
+        self._process.stdin.flush()
+
+    def ready(self) -> dict[str, Any] | None:
+        """What it prints once it serves; None where it could not, and said why in its log."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def status(self) -> int | None:
+        """Its exit status; None while it lives."""
+        return self._process.poll()
+
+    def stop(self, grace: float = STOP) -> None:
+        """Its games go away; safe to call twice."""
+        assert self._process.stdin is not None
+        self._process.terminate()
+        self._process.stdin.close()
+        try:
+            self._process.wait(grace)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def run(config: DeployConfig) -> int:
+    """Serve by `config.processes` until told to stop; prints where, as one line of JSON. Exit status 1 where a process
+    that died cannot be started again. Raises ConfigurationError for ports that cannot be taken, and without a Redis.
+    """
+    log_to_stderr(config.log_level)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    gateway, folder = config.gateway, Path(tempfile.mkdtemp(prefix="warren-deployment-"))
+    held: list[socket.socket] = []  # so that nobody else takes the ports while none of the processes listens
+    parts: list[Part] = []
+    server = None
+    try:
+        held.append(_reserved("gateway.port", gateway.address, gateway.port))
+        gateway.port = held[0].getsockname()[1]
+        if gateway.tcp_port is not None:
+            held.append(_reserved("gateway.tcp_port", gateway.address, gateway.tcp_port))
+            gateway.tcp_port = held[1].getsockname()[1]
+        server = PrivateRedis.start(_binary(), folder)
+        settings = {**asdict(config), "run": str(run_in(Path(config.run))), "processes": 1}
+        given = {"config": settings, "redis": server.url}
+        parts += [Part(given) for _ in range(config.processes)]
+        said = [part.ready() for part in parts]
+        if None in said:
+            return next(status for part in parts if (status := _ended(part)))
+        first = said[0]
+        assert first is not None
+        print(json.dumps({**first, "processes": config.processes}), flush=True)
+        while not stopping.wait(LOOK):
+            for place, part in enumerate(parts):
+                if part.status() is not None:
+                    logger.error("process %d ended with status %s; it is started again", place, part.status())
+                    parts[place] = Part(given)
+                    if parts[place].ready() is None and not stopping.is_set():
+                        return 1
+        return 0
+    finally:
+        for part in parts:
+            part.stop()
+        if server is not None:
+            server.stop()
+        for one in held:
+            one.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(part: Part) -> int:
+    part.stop()
+    return part.status() or 0
+
+
+def _binary() -> Path:
+    machine = Machine()
+    binary = machine.embedded_redis() or machine.redis()
+    if binary is None:
+        raise ConfigurationError(
+            "processes: several need a Redis that knows whose session is whose, and this machine has no redis-server; "
+            f"install one, or the package {machine.embedded_package}, or serve by processes=1"
+        )
+    return binary
+
+
+def _reserved(setting: str, address: str, port: int) -> socket.socket:
+    """A socket of that port, or any that is free for 0, which takes no connections; the processes share it."""
+    listen(setting, address, port, shared=False).close()  # raises where somebody has it, who might share it unasked
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    reserved = socket.socket(family, socket.SOCK_STREAM)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    reserved.bind((address, port))
+    return reserved
+
+
+def part() -> int:
+    """One of the processes, from what `Part` sends it."""
+    given = json.loads(sys.stdin.readline())
+    config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DeployConfig), given["config"]))
+    assert isinstance(config, DeployConfig)
+    stopping = threading.Event()
+
+    def gone() -> None:
+        while os.read(0, 1):  # until the pipe closes
+            pass
+        stopping.set()
+
+    threading.Thread(target=gone, daemon=True).start()
+    neighbours = Neighbours(redis.Redis.from_url(given["redis"]), PREFIX, config.gateway.idle)
+    return serve(config, stopping, neighbours)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(part))
