@@ -90,7 +90,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         yield from _needs(config, config.algorithm["name"], policy, algorithm, config.unroll_length)
         yield from _teacher(config, role, config.algorithm, policy, algorithm)
         yield from _peers(config, config.algorithm["name"], algorithm)
-    minibatch, learned = config.algorithm.get("minibatch_size", 1), config.unroll_length
+    minibatch, learned = config.algorithm.get("minibatch_size"), config.unroll_length  # None: it has no minibatches
     if algorithm is not None:
         learned -= algorithm.needs.burn_in
     if policy is not None and policy.has_memory and isinstance(minibatch, int) and minibatch < learned:

@@ -345,6 +345,11 @@ def test_spaces_that_no_policy_takes_come_with_what_to_do(problems: Problems, tm
     assert "minibatch_size: 5 is less than one unroll of unroll_length 64" in line
 
 
+@pytest.mark.parametrize("algorithm", ["algorithm=impala", "algorithm=a2c"])
+def test_an_algorithm_without_minibatches_takes_a_memory(problems: Problems, algorithm: str) -> None:
+    assert problems(algorithm, "+network.core.name=lstm") == []
+
+
 def test_a_key_that_the_value_alone_is_to_see_has_to_be_one_of_the_observations(problems: Problems) -> None:
     (line,) = problems("+network.privileged=[state]")
     assert "privileged=['state'] of the network names keys of observations, and these are Box(" in line
