@@ -27,6 +27,7 @@ EXPERIMENTS = sorted(path.stem for path in (DOCKER / "experiments").glob("*.yml"
 LEAGUES = ["kuhn", "leduc", "rps", "spinning_top"]
 PASSWORDS = ("WARREN_RABBITMQ_PASSWORD", "WARREN_REDIS_PASSWORD")
 ONE_LEARNER, SERVERS = {"learner", "actor", "flower"}, {"rabbitmq", "redis"}
+SERVED = {"WARREN_ENV_RUNNERS": "4", "WARREN_ACTORS": "1"}
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?:(?P<how>:?[-?+])(?P<word>[^${}]*))?\}")
 
 
@@ -66,8 +67,9 @@ def read(path: Path, environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def services(**environment: str) -> dict[str, Any]:
-    """The services under this environment."""
-    return read(COMPOSE, environment)
+    """The services under this environment, but for those of which none starts."""
+    found = read(COMPOSE, environment)
+    return {name: one for name, one in found.items() if int(one.get("deploy", {}).get("replicas", 1))}
 
 
 def roles(**environment: str) -> dict[str, Any]:
@@ -141,6 +143,18 @@ def test_all_roles_declare_the_same_topology(environment: dict[str, str]) -> Non
         assert (other.actors, other.sampling, other.task_events) == (first.actors, first.sampling, True)
 
 
+@pytest.mark.parametrize("experiment", ["", "kuhn"])
+def test_a_served_run_has_as_many_env_runners_as_it_says(experiment: str) -> None:
+    environment = {**SERVED, "EXPERIMENT": experiment}
+    found = roles(**environment)
+    assert set(found) - set(roles(EXPERIMENT=experiment)) == {"env"}
+    assert int(found["env"]["deploy"]["replicas"]) == 4
+    for name in found:
+        config = config_of(name, **environment)
+        verify(config, command_of(name, **environment)[0])
+        assert (config.sampling, config.env_runners, config.actors) == (Sampling.served, 4, 1)
+
+
 def test_restarts_are_the_launcher_s() -> None:
     for name, service in roles(EXPERIMENT="kuhn").items():
         watches = name in ("evaluator", "flower")
@@ -159,8 +173,9 @@ def test_as_many_actors_start_as_a_round_takes() -> None:
         assert replicas == config_of("learner", **environment).actors
 
 
-def test_actors_can_be_replicated() -> None:
-    assert not {"container_name", "ports", "hostname"} & set(services()["actor"])
+def test_actors_and_env_runners_can_be_replicated() -> None:
+    for name in ("actor", "env"):
+        assert not {"container_name", "ports", "hostname"} & set(services(**SERVED)[name])
 
 
 def test_a_run_outlives_its_containers() -> None:
