@@ -20,7 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-SMALLEST = 1 << 20  # bytes; smaller arrays are had quicker from the allocator, which keeps their pages itself
+SMALLEST = 32 << 20  # bytes; of smaller arrays glibc keeps the pages itself (its largest threshold of mmap)
+SMALLEST_PINNED = 1 << 20  # of those that are copied to a GPU
 MOST = 8  # buffers that are kept
 _alone = [np.empty(0)]
 UNHELD = sys.getrefcount(_alone[0])  # of what a list alone holds
@@ -67,7 +68,8 @@ KEPT = KeptArrays()
 def joined(parts: Sequence[np.ndarray], axis: int, pinned: bool = False) -> np.ndarray:
     """np.concatenate, of large arrays into memory that is kept."""
     first = parts[0]
-    if sum(part.nbytes for part in parts) < SMALLEST or any(part.dtype != first.dtype for part in parts):
+    smallest = SMALLEST_PINNED if pinned else SMALLEST
+    if sum(part.nbytes for part in parts) < smallest or any(part.dtype != first.dtype for part in parts):
         return np.concatenate(parts, axis=axis)
     length = sum(part.shape[axis] for part in parts)
     out = KEPT.empty((*first.shape[:axis], length, *first.shape[axis + 1 :]), first.dtype, pinned)
