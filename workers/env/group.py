@@ -25,6 +25,7 @@ class Group:
     def __init__(self, name: str, settings: envs.EnvSettings, num_envs: int, seed: int) -> None:
         self.name = name
         self.env = envs.make_vector(settings, num_envs, seed)
+        self.env.merges_infos = False
         self._id, self._channels = settings.id, bool(settings.value_channels)
         self._spec: Spec = spec_of(self.env.single_observation_space)
         self._decision = 0  # that is asked for next
