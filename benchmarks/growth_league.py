@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 import psutil
 import redis
+import torch
 
 from agents import build_policy
 from agents.checkpoints import encode_weights
@@ -94,6 +95,7 @@ def _league(
     broker_url: str, redis_url: str, number: int
 ) -> Iterator[tuple[Session, Pool, redis.Redis, psutil.Process]]:
     """A league worker's process, and what an actor needs."""
+    torch.set_num_threads(1)  # as an actor has; two wait for each other on a busy machine at each network that is built
     began = time.monotonic()
     topology = Topology(f"bench-growth-{os.getpid()}-{secrets.token_hex(3)}")
     client = redis.Redis.from_url(redis_url)
