@@ -20,9 +20,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import redis
 from omegaconf import OmegaConf
 
+from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.deployment.role import serve
@@ -161,7 +161,7 @@ def part() -> int:
         stopping.set()
 
     threading.Thread(target=gone, daemon=True).start()
-    neighbours = Neighbours(redis.Redis.from_url(given["redis"]), PREFIX, config.gateway.idle)
+    neighbours = Neighbours(redis_client.connect(given["redis"]), PREFIX, config.gateway.idle)
     return serve(config, stopping, neighbours)
 
 
