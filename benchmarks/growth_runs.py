@@ -149,8 +149,9 @@ class Looks:
         self._thread.join()
         points = job.points
         last, first = points[-1], next(one for one in points if one["steps"] >= points[-1]["steps"] / 3)
+        # Before the last update was recorded: after it, processes end, and what they took is not seen any more.
         (began, before, _, all_before), (ended, after, memory, all_after) = (
-            min(self._seen, key=lambda look: abs(look[0] - moment)) for moment in (first["time"], last["time"])
+            [look for look in self._seen if look[0] <= moment][-1] for moment in (first["time"], last["time"])
         )
         rate = (last["steps"] - first["steps"]) / (last["training_seconds"] - first["training_seconds"])
         steps = rate * (ended - began)

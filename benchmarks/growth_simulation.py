@@ -5,8 +5,8 @@
       └───────────────────────────┴──────────────── a copy of each version to each actor ◄────────────────────┘
 
 Each part serves one job after another; the time that it takes for each was measured as processor time of whole runs.
-On one machine (`cores`) a job also needs one of its cores, which is what simulated and measured rates are compared by;
-with None each process has a core of its own, and only the parts themselves are waited for.
+On one machine (`cores`) a job also needs one of its cores, which are shared in slices: that is what measured rates are
+compared with. With None each process has a core of its own, and only the parts themselves are waited for.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ PARTS = ("learner's update", "learner's receive", "broker", "Redis", "weights' f
 SERVED_BY = {"weights' fanout": "broker"}  # where a part is no server of its own
 FULL = 0.9  # of the time: what is busy for so much is what others wait for
 UPDATES = 30  # that are simulated
+SLICE = 0.003  # s that a process has a core for while others wait for one: Linux's shortest, with two cores
 WARM_UP = 0.3  # of the simulated time, which does not count
 
 
@@ -107,15 +108,19 @@ class Run:
         turn = self._parts[part].request() if part else None
         if turn is not None:
             yield turn
-        core = self._cores.request() if self._cores is not None and on_a_core else None
-        if core is not None:
-            yield core
-        yield self.env.timeout(time)
+        if self._cores is None or not on_a_core:
+            yield self.env.timeout(time)
+        else:
+            left = time
+            while left > 0:  # as the kernel shares its cores: a long update does not keep others from them
+                with self._cores.request() as core:
+                    yield core
+                    taken = min(left, SLICE)
+                    yield self.env.timeout(taken)
+                left -= taken
         if part is not None:
             self.busy[part] += time
             self._parts[part].release(turn)
-        if self._cores is not None and core is not None:
-            self._cores.release(core)
 
     def _wire(self, part: str, size: float) -> Generator[Any, Any, None]:
         if self._cores is None:  # on one machine there is none
