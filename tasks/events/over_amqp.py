@@ -19,6 +19,7 @@ from tasks.service import Subscribed
 from tasks.topology import EVENT_LENGTH, Topology
 
 Keep = Callable[[str, bytes], None]
+MIDWAY_FOR = 0.5  # s that the rest of a message is waited for before it counts as nothing
 
 
 def waiting_messages(on: Subscribed) -> int:
@@ -126,8 +127,9 @@ class Source:
     def receive(self, timeout: float | None) -> bool:
         """Take in what has arrived; waits up to `timeout` s (None: a moment) for it, False when there is nothing."""
         deliveries = self._link.drain(timeout)
-        if not deliveries and self._link.midway:
-            deliveries = self._link.drain()
+        until = time.monotonic() + MIDWAY_FOR
+        while not deliveries and self._link.midway and time.monotonic() < until:
+            deliveries = self._link.drain()  # a long one comes piece by piece, and each wakes who reads
         whole: list[tuple[str, bytes]] = []
         used: list[int] = []
         self.full = False

@@ -20,9 +20,9 @@ from warren.errors import WireError
 
 logger = get_logger(__name__)
 
-NEWER_WITHIN = (0.01, 0.1)  # s that a subscriber who was busy or paused waits for a newer event, by how long it was
+NEWER_WITHIN = 0.01  # s that a subscriber who was busy or paused waits for a newer event at least: see _worth_a_wait
 PAUSED_FOR = 0.3  # s; a check for events takes less, unless the process was stopped or the network is slow
-KEPT_FOR = 0.5  # s that an event is held back at most while newer ones keep arriving
+KEPT_FOR = 0.5  # s that an event is held back at most while newer ones keep arriving; half of a longer pause before it
 AGAIN_AFTER = 1.0  # s between tries to subscribe, and of an `on_connected` that failed
 
 Handler = Callable[[Any], None]
@@ -53,7 +53,7 @@ class Subscription:
         self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
         self._on_connected, self._catch_up_at = on_connected, 0.0
         self._kept: dict[str, list[bytes]] = {}  # event -> bodies not yet handed to its handler
-        self._kept_since = 0.0
+        self._kept_since, self._kept_for = 0.0, KEPT_FOR
         self._stopping, self._subscribed = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"events-{subscriber}", daemon=True)
 
@@ -96,17 +96,18 @@ class Subscription:
         while not self._stopping.is_set():
             if self._catch_up_at and time.monotonic() >= self._catch_up_at:
                 self._catch_up()
-            since, kept = time.monotonic(), bool(self._kept)
-            found = source.receive(wait if kept else None)
-            if found:
-                took = time.monotonic() - since
-                if source.full or took > PAUSED_FOR:
-                    wait = max(wait, _worth_a_wait(took))
-            else:
+            since, timeout = time.monotonic(), wait if self._kept else None
+            found = source.receive(timeout)
+            away = time.monotonic() - since
+            if not found:
                 since = time.monotonic()
                 self._deliver()
-                took = time.monotonic() - since
-                wait = _worth_a_wait(took) if took > NEWER_WITHIN[0] else 0.0
+                busy = time.monotonic() - since
+                wait = _worth_a_wait(busy) if busy > NEWER_WITHIN else 0.0
+            # Whether something was found or not: a read that timed out while the process was stopped finds nothing.
+            if (found and source.full) or away > PAUSED_FOR + (timeout or 0.0):
+                wait = max(wait, _worth_a_wait(away))
+                self._kept_for = max(self._kept_for, away / 2)
 
     def _catch_up(self) -> None:
         """Call `on_connected`; what it needs (Redis, say) may be away for a moment itself."""
@@ -129,11 +130,11 @@ class Subscription:
         # Here and not in `_listen`: on a Redis broker, kombu does not return while events keep arriving. A full bound
         # is delivered at once too, so that what has not been read waits in the broker's queue, which has that bound.
         full = not self._marks[name].latest and len(kept) >= self._marks[name].bound
-        if full or time.monotonic() - self._kept_since > KEPT_FOR:
+        if full or time.monotonic() - self._kept_since > self._kept_for:
             self._deliver()
 
     def _deliver(self) -> None:
-        kept, self._kept = self._kept, {}
+        kept, self._kept, self._kept_for = self._kept, {}, KEPT_FOR
         for name, bodies in kept.items():
             for body in bodies:
                 try:
@@ -143,9 +144,8 @@ class Subscription:
 
 
 def _worth_a_wait(away: float) -> float:
-    """How long to wait for a newer event, in s, after `away` s without a look: a tenth of it, within NEWER_WITHIN."""
-    shortest, longest = NEWER_WITHIN
-    return min(max(shortest, away / 10), longest)
+    """How long to wait for a newer event, in s, after `away` s without a look: a tenth of it, at most KEPT_FOR."""
+    return min(max(NEWER_WITHIN, away / 10), KEPT_FOR)
 
 
 def _mark(name: str, handler: Handler) -> Subscribed:

@@ -139,8 +139,7 @@ def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_n
                 assert [int(total) for _, _, total in waiting] == [2 * EVENT_LENGTH]
         listener.send_signal(signal.SIGCONT)
         until(lambda: received()[-1] == 59, "the newest event")
-        # Few: how many depends on how long a loaded broker takes between two of them.
-        assert len(received()) <= 20, "a backlog was worked through"
+        assert len(received()) <= 4, "a backlog was worked through"
     finally:
         listener.kill()
         listener.wait()
@@ -172,7 +171,7 @@ def test_a_slow_handler_continues_with_the_newest(run: Run) -> None:
     slow = Busy()
     run.subscribe({"weights": slow})
     slow.is_fired_at(run, "weights", 20)
-    assert len(slow.received) <= 10
+    assert len(slow.received) <= 4
 
 
 @pytest.mark.parametrize("size", [0, 1000, PART_BYTES, 3 * PART_BYTES + 17])
