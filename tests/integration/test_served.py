@@ -36,5 +36,6 @@ def test_served_cartpole_learns_through_kills_of_an_env_runner_and_an_actor(tmp_
     assert run.output.strip().splitlines()[-1].startswith("solved"), run.output
     account = json.loads((run.folder / "segments.json").read_text())
     assert account["lost"] == 0 and account["learned"] > 0
+    assert run.tracebacks() == {}
     names = {path.name for path in (run.folder / "logs").iterdir()}
     assert names == {"learner.log", "actor-0.log", "actor-1.log", "env-0.log", "env-1.log"}

@@ -39,7 +39,7 @@ def test_a_served_league_learns_through_kills_and_its_books_add_up(tmp_path: Pat
         assert run.wait(60) == 130
     account = run.account()
     assert account["learned"] > 4 and account["refused"] == 0
-    assert "Traceback" not in run.output
+    assert "Traceback" not in run.output and run.tracebacks() == {}
     ended = [line for line in lines_of(record) if "status" in line]
     assert ended and not any(line["changed"] for line in ended), "an opponent's weights changed within a match"
     assert any("@" in line["away"] for line in ended), "frozen opponents"

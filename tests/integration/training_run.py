@@ -55,6 +55,11 @@ class TrainingRun(Launched):
         assert f"segments: {found['made']:,} made = {found['learned']:,} learned" in self.output
         return found
 
+    def tracebacks(self) -> dict[str, str]:
+        """Those in the logs of the run's processes: log -> from its first one on. A clean end has none."""
+        logs = {path.name: path.read_text() for path in (self.folder / "logs").iterdir()}
+        return {name: text[text.index("Traceback") :] for name, text in logs.items() if "Traceback" in text}
+
     def after_updates(self, count: int) -> int:
         """Wait until `count` more updates have been made; the number made in all."""
         target = len(self.metrics()) + count

@@ -154,9 +154,11 @@ class Asking:
                     continue
                 answer: dict[str, Any] | None = self._result(self._solver.send(self._service, call))
                 self._refused = 0
-                if answer is not None and "leave" in answer:
-                    self._service = answer["leave"] or None
-                return answer
+                if answer is not None:
+                    if "leave" in answer:
+                        self._service = answer["leave"] or None
+                    return answer
+                self._service = None  # that actor ends, or this process does
             except (CallError, BrokerError) as error:
                 self._service = None
                 self._refused = self._refused + 1 if isinstance(error, RemoteFailure) else 0
@@ -165,7 +167,7 @@ class Asking:
                 if time.monotonic() >= self._say_at:
                     self._say_at = time.monotonic() + SAY_EVERY
                     logger.warning("group %s: no actor answers, trying again: %s", self._group, error)
-                self._stopping.wait(ASK_AGAIN)
+            self._stopping.wait(ASK_AGAIN)
         return None
 
     def _result(self, handle: Handle) -> Any:

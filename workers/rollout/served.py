@@ -19,6 +19,7 @@ from tasks.worker.server import Serving
 from workers.config.schema import Config
 from workers.rollout import worker
 from workers.rollout.answering import AnsweringRole
+from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served_sampler import Answer, Call, ServedSampler
 from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate
@@ -42,7 +43,7 @@ class Deciding(Protocol):
         ...
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """An answer a call, or why there is none."""
+        """An answer a call, or why there is none. Raises SamplerClosed."""
         ...
 
 
@@ -73,9 +74,12 @@ class Acting(Worker):
         self._deciding = deciding
 
     @service(batch=AT_ONCE)
-    def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """See Deciding.act."""
-        return self._deciding().act(calls)
+    def act(self, calls: Sequence[Call]) -> Sequence[Answer | Exception | None]:
+        """See Deciding.act. None: this actor ends, another is to be asked."""
+        try:
+            return self._deciding().act(calls)
+        except SamplerClosed:
+            return [None] * len(calls)
 
 
 class ServedRole(AnsweringRole):

@@ -25,10 +25,10 @@ class Answered:
 
 
 class Actors:
-    """A Solver whose actors are lost at the calls of these numbers."""
+    """A Solver whose actors are lost at the calls of these numbers, and end at the call `ending`."""
 
-    def __init__(self, *lost: int, failing: bool = False) -> None:
-        self.lost, self.failing = lost, failing
+    def __init__(self, *lost: int, ending: int | None = None, failing: bool = False) -> None:
+        self.lost, self.ending, self.failing = lost, ending, failing
         self.sent: list[str] = []
         self.joined = 0
 
@@ -42,6 +42,8 @@ class Actors:
             if service == runner.JOIN:
                 self.joined += 1
                 return f"actor-{self.joined}.act"
+            if number == self.ending:
+                return None
             if self.failing:
                 raise RemoteFailure(service, "ValueError", "no")
             return {"action": argument, **argument}
@@ -59,6 +61,13 @@ def test_a_group_stays_with_an_actor_and_finds_another_when_that_is_lost() -> No
     asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
     assert [asking.answer({"n": n})["action"]["n"] for n in range(4)] == [0, 1, 2, 3]  # type: ignore[index]
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 3, runner.JOIN, *["actor-2.act"] * 2]
+
+
+def test_a_group_whose_actor_ends_asks_another_the_same() -> None:
+    actors = Actors(ending=2)
+    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    assert [asking.answer({"n": n})["n"] for n in range(2)] == [0, 1]  # type: ignore[index]
+    assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
 
 
 def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
