@@ -8,6 +8,7 @@ at it; when only Redis was away (the body is behind a claim check), it is tried 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,25 @@ logger = get_logger(__name__)
 
 HELD_TOO_LONG = "delivery acknowledgement"  # in RabbitMQ's reason for closing a channel
 AGAIN_AFTER = 1.0  # s until a message whose claim could not be fetched goes back to its queue
+
+Settle = Callable[..., Any]  # (logger, the connection's errors, ...): acknowledges or rejects a message
+
+
+class Unsettled(logging.LoggerAdapter[logging.Logger]):
+    """What Celery and kombu are given to log by when they settle a message.
+
+    An acknowledgement or a rejection whose connection has gone is to them a critical error with its traceback. But
+    nothing is wrong: the broker delivers the message again, and what was done is known by that.
+    """
+
+    def critical(self, message: object, tag: object, reason: object, **_: object) -> None:  # type: ignore[override]
+        """In kombu's order of arguments."""
+        self.warning(
+            "message %s was not settled, since its connection has gone: it is delivered again (%s)", tag, reason
+        )
+
+
+unsettled = Unsettled(logger, {})
 
 
 class Consumer(CeleryConsumer):  # type: ignore[misc]
@@ -106,9 +126,9 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         self.refused[reason] += 1
         logger.error("a message goes to the dead letters: %s", reason)
         if send_dead_letter(self.app, letter_of(self.app, message), reason):
-            message.ack_log_error(logger, self.connection_errors)
+            message.ack_log_error(unsettled, self.connection_errors)
         else:
-            message.reject_log_error(logger, self.connection_errors)
+            message.reject_log_error(unsettled, self.connection_errors)
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Refuse `message`, or give it back a little later when what failed may heal."""
@@ -120,13 +140,13 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         elif isinstance(cause, ClaimGone) and was_redelivered(message.delivery_info, message.headers):
             # What it carried goes once it is acknowledged: its worker was killed before the broker read that.
             logger.info("a message comes again that was done: what it carried is gone")
-            message.ack_log_error(logger, self.connection_errors)
+            message.ack_log_error(unsettled, self.connection_errors)
         else:
             self.refuse(message, str(cause))
 
     def _again(self, message: Any, error: Exception) -> None:
         logger.warning("a message cannot be read for now, trying again: %s", error)
-        self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (logger, self.connection_errors, True))
+        self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (unsettled, self.connection_errors, True))
 
 
 class Task(celery.Task):  # type: ignore[misc]
@@ -167,6 +187,12 @@ class Request(CeleryRequest):  # type: ignore[misc]
     """
 
     reason = ""  # why it is given up
+
+    def __init__(self, message: Any, *, on_ack: Settle, on_reject: Settle, **settings: Any) -> None:
+        def plainly(settle: Settle) -> Settle:
+            return lambda _, *arguments: settle(unsettled, *arguments)
+
+        super().__init__(message, on_ack=plainly(on_ack), on_reject=plainly(on_reject), **settings)
 
     @property
     def redelivered(self) -> bool:

@@ -1,6 +1,7 @@
 """Celery workers of the app, on a real RabbitMQ: what cannot be read, and claims that have been dealt with."""
 
 import secrets
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,8 @@ class Running:
         self.app = create_app(self.topology, broker_url, redis_url, claim_threshold=1000, prefetch=4)
         self.redis = redis.Redis.from_url(redis_url)
         self.seen: list[Any] = []
+        self.go_on = threading.Event()  # without it tasks wait
+        self.go_on.set()
         self.app.task(self.total, name="actor.rollout", shared=False)
         self.app.task(self.batch, name="actor.learn", base=BatchTask, batch=2, shared=False)
         with self.app.connection_for_write() as connection:
@@ -49,6 +52,7 @@ class Running:
 
     def total(self, value: Any) -> None:
         self.seen.append(np.asarray(value).sum())
+        self.go_on.wait(60)
 
     def batch(self, calls: list[Any]) -> list[None]:
         return [None for _ in calls]
@@ -203,3 +207,24 @@ def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(runn
         producer.publish('{"method": "ping"}', exchange=exchange, content_type="application/json", headers=clock)
     until(lambda: running.app.control.ping(timeout=0.5))
     assert running.thread.is_alive()
+
+
+def test_an_acknowledgement_whose_connection_has_gone_is_one_line_since_the_message_comes_again(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    running.seen.clear()
+    running.go_on.clear()
+    running.app.send_task("actor.rollout", args=(np.ones(6),), ignore_result=True)
+    until(lambda: running.seen == [6])
+    consumer = running.worker.consumer
+    lost = consumer.connection
+    lost.connection.transport.sock.shutdown(socket.SHUT_RDWR)
+    until(lambda: consumer.connection not in (None, lost))
+    running.go_on.set()
+    until(lambda: any("was not settled" in record.message for record in caplog.records))
+    until(lambda: running.seen == [6, 6])
+    (told,) = [record for record in caplog.records if "was not settled" in record.message]
+    assert told.levelname == "WARNING" and told.exc_info is None and "\n" not in told.message
+    assert not [record for record in caplog.records if record.levelname == "CRITICAL"]
+    running.app.send_task("actor.rollout", args=(np.ones(7),), ignore_result=True)
+    until(lambda: running.seen[-1:] == [7])
