@@ -18,11 +18,12 @@ from warren.errors import CheckpointError, ConfigurationError, WarrenError
 from workers.deployment.backends import build_backend
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
+from workers.deployment.processes import Processes
 from workers.deployment.settings import DeployConfig
 from workers.deployment.verifying import Verdict, observations_of, verify
 from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
-from workers.gateway.neighbours import Neighbours
+from workers.gateway.metrics import alone
 from workers.gateway.role import own_address
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
@@ -38,7 +39,7 @@ LOOK = 1.0  # s between looks whether the server still serves
 class Deployment:
     """Serves from `start` to `close`; the first version is verified before any game can come."""
 
-    def __init__(self, config: DeployConfig, neighbours: Neighbours | None = None) -> None:
+    def __init__(self, config: DeployConfig, neighbours: Processes | None = None) -> None:
         """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
         is refused say."""
         self.config, self.folder = config, run_in(Path(config.run))
@@ -68,10 +69,12 @@ class Deployment:
                 gateway.tcp_port,
                 shared=neighbours is not None,
                 facts=self.facts,
+                gather=alone if neighbours is None else neighbours.gather,
             )
             self.address = own_address(gateway, self.server)
             if neighbours is not None:
                 neighbours.address = self.address
+                neighbours.enter(self.server.own_port)
         except BaseException:
             self.player.close()
             raise
@@ -158,7 +161,7 @@ def run(config: DeployConfig) -> int:
     return serve(config, threading.Event())
 
 
-def serve(config: DeployConfig, stopping: threading.Event, neighbours: Neighbours | None = None) -> int:
+def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes | None = None) -> int:
     """The same, or until `stopping`; with `neighbours`, behind a port that it shares."""
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.threads)

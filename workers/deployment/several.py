@@ -1,7 +1,7 @@
 """Several processes that serve one policy behind one port, as the gateways of a run do.
 
 The kernel deals connections out. A session lives in the process that it was started in; which one that is, a Redis of
-the deployment's own knows (workers/gateway/neighbours.py). A process that died is started again; its sessions are over.
+the deployment's own knows (processes.py). A process that died is started again; its sessions are over.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from omegaconf import OmegaConf
 from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
+from workers.deployment.processes import Processes
 from workers.deployment.role import serve
 from workers.deployment.settings import DeployConfig
-from workers.gateway.neighbours import Neighbours
 from workers.gateway.server import listen
 from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import run_in
@@ -96,7 +96,7 @@ def run(config: DeployConfig) -> int:
         server = PrivateRedis.start(_binary(), folder)
         settings = {**asdict(config), "run": str(run_in(Path(config.run))), "processes": 1}
         given = {"config": settings, "redis": server.url}
-        parts += [Part(given) for _ in range(config.processes)]
+        parts += [Part({**given, "number": place}) for place in range(config.processes)]
         said = [part.ready() for part in parts]
         if None in said:
             return next(status for part in parts if (status := _ended(part)))
@@ -107,7 +107,7 @@ def run(config: DeployConfig) -> int:
             for place, part in enumerate(parts):
                 if part.status() is not None:
                     logger.error("process %d ended with status %s; it is started again", place, part.status())
-                    parts[place] = Part(given)
+                    parts[place] = Part({**given, "number": place})
                     if parts[place].ready() is None and not stopping.is_set():
                         return 1
         return 0
@@ -161,7 +161,8 @@ def part() -> int:
         stopping.set()
 
     threading.Thread(target=gone, daemon=True).start()
-    neighbours = Neighbours(redis_client.connect(given["redis"]), PREFIX, config.gateway.idle)
+    gateway = config.gateway
+    neighbours = Processes(redis_client.connect(given["redis"]), PREFIX, gateway.idle, given["number"], gateway.address)
     return serve(config, stopping, neighbours)
 
 

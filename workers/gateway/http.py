@@ -11,11 +11,13 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from workers.gateway import metrics
 from workers.gateway.limits import Limits
 from workers.gateway.protocol import Refusal, read
 from workers.gateway.sessions import Sessions
 
 LONGEST_HEAD = 1 << 16  # bytes of a request's headers
+OWN_METRICS = "/metrics/process"  # what this process alone counts, as JSON, for those that share its port
 AGAIN = 1  # s after which a game may try again, of one that is refused for now
 
 Receive = Callable[[], Any]
@@ -26,9 +28,11 @@ class Endpoint:
     """POST, at any path: what a game asks. GET: how the gateway is doing, as JSON; /metrics: for Prometheus; /health:
     whether games may come, status 200 or 503."""
 
-    def __init__(self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict) -> None:
-        """`facts`: what GET tells beside the sessions."""
-        self._sessions, self._facts = sessions, facts
+    def __init__(
+        self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict, gather: metrics.Gather = metrics.alone
+    ) -> None:
+        """`facts`: what GET tells beside the sessions. `gather`: of whom /metrics tells beside this process."""
+        self._sessions, self._facts, self._gather = sessions, facts, gather
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         echoed: tuple[tuple[bytes, bytes], ...] = ()
@@ -68,7 +72,9 @@ class Endpoint:
         facts = {**self._facts(), **sessions.figures()}
         if path == "/metrics":
             text = ((b"content-type", b"text/plain; version=0.0.4"),)
-            await _reply(send, 200, sessions.metrics.text(facts), text)
+            await _reply(send, 200, metrics.text(await self._gather(sessions.metrics.snapshot(facts))), text)
+        elif path == OWN_METRICS:
+            await _reply(send, 200, json.dumps(sessions.metrics.snapshot(facts)).encode())
         else:
             await _reply(send, 200, json.dumps(facts).encode() + b"\n")
 

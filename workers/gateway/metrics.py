@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # s, of the histogram
 PREFIX = "warren_gateway_"
+
+Snapshot = dict[str, Any]  # of one process, as Metrics.snapshot gives it: JSON
+Gather = Callable[[Snapshot], Awaitable[Mapping[str, Snapshot | None]]]  # those of all, as `text` takes them
 
 
 class Metrics:
@@ -26,26 +30,54 @@ class Metrics:
         self._within[bisect_left(BOUNDS, seconds)] += 1
         self._seconds += seconds
 
-    def text(self, facts: Mapping[str, Any]) -> bytes:
-        """Prometheus's text format; numbers among `facts` are samples, texts the labels of one called info."""
-        return "".join(f"{line}\n" for line in self._lines(facts)).encode()
+    def snapshot(self, facts: Mapping[str, Any]) -> Snapshot:
+        """All that was counted; numbers among `facts` become samples, texts the labels of one that is called info."""
+        statuses = {str(status): count for status, count in sorted(self._statuses.items())}
+        return {"statuses": statuses, "within": list(self._within), "seconds": self._seconds, "facts": dict(facts)}
 
-    def _lines(self, facts: Mapping[str, Any]) -> Iterator[str]:
-        yield f"# TYPE {PREFIX}requests_total counter"
-        for status, count in sorted(self._statuses.items()):
-            yield f'{PREFIX}requests_total{{status="{status}"}} {count}'
-        yield f"# TYPE {PREFIX}answer_seconds histogram"
-        total = 0
-        for bound, count in zip([*BOUNDS, "+Inf"], self._within, strict=True):
-            total += count
-            yield f'{PREFIX}answer_seconds_bucket{{le="{bound}"}} {total}'
-        yield f"{PREFIX}answer_seconds_sum {self._seconds}"
-        yield f"{PREFIX}answer_seconds_count {total}"
-        for name, value in facts.items():
-            if isinstance(value, int | float):
-                yield f"{PREFIX}{name} {float(value):g}" if isinstance(value, float) else f"{PREFIX}{name} {int(value)}"
-        labels = ",".join(f'{name}="{_escaped(value)}"' for name, value in facts.items() if isinstance(value, str))
-        yield f"{PREFIX}info{{{labels}}} 1"
+
+async def alone(own: Snapshot) -> Mapping[str, Snapshot | None]:
+    """The Gather of a gateway that is a single process: its samples have no label for it."""
+    return {"": own}
+
+
+def text(processes: Mapping[str, Snapshot | None]) -> bytes:
+    """Prometheus's text format: process -> what it counted, None of one that does not answer. "" has no label."""
+    return "".join(f"{line}\n" for line in _lines(processes)).encode()
+
+
+def _lines(processes: Mapping[str, Snapshot | None]) -> Iterator[str]:
+    parts = [(_process(name), counted) for name, counted in processes.items() if counted is not None]
+    yield f"# TYPE {PREFIX}requests_total counter"
+    for labels, counted in parts:
+        for status, count in counted["statuses"].items():
+            yield _sample("requests_total", {**labels, "status": status}, count)
+    yield f"# TYPE {PREFIX}answer_seconds histogram"
+    for labels, counted in parts:
+        totals = list(accumulate(counted["within"]))
+        for bound, total in zip([*BOUNDS, "+Inf"], totals, strict=True):
+            yield _sample("answer_seconds_bucket", {**labels, "le": bound}, total)
+        yield _sample("answer_seconds_sum", labels, counted["seconds"])
+        yield _sample("answer_seconds_count", labels, totals[-1])
+    for name in dict.fromkeys(name for _, counted in parts for name in counted["facts"]):
+        for labels, counted in parts:
+            if isinstance(value := counted["facts"].get(name), int | float):
+                yield _sample(name, labels, f"{value:g}" if isinstance(value, float) else int(value))
+    for labels, counted in parts:
+        texts = {name: value for name, value in counted["facts"].items() if isinstance(value, str)}
+        yield _sample("info", {**labels, **texts}, 1)
+    for name, of in processes.items():
+        if name:
+            yield _sample("up", _process(name), int(of is not None))
+
+
+def _process(name: str) -> dict[str, str]:
+    return {"process": name} if name else {}
+
+
+def _sample(name: str, labels: Mapping[str, Any], value: Any) -> str:
+    told = ",".join(f'{label}="{_escaped(str(text))}"' for label, text in labels.items())
+    return f"{PREFIX}{name}{{{told}}} {value}" if told else f"{PREFIX}{name} {value}"
 
 
 def _escaped(value: str) -> str:

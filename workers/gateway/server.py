@@ -17,6 +17,7 @@ from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
 from workers.gateway.game import Game, Player
 from workers.gateway.http import Endpoint, server
+from workers.gateway.metrics import Gather, alone
 from workers.gateway.sessions import Open, Sessions
 from workers.gateway.tcp import TcpServer
 
@@ -62,13 +63,15 @@ class Server:
         *,
         shared: bool = False,
         facts: Callable[[], dict[str, Any]] = dict,
+        gather: Gather = alone,
         on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        """`on_failure` is told why it serves no more, unless it was stopped.
+        """`facts`, `gather`: see Endpoint. `on_failure` is told why it serves no more, unless it was stopped.
 
         Raises ConfigurationError for a port or an address that cannot be taken.
         """
-        self._sessions, self._facts, self._on_failure = sessions, facts, on_failure
+        self._sessions, self._on_failure = sessions, on_failure
+        self._endpoint = Endpoint(sessions, facts, gather)
         self._http = [listen("gateway.port", address, port, shared)]
         if shared:
             self._http.append(listen("gateway.address", address, 0, False))
@@ -108,7 +111,7 @@ class Server:
             self._loop.close()
 
     async def _serve(self) -> None:
-        http = server(Endpoint(self._sessions, self._facts), self._sessions.limits)
+        http = server(self._endpoint, self._sessions.limits)
         tasks = [asyncio.ensure_future(http.serve(self._http)), asyncio.ensure_future(self._sessions.run())]
         tcp = TcpServer(self._sessions)
         listening = None

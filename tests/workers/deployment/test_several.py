@@ -9,14 +9,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import psutil
 import pytest
 from deployed import ROOT, run_folder
+from prometheus_client.parser import text_string_to_metric_families
 
 from workers import deploy
 from workers.servers.machine import Machine
@@ -38,6 +41,17 @@ def ask(url: str, session: str | None = None, kind: str = "", body: bytes = b"")
         return reply.status, json.loads(said or b"null"), reply.headers["location"]
     finally:
         connection.close()
+
+
+def counted(address: str) -> dict[str, tuple[float, float, float]]:
+    """process -> (whether it is up, its sessions, the requests that it met), as /metrics of one of them tells."""
+    with urlopen(f"{address}/metrics", timeout=30) as reply:
+        families = text_string_to_metric_families(reply.read().decode())
+    found: dict[str, dict[str, float]] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        of = found.setdefault(sample.labels["process"], Counter())
+        of[sample.name.removeprefix("warren_gateway_")] += sample.value
+    return {name: (of["up"], of["sessions"], of["requests_total"]) for name, of in found.items()}
 
 
 def until(found: Callable[[], bool]) -> None:
@@ -74,6 +88,9 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
             assert ask(here, "a", "tick", TICK)[1]["action"] in (0, 1)
             assert ask(here, "a", "stop")[0] == 200 == ask(there, "a", "start")[0]
 
+            assert counted(shared) == counted(here) == counted(there)
+            assert sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)]  # `here` and `there`
+
             serving = [
                 one for one in psutil.Process(process.pid).children() if "workers.deployment.several" in one.cmdline()
             ]
@@ -81,6 +98,7 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
             serving[0].kill()
             seen.clear()
             until(lambda: both() and seen != {here, there})
+            assert sorted(up for up, _, _ in counted(shared).values()) == [1, 1]
             process.send_signal(signal.SIGTERM)
             assert process.wait(WAIT) == 0
             assert not any(one.is_running() for one in serving)

@@ -8,7 +8,7 @@ from typing import Any
 from game_clients import Http, Tcp
 from prometheus_client.parser import text_string_to_metric_families
 
-from workers.gateway.metrics import Metrics
+from workers.gateway.metrics import Metrics, text
 
 TICK = json.dumps({"observation": [0, 1, 2]}).encode()
 
@@ -36,8 +36,8 @@ def test_requests_are_counted_by_status_over_http_and_tcp(gateways: Any) -> None
     http.ask(TICK, session="none", step_kind="tick")
     tcp.ask(TICK, session="a", step_kind="tick")
     tcp.ask(TICK, session="a", step_kind="jump")
-    status, text = get(http, "/metrics")
-    found = samples(text)
+    status, told = get(http, "/metrics")
+    found = samples(told)
     assert status == 200
     assert found["warren_gateway_requests_total 200"] == 4
     assert found["warren_gateway_requests_total 404"] == found["warren_gateway_requests_total 400"] == 1
@@ -58,8 +58,22 @@ def test_facts_of_any_kind_are_told() -> None:
     metrics = Metrics()
     metrics.answered(200, 0.003)
     facts = {"version": 7, "share": 0.25, "none": None, "run": 'runs/"a"\\b', "backend": "onnx"}
-    found = samples(metrics.text(facts).decode())
+    found = samples(text({"": metrics.snapshot(facts)}).decode())
     assert found["warren_gateway_version"] == 7 and found["warren_gateway_share"] == 0.25
     assert found['warren_gateway_info runs/"a"\\b onnx'] == 1
     assert found["warren_gateway_answer_seconds_bucket 0.0025"] == 0
     assert found["warren_gateway_answer_seconds_bucket 0.005"] == 1
+
+
+def test_what_several_processes_count_is_told_apart_and_who_does_not_answer_is_down() -> None:
+    parts = [Metrics(), Metrics()]
+    for times, part in enumerate(parts, start=1):
+        for _ in range(times):
+            part.answered(200, 0.003)
+    of = {str(number): part.snapshot({"sessions": number, "backend": "onnx"}) for number, part in enumerate(parts)}
+    told = text({**json.loads(json.dumps(of)), "2": None}).decode()
+    found = samples(told)
+    assert found["warren_gateway_requests_total 0 200"] == 1 and found["warren_gateway_requests_total 1 200"] == 2
+    assert found["warren_gateway_answer_seconds_bucket 1 +Inf"] == 2 and found["warren_gateway_sessions 1"] == 1
+    assert [found[f"warren_gateway_up {number}"] for number in range(3)] == [1, 1, 0]
+    assert told.count("# TYPE") == 2

@@ -1,0 +1,52 @@
+"""The processes of one deployment: whose session is whose, and what all of them count.
+
+Whoever is asked for /metrics asks the others, at the port that each has of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from workers.gateway.http import OWN_METRICS
+from workers.gateway.metrics import Snapshot
+from workers.gateway.neighbours import Neighbours
+
+PATIENCE = 2.0  # s that another process has to tell what it counts
+
+
+class Processes(Neighbours):
+    """As Neighbours; `number`, which one that is started in its place takes over, is a process's label in /metrics."""
+
+    def __init__(self, client: Any, prefix: str, idle: float, number: int, address: str) -> None:
+        """`address`: at which all of them listen."""
+        super().__init__(client, prefix, idle)
+        self._number, self._host = number, {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        self._ports = f"{prefix}ports"  # number -> its own port
+
+    def enter(self, port: int) -> None:
+        """This process serves at `port`, which is its own. Raises redis.RedisError."""
+        self._redis.hset(self._ports, str(self._number), str(port))
+
+    async def gather(self, own: Snapshot) -> Mapping[str, Snapshot | None]:
+        """A Gather: what each counts, by its number. While Redis is away, of this one alone."""
+        ports: dict[bytes, bytes] = await self._ask(lambda: self._redis.hgetall(self._ports)) or {}
+        others = {int(number): int(port) for number, port in ports.items() if int(number) != self._number}
+        loop = asyncio.get_running_loop()
+        told = await asyncio.gather(*(loop.run_in_executor(None, self._of, port) for port in others.values()))
+        counted = {self._number: own, **dict(zip(others, told, strict=True))}
+        return {str(number): counted[number] for number in sorted(counted)}
+
+    def _of(self, port: int) -> Snapshot | None:
+        connection = http.client.HTTPConnection(self._host, port, timeout=PATIENCE)
+        try:
+            connection.request("GET", OWN_METRICS)
+            snapshot: Snapshot = json.loads(connection.getresponse().read())
+            return snapshot
+        except (OSError, http.client.HTTPException, ValueError):
+            return None  # it died, and another is not there yet
+        finally:
+            connection.close()
