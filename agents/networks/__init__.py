@@ -1,6 +1,13 @@
 """Networks: from an observation to the policy's outputs and the value. `NETWORKS` holds them by name."""
 
-from agents.networks import impala_resnet, mlp, nature_cnn, recurrent, transformer  # noqa: F401  (enter themselves)
+from agents.networks import (  # noqa: F401  (enter themselves)
+    board_resnet,
+    impala_resnet,
+    mlp,
+    nature_cnn,
+    recurrent,
+    transformer,
+)
 from agents.networks.asymmetric import PrivilegedConfig, acting_space, build_asymmetric
 from agents.networks.core import CORES
 from agents.networks.network import Heads, Memory, Network, Outputs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from gymnasium import spaces
@@ -32,8 +33,13 @@ class ImageEncoder(Encoder):
         vector_hidden: int,
         generator: torch.Generator,
         owner: str,
+        channels_last: bool | None = None,
+        cells: bool = False,
     ) -> None:
-        """`smallest`: the side below which nothing is left of an image. Raises ConfigurationError."""
+        """`smallest`: the side below which nothing is left of an image. `channels_last`: where its channels are; None:
+        beside the square, or, where there is none, in the shorter of the first and the last dimension. `cells`: what
+        the convolutions say of each cell is among the features too, beside the linear layer's. Raises
+        ConfigurationError."""
         super().__init__()
         images = {
             name: leaf
@@ -46,13 +52,14 @@ class ImageEncoder(Encoder):
                 f"{tree.space} has none; network=mlp takes any"
             )
         self.images = nn.ModuleList(
-            Image(name, leaf, convolutions, smallest, hidden, generator, owner) for name, leaf in images.items()
+            Image(name, leaf, convolutions, smallest, hidden, generator, owner, channels_last, cells)
+            for name, leaf in images.items()
         )
         others = {name: leaf for name, leaf in tree.leaves.items() if name not in images}
         flat = [flat_leaf(name, leaf, owner) for name, leaf in others.items()]
         self.others = nn.ModuleList(flat)
         self._images, self._others = list(images), list(others)
-        self.size = hidden * len(images)
+        self.size = sum(cast(Image, image).size for image in self.images)
         self.linear = None
         if others:
             self.linear = linear(sum(leaf.size for leaf in flat), vector_hidden, generator)
@@ -70,9 +77,9 @@ class ImageEncoder(Encoder):
 
 
 class Image(nn.Module):
-    """One image [N, C, H, W], [N, H, W, C], or such with frames before it -> float32 [N, hidden].
+    """One image [N, C, H, W], [N, H, W, C], or such with frames before it -> float32 [N, size].
 
-    Channels are the shorter of the first and the last dimension. Frames count as channels. Bytes are divided by 255.
+    Frames count as channels. Bytes are divided by 255.
     """
 
     def __init__(
@@ -84,11 +91,13 @@ class Image(nn.Module):
         hidden: int,
         generator: torch.Generator,
         owner: str,
+        channels_last: bool | None = None,
+        cells: bool = False,
     ) -> None:
         super().__init__()
         self.scale = 1 / 255 if is_image(leaf) else 1.0
-        *frames, first, _, last = leaf.shape
-        self.channels_last = last < first
+        *frames, first, middle, last = leaf.shape
+        self.channels_last = _channels_last(first, middle, last) if channels_last is None else channels_last
         height, width = leaf.shape[-3:-1] if self.channels_last else leaf.shape[-2:]
         if min(height, width) < smallest:
             raise ConfigurationError(
@@ -100,15 +109,24 @@ class Image(nn.Module):
         with torch.no_grad():
             size = self.convolutions(torch.zeros(1, channels, height, width)).flatten(1).shape[1]
         self.linear = linear(size, hidden, generator)
+        self.cells, self.size = cells, hidden + (size if cells else 0)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.channels_last:
             x = x.movedim(-1, -3)
         if x.dim() == 5:
             x = x.flatten(1, 2)
-        x = x.contiguous(memory_format=torch.channels_last)  # which convolutions are fastest with
+        x = x.contiguous(memory_format=torch.channels_last)  # which convolutions are fastest with, of 6 x 7 cells too
         x = x.float() * self.scale if self.scale != 1.0 else x.float()
-        return functional.relu(self.linear(self.convolutions(x).flatten(1)))
+        cells = self.convolutions(x).flatten(1)
+        hidden = functional.relu(self.linear(cells))
+        return torch.cat([cells, hidden], -1) if self.cells else hidden
+
+
+def _channels_last(first: int, middle: int, last: int) -> bool:
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last < first
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
@@ -126,3 +144,15 @@ def convolution(
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)
     return layer
+
+
+class Residual(nn.Module):
+    """Two convolutions, added to their input."""
+
+    def __init__(self, channels: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.first, self.second = (convolution(channels, channels, 3, 1, generator, padding=1) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        added: Tensor = self.second(functional.relu(self.first(functional.relu(x))))
+        return x + added

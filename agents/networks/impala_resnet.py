@@ -9,13 +9,12 @@ from typing import Any
 
 import gymnasium
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
 from agents.configuration import parse
 from agents.networks.actor_critic import ActorCritic, Trunk
 from agents.networks.core import build_core
-from agents.networks.images import ImageEncoder, convolution
+from agents.networks.images import ImageEncoder, Residual, convolution
 from agents.networks.network import Heads, Network
 from agents.networks.registry import NETWORKS
 from agents.spaces import SpaceTree
@@ -46,18 +45,6 @@ class ImpalaConfig:
             problems.append(f"channels={list(self.channels)} of {OWNER} must be one number a stage, each at least 1")
         if problems:
             raise ConfigurationError(problems)
-
-
-class Residual(nn.Module):
-    """Two convolutions, added to their input."""
-
-    def __init__(self, channels: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.first, self.second = (convolution(channels, channels, 3, 1, generator, padding=1) for _ in range(2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.second(functional.relu(self.first(functional.relu(x))))
-        return x + added
 
 
 def stage(inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:

@@ -39,6 +39,7 @@ CONFIGS = {
     "mlp": {"hidden_sizes": [5]},
     "nature_cnn": {"hidden_size": 6, "vector_hidden_size": 3},
     "impala_resnet": {"channels": [2, 3], "hidden_size": 6, "vector_hidden_size": 3},
+    "board_resnet": {"channels": 2, "cell_features": 2, "hidden_size": 6, "vector_hidden_size": 3},
 }
 
 
@@ -91,7 +92,7 @@ def test_a_seed_repeats_the_weights_whatever_torchs_global_generator_did(network
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
 
 
-@pytest.mark.parametrize("network", ["nature_cnn", "impala_resnet"])
+@pytest.mark.parametrize("network", ["nature_cnn", "impala_resnet", "board_resnet"])
 def test_an_image_is_the_same_whatever_its_layout(network):
     config = {"name": network, **CONFIGS[network]}
     image = batch(PIXELS, 2)
@@ -134,6 +135,44 @@ def test_the_impala_network_has_the_sizes_of_the_paper():
     assert sizes[-1] == (256, 11 * 11 * 32)
     wide = build_policy({"name": "impala_resnet", "width": 2}, Box(0, 255, (84, 84, 4), np.uint8), Discrete(6), seed=1)
     assert wide.network.trunks["shared"].encoder.images[0].linear.weight.shape == (256, 11 * 11 * 64)
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 7), (2, 3, 3), (1, 1, 1), (3, 6, 7, 2)])
+def test_a_board_keeps_its_cells_to_the_end(shape):
+    settings = {"channels": 5, "blocks": 2, "cell_features": 3, "hidden_size": 7, "planes": "first"}
+    policy = build_policy({"name": "board_resnet", **settings}, Box(0, 1, shape[-4:], np.float32), Discrete(7), seed=1)
+    encoder = policy.network.trunks["shared"].encoder
+    board = torch.rand(4, *shape)
+    features = encoder(board)
+    rows, columns = shape[-2:]
+    assert features.shape == (4, 3 * rows * columns + 7) and encoder.size == features.shape[1]
+    policy.evaluate(board, torch.zeros(4, dtype=torch.int64)).log_prob.sum().backward()
+    policy.evaluate(board, torch.zeros(4, dtype=torch.int64)).value.sum().backward()
+    assert all(parameter.grad is not None for parameter in policy.parameters())
+
+
+def test_a_feature_of_a_cell_sees_as_far_as_the_blocks_reach():
+    space = Box(0, 1, (1, 15, 15), np.float32)
+    for blocks, reach in ((0, 1), (1, 3), (2, 5)):
+        config = {"name": "board_resnet", "channels": 8, "blocks": blocks, "cell_features": 4, "hidden_size": 1}
+        board = torch.rand(1, 1, 15, 15, requires_grad=True)
+        encoder = build_policy(config, space, Discrete(2), seed=1).network.trunks["shared"].encoder
+        of_the_middle = encoder(board)[0, : 4 * 15 * 15].view(4, 15, 15)[:, 7, 7].sum()
+        (gradient,) = torch.autograd.grad(of_the_middle, board)
+        seen = gradient[0, 0].nonzero()
+        assert (seen.min(), seen.max()) == (7 - reach, 7 + reach)
+
+
+@pytest.mark.parametrize(
+    ("shape", "suggested"),
+    [((3, 6, 7), 3), ((6, 7, 2), 2), ((20, 8, 8), 20), ((8, 8, 111), 111), ((3, 3, 3), 3), ((6, 6, 7), 7)],
+)
+def test_the_planes_of_a_board_are_beside_the_square_or_where_the_settings_say(shape, suggested):
+    config = {"name": "board_resnet", **CONFIGS["board_resnet"]}
+    for where, planes in ((None, suggested), ("first", shape[0]), ("last", shape[-1])):
+        policy = build_policy({**config, "planes": where}, Box(0, 1, shape, np.float32), Discrete(2), seed=1)
+        assert policy.network.trunks["shared"].encoder.images[0].convolutions[0].in_channels == planes
+        assert np.isfinite(policy.value(np.ones((2, *shape), np.float32))).all()
 
 
 @pytest.mark.parametrize("network", CONFIGS)
@@ -182,6 +221,9 @@ def test_whole_numbers_become_one_hot():
         ({"name": "nature_cnn", "hidden_size": 0}, PIXELS, "hidden_size=0 of network 'nature_cnn' must be at least 1"),
         ({"name": "impala_resnet", "channels": []}, PIXELS, r"channels=\[\] of network 'impala_resnet' must be"),
         ({"name": "impala_resnet", "widht": 2}, PIXELS, r"'widht' does not exist; did you mean width\?"),
+        ({"name": "board_resnet", "blocks": -1}, PIXELS, "blocks=-1 of network 'board_resnet' must be at least 0"),
+        ({"name": "board_resnet", "cell_features": 0}, PIXELS, "cell_features=0 of network 'board_resnet' must be"),
+        ({"name": "board_resnet", "planes": "middle"}, PIXELS, "planes='middle' of .* must be 'first' .* or null"),
         ({"core": "lstm"}, PIXELS, "setting 'core' of network 'mlp' must be a table or null, is 'lstm'"),
     ],
 )
