@@ -122,6 +122,10 @@ class LeagueActorRole:
         for learning in self.players.all():
             learning.refresh()
 
+    def work(self, name: str) -> int:
+        """Do what comes until told to stop; the exit status."""
+        return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
+
     def on_ready(self) -> None:
         """The worker consumes."""
         if self.streaming:
@@ -280,7 +284,7 @@ class LeagueActorRole:
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
 
 
-def run_league(config: Config) -> int:
+def run_league(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
 
     Raises ConfigurationError when, streaming, the user's environment fails again after it was made anew.
@@ -291,13 +295,13 @@ def run_league(config: Config) -> int:
     session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
     session.declare()
     join(session)
-    actor = LeagueActorRole(config, session, league_of(config))
+    actor = make(config, session, league_of(config))
     name = f"actor-{config.actor_id}"
     subscription = Subscription(
         session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
     ).start()
     try:
-        status = session.work(name, session.topology.actor_queue(), actor.on_ready, actor.on_stopping)
+        status = actor.work(name)
     finally:
         actor.leave()
         subscription.stop()

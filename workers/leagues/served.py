@@ -20,23 +20,20 @@ import torch
 from agents import devices
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from tasks.events import STATUS, Subscription
-from warren.errors import ConfigurationError, LeagueError, WarrenError, WireError
+from warren.errors import LeagueError, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
-from workers.config.validation import verify
-from workers.leagues.actor import LeagueActorRole
+from workers.leagues.actor import LeagueActorRole, run_league
 from workers.leagues.known_players import Learning
-from workers.leagues.served_games import Answer, Call, GamesElsewhere, Group, GroupsOfPlayer, check
+from workers.leagues.served_games import GamesElsewhere, Group, GroupsOfPlayer, check
 from workers.rollout.games_in_play import decide
+from workers.rollout.group_calls import Answer, Call, answer_all
 from workers.rollout.match_scheduler import MatchTables
 from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served import serve, service_of
-from workers.runtime.connect import connect
 from workers.runtime.group_counts import GroupCounts
-from workers.runtime.joining import join
-from workers.runtime.league_paths import league_of, policy_builder
-from workers.runtime.session import Session, log_to_stderr
+from workers.runtime.league_paths import policy_builder
+from workers.runtime.session import Session
 from workers.runtime.timing import Timing
 
 logger = logging.getLogger(__name__)
@@ -91,6 +88,15 @@ class ServedLeagueRole(LeagueActorRole):
                 self.forget_idle()
             raise LeagueError("this actor is to stop")
 
+    def work(self, name: str) -> int:
+        """Serve until told to stop."""
+        return serve(self.session, self, lambda: self, name)
+
+    def leave(self) -> None:
+        """As of LeagueActorRole."""
+        super().leave()
+        logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
+
     def leave_matches(self, home: Learning) -> None:
         """As of LeagueActorRole."""
         with self._changed:
@@ -111,32 +117,24 @@ class ServedLeagueRole(LeagueActorRole):
         Waits while nobody is to be played for, or nobody takes what was collected. Raises SamplerClosed.
         """
         began = time.perf_counter()
-        with self._changed:
-            answers: list[Answer | Exception | None] = [None] * len(calls)
-            asked: dict[str, Call] = {}
-            for index, call in enumerate(calls):
-                known = self._known.get(call["group"])
-                if known is not None and call["step"] == known.step:
-                    answers[index] = known.answer
-                elif call["group"] not in asked:  # else it came twice, and is answered below
-                    try:
-                        self._hear(call)
-                        asked[call["group"]] = call
-                    except WireError as error:
-                        answers[index] = error
+
+        def read(call: Call) -> Call:
+            self._hear(call)
+            return call
+
+        def answer(asked: Mapping[str, Call]) -> None:
             if self._complete():
                 self._changed.notify_all()
             heard = time.perf_counter()
-            plays = self._prepared(asked) if asked else {}
+            plays = self._prepared(asked)
             prepared = time.perf_counter()
             self._decide(asked, plays)
-            for index, call in enumerate(calls):
-                if answers[index] is None:
-                    answers[index] = self._known[call["group"]].answer
             self.timing.add("serve: outcomes", heard - began)
             self.timing.add("serve: matches, waiting", prepared - heard)
             self.timing.add("serve: decide", time.perf_counter() - prepared)
-            return [answer for answer in answers if answer is not None]
+
+        with self._changed:
+            return answer_all(calls, self._known, read, answer)
 
     def forget_idle(self) -> int:
         """Give back the matches of groups that have not called while a lease lasts: their env runners have gone."""
@@ -267,30 +265,5 @@ class ServedLeagueRole(LeagueActorRole):
 
 
 def run(config: Config) -> int:
-    """Serve until the run is over or a stop; exit status 0, or 1 when playing failed."""
-    verify(config, role="actor")
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(1)
-    session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
-    session.declare()
-    join(session)
-    actor = ServedLeagueRole(config, session, league_of(config))
-    name = f"actor-{config.actor_id}"
-    subscription = Subscription(
-        session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
-    ).start()
-
-    def superseded(by: str) -> None:
-        logger.error("%s", by)
-        actor.failure = RuntimeError(by)
-        actor.stop()
-
-    try:
-        status = serve(session, actor, lambda: actor, name, superseded)
-    finally:
-        actor.leave()
-        subscription.stop()
-        logger.info("where the time went:\n%s", "\n".join(actor.timing.lines()))
-    if isinstance(actor.failure, ConfigurationError):
-        raise actor.failure
-    return 1 if actor.failure is not None else status
+    """As run_league: serve until the run is over or a stop."""
+    return run_league(config, ServedLeagueRole)

@@ -31,11 +31,10 @@ from envs.two_player import FinishedGames
 from warren.errors import WireError
 from workers.rollout.game_log import GameLog
 from workers.rollout.games_in_play import GamesInPlay
+from workers.rollout.group_calls import Answer, Call
 from workers.rollout.match_scheduler import MatchTables
 from workers.rollout.sampler import load_into
 
-Call = Mapping[str, Any]
-Answer = dict[str, Any]
 TO_MOVE, FLAG, PAIR = ArraySpec((), "int8"), ArraySpec((), "bool"), ArraySpec((2,), "float32")
 NUMBER = ArraySpec((), "int64")
 

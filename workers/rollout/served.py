@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import envs
 from agents import build_policy, devices
@@ -19,8 +19,9 @@ from tasks.worker.server import Serving
 from workers.config.schema import Config
 from workers.rollout import worker
 from workers.rollout.answering import AnsweringRole
+from workers.rollout.group_calls import Answer, Call
 from workers.rollout.sampler import SamplerClosed
-from workers.rollout.served_sampler import Answer, Call, ServedSampler
+from workers.rollout.served_sampler import ServedSampler
 from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate
 
@@ -103,12 +104,7 @@ class ServedRole(AnsweringRole):
 
     def work(self, name: str) -> int:
         """Serve until told to stop."""
-        return serve(self.session, self, lambda: self.sampler, name, self._superseded)
-
-    def _superseded(self, by: str) -> None:
-        logger.error("%s", by)
-        self.failure = RuntimeError(by)
-        self.stop()
+        return serve(self.session, self, lambda: self.sampler, name)
 
     def on_stopping(self) -> None:
         super().on_stopping()
@@ -123,6 +119,7 @@ class Role(Protocol):
     """What `serve` asks of an actor."""
 
     stopping: threading.Event
+    failure: BaseException | None
 
     def on_ready(self) -> None:
         """It serves."""
@@ -130,18 +127,25 @@ class Role(Protocol):
     def on_stopping(self) -> None:
         """Told to stop."""
 
+    def stop(self) -> None:
+        """End this process."""
+
 
 def service_of(actor_id: int) -> str:
     """What the groups of this actor ask."""
     return f"actor-{actor_id}.act"
 
 
-def serve(
-    session: Session, role: Role, deciding: Callable[[], Deciding], name: str, superseded: Callable[[str], Any]
-) -> int:
-    """Answer env runners until told to stop; the exit status. `superseded` is told of another actor of this number."""
+def serve(session: Session, role: Role, deciding: Callable[[], Deciding], name: str) -> int:
+    """Answer env runners until told to stop; the exit status. Another actor of this number is a failure of `role`."""
     sys.setswitchinterval(SWITCH)
     config, ended = session.config, threading.Event()
+
+    def superseded(by: str) -> None:
+        logger.error("%s", by)
+        role.failure = RuntimeError(by)
+        role.stop()
+
     lease = Lease(session.redis, session.topology.key_prefix, f"actor {config.actor_id}")
     lease.take(role.stopping, "give each actor an actor_id of its own")
     lease.hold(ended, superseded)

@@ -22,7 +22,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -34,12 +33,11 @@ from agents.trajectories import Trajectory, concatenate
 from agents.trees import ArraySpec, problems
 from warren.errors import WireError
 from warren.trees import Tree, leaves, map_tree, take
+from workers.rollout.group_calls import Answer, Call, answer_all
 from workers.rollout.group_trajectory import GroupTrajectory
 from workers.rollout.sampler import SamplerClosed, load_into
 from workers.runtime.timing import Timing
 
-Call = Mapping[str, Any]
-Answer = dict[str, Any]
 JOIN = "actor.join"  # the service that tells a group whom to ask: any actor of the run answers
 IDLE = 600.0  # s without a call after which a group is forgotten: its env runner has gone
 STAY = 10.0  # s after which a group whose trajectory is complete is told to leave
@@ -62,7 +60,6 @@ class Group:
 class _Question:
     """A call that is to be decided on. `known`: its group, where the call follows the one answered last."""
 
-    index: int  # of the call
     call: Call
     slots: int
     known: Group | None
@@ -155,28 +152,13 @@ class ServedSampler:
             if self._closed:
                 raise SamplerClosed("this actor ends")
         began = time.perf_counter()
-        answers: list[Answer | Exception | None] = [None] * len(calls)
-        asked: dict[str, _Question] = {}
-        for index, call in enumerate(calls):
-            known = self._groups.get(call["group"])
-            if known is not None and call["step"] == known.step:
-                answers[index] = known.answer
-            elif call["group"] not in asked:  # else it came twice, and is answered below
-                try:
-                    asked[call["group"]] = self._question(index, call, known)
-                except WireError as error:
-                    answers[index] = error
-        if asked:
-            self._decide(list(asked.values()))
-        for index, call in enumerate(calls):
-            if answers[index] is None:
-                answers[index] = self._groups[call["group"]].answer
+        answers = answer_all(calls, self._groups, self._question, lambda asked: self._decide(list(asked.values())))
         self._timing.add("policy: decide", time.perf_counter() - began)
-        return [answer for answer in answers if answer is not None]
+        return answers
 
-    def _question(self, index: int, call: Call, known: Group | None) -> _Question:
+    def _question(self, call: Call) -> _Question:
         """Changes nothing. Raises WireError for what is not as the run's environment declares it."""
-        slots = self._checked(call)
+        slots, known = self._checked(call), self._groups.get(call["group"])
         outcome = call["outcome"]
         if known is not None and (call["step"] != known.step + 1 or outcome is None or known.trajectory.slots != slots):
             known = None  # what came between went to another actor: a new trajectory begins
@@ -192,7 +174,7 @@ class ServedSampler:
                 cut = rows, self.policy.value(last, {name: part[rows] for name, part in memory.items()})
         if outcome is not None:
             memory = self.policy.begin(memory, outcome["terminated"] | outcome["truncated"])
-        return _Question(index, call, slots, known, memory, cut)
+        return _Question(call, slots, known, memory, cut)
 
     def _checked(self, call: Call) -> int:
         """The number of environments."""
