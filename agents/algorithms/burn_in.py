@@ -15,20 +15,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agents.algorithms.settings import AlgorithmConfig, Allowed
 from agents.networks import Memory
 from agents.policies import Policy
 from warren.trees import Tree
 
 
 @dataclass(frozen=True)
-class BurnInConfig:
+class BurnInConfig(AlgorithmConfig):
     """Setting of algorithms that can begin an unroll so: those with a ratio or a correction for older weights."""
 
     burn_in: int = 0  # steps of each unroll; for networks with a memory
 
-    def allowed_of_burn_in(self) -> dict[str, tuple[str, bool]]:
-        """Setting -> (what it must be, whether it is)."""
-        return {"burn_in": ("at least 0", self.burn_in >= 0)}
+    def allowed(self) -> Allowed:
+        return super().allowed() | {"burn_in": ("at least 0", self.burn_in >= 0)}
 
 
 @dataclass(frozen=True)

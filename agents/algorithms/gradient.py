@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from agents.algorithms.contract import Needs
 from agents.algorithms.flat_parameters import FlatParameters
 from agents.algorithms.numbers import not_finite
 from agents.algorithms.peers import ALONE, Peers, cuts, standardized
+from agents.algorithms.settings import Allowed
 from agents.algorithms.teacher import TeacherConfig, check_heads, check_teacher, imitation, lessons
 from agents.configuration import parse
 from agents.operators.normalization import RunningMoments, discounted_sums
@@ -43,11 +44,8 @@ class GradientConfig(TeacherConfig):
     value_coefficient: float = 0.5
     scale_rewards: bool = False  # by the deviation of their discounted sums, and cut to REWARD_CLIP of it
 
-    name: ClassVar[str] = ""  # of the algorithm, in errors
-
-    def allowed(self) -> dict[str, tuple[str, bool]]:
-        """Setting -> (what it must be, whether it is)."""
-        return {
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
             "learning_rate": ("above 0", self.learning_rate > 0),
             "anneal_steps": ("at least 1 or null", self.anneal_steps is None or self.anneal_steps >= 1),
             "anneal_to": ("within 0 and 1", 0 <= self.anneal_to <= 1),
@@ -59,17 +57,7 @@ class GradientConfig(TeacherConfig):
                 self.entropy_decay_steps is None or self.entropy_decay_steps >= 1,
             ),
             "value_coefficient": ("at least 0", self.value_coefficient >= 0),
-            **self.allowed_of_teacher(),
         }
-
-    def __post_init__(self) -> None:
-        problems = [
-            f"{setting}={getattr(self, setting)} of {self.name} must be {text}"
-            for setting, (text, holds) in self.allowed().items()
-            if not holds
-        ]
-        if problems:
-            raise ConfigurationError(problems)
 
 
 C = TypeVar("C", bound=GradientConfig)

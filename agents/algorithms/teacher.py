@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from agents.algorithms.batches import Batch
+from agents.algorithms.settings import AlgorithmConfig, Allowed
 from agents.operators.losses import teacher_loss
 from agents.operators.schedules import Linear
 from agents.policies import Policy
@@ -32,7 +33,7 @@ LESSON = "teacher's "  # and a head's name: the column of a minibatch that has t
 
 
 @dataclass(frozen=True)
-class TeacherConfig:
+class TeacherConfig(AlgorithmConfig):
     """Settings of algorithms that can have a teacher; without one the others mean nothing."""
 
     teacher: str | None = None  # a run folder, a checkpoint, or in a league a model of its pool, PLAYER@VERSION
@@ -40,9 +41,8 @@ class TeacherConfig:
     teacher_anneal_steps: int | None = None  # environment steps over which it falls linearly to 0; null: it stays
     teacher_heads: Mapping[str, float] | None = None  # factors of an action's parts, by name; null: 1 each
 
-    def allowed_of_teacher(self) -> dict[str, tuple[str, bool]]:
-        """Setting -> (what it must be, whether it is)."""
-        return {
+    def allowed(self) -> Allowed:
+        return super().allowed() | {
             "teacher": ("a name or null", self.teacher != ""),
             "teacher_coefficient": ("at least 0", self.teacher_coefficient >= 0),
             "teacher_anneal_steps": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agents.algorithms.gradient import GradientConfig
+from agents.algorithms.settings import Allowed
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,5 @@ class A2CConfig(GradientConfig):
 
     name = "a2c"
 
-    def allowed(self) -> dict[str, tuple[str, bool]]:
-        """Setting -> (what it must be, whether it is)."""
+    def allowed(self) -> Allowed:
         return super().allowed() | {"gae_lambda": ("within 0 and 1", 0 <= self.gae_lambda <= 1)}
