@@ -34,9 +34,9 @@ class GatewayRole(AnsweringRole):
     name = "gateway"
     sampler: GatewaySampler
 
-    def __init__(self, config: Config, session: Session) -> None:
+    def __init__(self, config: Config, session: Session, far: bool = False) -> None:
         """Raises ConfigurationError, for a port that cannot be taken say."""
-        super().__init__(config, session)
+        super().__init__(config, session, far)
         gateway = config.gateway
         self.limits = Limits(
             gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer

@@ -53,11 +53,11 @@ class ActorRole:
     """Environments, a copy of the policy, and the newest weights."""
 
     name = "actor"  # of its processes
-    far = False  # whether the servers are
     sampler: ClosableSampler
 
-    def __init__(self, config: Config, session: Session) -> None:
-        self.config, self.session = config, session
+    def __init__(self, config: Config, session: Session, far: bool = False) -> None:
+        """`far`: whether the servers are."""
+        self.config, self.session, self._far = config, session, far
         self.source = source_name(config.actor_id)
         # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
         # the run's seed. (A process id would not do: in containers they coincide.)
@@ -217,7 +217,7 @@ class ActorRole:
                     self.pace.collected(self.weights.version)
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
-                        if not self.far:  # else what is on its way would have to arrive, and room be seen, before
+                        if not self._far:  # else what is on its way would have to arrive, and room be seen, before
                             sending.wait_for_room()
             except SamplerClosed:
                 logger.info("no more games are played here")
@@ -268,7 +268,7 @@ class ActorRole:
 
         What is on its way to a far queue has mostly been taken out by the time that it is seen there.
         """
-        return self._bound() - (0 if self.far else self._leaving.others())
+        return self._bound() - (0 if self._far else self._leaving.others())
 
     def _may_collect(self, room: bool) -> bool:
         return self.pace.may_collect(self.weights.version, room)
@@ -297,8 +297,7 @@ def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
     session = Session(config, broker_url, redis_url)
     session.declare()
     join(session)
-    actor = make(config, session)
-    actor.far = far(redis_url)
+    actor = make(config, session, far(redis_url))
     name = f"{make.name}-{config.actor_id}"
     subscription = Subscription(
         session.app,
