@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -12,39 +11,34 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from agents import Update, checkpoints
-from agents.algorithms.peers import ALONE
-from agents.trajectories import Trajectory, concatenate
+from agents import checkpoints
+from agents.trajectories import Trajectory
 from tasks.events import STATUS, WEIGHTS
 from tasks.worker.running import acknowledge_after
-from warren.errors import BrokerError, ConfigurationError, LeagueError, NotFinite
+from warren.errors import BrokerError
 from warren.files import read_json, write_whole
 from workers.config.schema import Sampling
 from workers.learning import curve
 from workers.learning.allreduce.ranks import Ranks, Stopping
-from workers.learning.allreduce.ring import RanksChanged
-from workers.learning.allreduce.shares import RanksDiffer, Share
 from workers.learning.attempts import Attempts
-from workers.learning.data_source import Arrived, Batch, DataSource, OnPolicyQueue
-from workers.learning.faulty_trajectories import faulty
+from workers.learning.data_source import Arrived, Batch
 from workers.learning.metrics import MetricsLog
 from workers.learning.publisher import Publisher
 from workers.learning.received import Received
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
-from workers.learning.trained_player import TrainedPlayer
+from workers.learning.updated_player import UpdatedPlayer
 from workers.runtime.recorded import FILE as RECORDED
 from workers.runtime.recorded import Recorded
 from workers.runtime.run_status import verdict
 from workers.runtime.session import Session
-from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 
 STATUS_EVERY = 0.25  # s between status events
 
 
-class Trainer(TrainedPlayer):
+class Trainer(UpdatedPlayer):
     """The learner's half that knows nothing of queues: `learn` is the body of the learn task.
 
     One of several `ranks` makes each update together with the others, each on its share of it. The lowest of them
@@ -60,12 +54,9 @@ class Trainer(TrainedPlayer):
         self._on_finished = on_finished
         self.outcome: dict[str, Any] | None = None
         self.attempts = Attempts()
-        self.broken = False  # whether an update ended halfway: these weights are neither published nor kept
         self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         self._status_at = 0.0
-        self.timing = Timing()
         self._idle_since: float | None = None  # when the last call of `learn` returned
-        self.source: DataSource = OnPolicyQueue(self.config.max_staleness)
         self._recorded: Recorded | None = None  # what a policy saw not long before the next checkpoint
         self.publisher = Publisher(session, self.player, self.weights_event, self.timing)
         self.recorder = Recorder(self.timing)
@@ -73,11 +64,6 @@ class Trainer(TrainedPlayer):
         self.log: MetricsLog | None = None  # of who leads
         if ranks is None:
             self.log = MetricsLog(folder, last_version=self.first_version)
-        else:
-            ranks.begin(sum(4 * parameter.numel() for parameter in self.policy.parameters()))
-
-    def before_update(self) -> None:
-        """Called before each update."""
 
     def after_update(self) -> None:
         """Called after each update, before its weights are published; by all ranks, at the same one."""
@@ -97,41 +83,22 @@ class Trainer(TrainedPlayer):
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
         self.progress.version = self.publisher.publish(self.policy.state_dict(), self.stamp())
 
-    @property
-    def leads(self) -> bool:
-        """Whether this learner publishes, and writes metrics and checkpoints."""
-        return self.ranks is None or self.ranks.leads
-
     def join(self) -> None:
-        """Go on with the ranks that live, from the weights, optimizer and progress of the one that is furthest.
-
-        Raises Stopping when this learner was told to stop meanwhile.
-        """
-        assert self.ranks is not None
-        while True:
-            self.ranks.join(
-                lambda: (self.progress.updates, self.progress.version), self.state_as_bytes, self.take_state
-            )
-            try:
-                self.joined()
-                break
-            except RanksChanged as error:
-                logger.warning("%s; forming the ring once more", error)
-        if not self.ranks.leads:
+        """As of UpdatedPlayer; whoever leads from now on writes the metrics."""
+        super().join()
+        if not self.leads:
             self._close_log()
         elif self.log is None:
             self.log = MetricsLog(self.folder, last_version=self.progress.version)
 
-    def _how_far(self) -> tuple[int, int]:
-        return self.progress.updates, self.progress.version
+    def made_of(self, trajectories: Sequence[Trajectory]) -> None:
+        """Keep some of it for the next checkpoint."""
+        if self.leads and (self._recorded is None or time.monotonic() >= self._checkpoint_at):
+            self._recorded = Recorded.of(trajectories[0])
 
-    def joined(self) -> None:
-        """Called when a ring was formed, before the next update. May raise RanksChanged."""
-
-    def share(self) -> None:
-        """Go on from the state of the rank that leads, as all do at this point. Raises RanksChanged."""
-        assert self.ranks is not None
-        self.ranks.share(self.state_as_bytes, self.take_state)
+    def next_version(self) -> int:
+        """Above all that were published."""
+        return max(self.progress.version, self.publisher.version) + 1
 
     def _close_log(self) -> None:
         if self.log is not None:
@@ -206,10 +173,10 @@ class Trainer(TrainedPlayer):
         return "stale" if dropped == steps else None
 
     def _timed_update(self, batch: Batch, received: Received) -> dict[int, Exception]:
-        """See _update; where no update can be made, all that was received is settled as failed."""
+        """See `update`; where no update can be made, all that was received is settled as failed."""
         try:
             with self.timing.stage("update"):
-                return self._update(batch)
+                return self.update(batch)
         except Stopping:  # all of it goes back to its queue
             raise
         except Exception:
@@ -238,99 +205,6 @@ class Trainer(TrainedPlayer):
             "segment %s of %s was refused (%d so far): %s: %s",
             given.get("number"), given.get("source"), self.progress.refused, type(error).__name__, error,
         )  # fmt: skip
-
-    def _update(self, batch: Batch) -> dict[int, Exception]:
-        """An update on what of `batch` one can be made with; what is wrong with the rest, by its place there."""
-        found: dict[int, Exception] = {}
-        try:
-            self._update_together(batch)
-        except (
-            NotFinite,
-            ConfigurationError,
-            LeagueError,
-            RanksDiffer,
-            Stopping,
-        ):  # no one segment's: its numbers were looked at
-            raise
-        except Exception:
-            if self.ranks is not None:
-                self.ranks.abandon()  # they wait in the middle of an update
-            found = faulty(batch.trajectories, self._trial)
-            if not found:
-                raise
-            self._update_together(Batch([one for place, one in enumerate(batch.arrived) if place not in found]))
-        return found
-
-    def _update_together(self, batch: Batch) -> None:
-        """An update; once more with the ranks that are left, where one is lost on the way.
-
-        What was done of it before then stays done: minibatches that the rank which is furthest had made.
-        """
-        while True:
-            try:
-                return self._update_on(batch)
-            except RanksChanged as error:
-                logger.warning("the update is made once more: %s", error)
-                self.join()
-
-    def _checked(self, update: Update) -> Update:
-        """What an algorithm has given, if it can be gone on with."""
-        name = self.algorithm_name
-        if not isinstance(update, Update):
-            raise ConfigurationError(
-                f"algorithm {name!r}: update() gave a {type(update).__name__}; it is to give an agents.Update(metrics)"
-            )
-        for term, value in update.metrics.items():  # of an algorithm with an optimizer of its own
-            if term.endswith(("loss", "grad_norm")) and not math.isfinite(value):
-                steps = self.progress.steps
-                raise NotFinite(f"{name}: {term} of the update after {steps:,} environment steps is {value}")
-        return update
-
-    def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
-        policy, algorithm = self.build()
-        if self.ranks is not None:
-            algorithm.take_peers(ALONE)  # type: ignore[attr-defined]
-        policy.load_state_dict(self.policy.state_dict())
-        return algorithm.update
-
-    def _update_on(self, batch: Batch) -> None:
-        trajectories = batch.trajectories
-        if self.config.deterministic:  # the same minibatches, however many actors the environments are divided among
-            trajectories = [concatenate(trajectories)]
-        share = self._share(batch, trajectories)
-        progress = self.progress
-        progress.start(share.first_step_at)
-        progress.data_age, progress.staleness = share.data_age, share.staleness
-        progress.version = share.version
-        self.before_update()
-        try:
-            update = self._checked(self.algorithm.update(trajectories))
-        except (NotFinite, ConfigurationError):
-            self.broken = True
-            raise
-        self.source.feedback(batch, update)
-        if self.leads and (self._recorded is None or time.monotonic() >= self._checkpoint_at):
-            self._recorded = Recorded.of(trajectories[0])
-        progress.add(share.episodes, share.steps, list(self.config.env.reward_channels))
-        progress.losses = self._mean(update.metrics) | progress.channel_returns()
-        progress.updates += 1
-        progress.version = max(progress.version, self.publisher.version) + 1
-
-    def _share(self, batch: Batch, trajectories: Sequence[Trajectory]) -> Share:
-        """What this update is made of: of several ranks, all of theirs, once each of them has its share."""
-        own = Share.of(batch.arrived, trajectories, self.progress.version)
-        if self.ranks is None:
-            return own
-        with self.timing.stage("wait for ranks"):
-            return Share.of_all(self.ranks, own, checkpoints.fingerprint(self.policy))
-
-    def _mean(self, metrics: dict[str, float]) -> dict[str, float]:
-        if self.ranks is not None:
-            try:
-                return self.ranks.mean(metrics)
-            except RanksChanged:  # the update is made; the next one finds it out as well
-                pass
-        return metrics
 
     def _after_update(self) -> None:
         attempts = self.attempts
@@ -424,16 +298,6 @@ class Trainer(TrainedPlayer):
         self.attempts.make("draw the learning curve", lambda: curve.draw(self.folder, title, self.config.env.goal))
         self.fire_status(outcome["state"], always=True)
         self.leave()
-
-    def say_weights(self) -> None:
-        """Of several ranks each says what it ends with."""
-        if self.ranks is not None:
-            logger.info("rank %d of %d ends with weights %s", self.ranks.rank, self.ranks.size, self.digest())
-
-    def leave(self) -> None:
-        """Be no rank any longer."""
-        if self.ranks is not None:
-            self.ranks.leave()
 
     def settle_down(self) -> None:
         """End what overlaps, with all of it done, and say where the time went."""
