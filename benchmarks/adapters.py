@@ -2,7 +2,7 @@
 
 Steps a second of eight copies through the adapter, beside the same eight stepped by the bare library: one after another
 in a loop by its own calls, with the same preprocessing, observations collected into an array, ended episodes begun
-anew. Both have the same actions. They take turns, `--repeats` times; the ratio is the median of the pairs'. What is
+anew. Both have the same actions. They take turns every 20 ms; the ratio is the median of `--repeats`. What is
 not installed is left out by name. The last line is one JSON object.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.adapter_games import CASES, COPIES, Missing, Stepper
@@ -19,6 +19,7 @@ from benchmarks.report import finish
 
 GOAL = 0.9
 WARM = 0.1  # of the time, before it counts
+TURN = 0.02  # seconds that one side is stepped before it is the other's turn
 
 
 # The processor's is this process's with all its threads, whatever else the machine does.
@@ -26,11 +27,18 @@ CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
 Clock = Callable[[], float]
 
 
-def rate(stepper: Stepper, seconds: float, clock: Clock) -> float:
-    """Steps of single copies in a second."""
-    _run(stepper, seconds * WARM, clock)
-    steps, spent = _run(stepper, seconds, clock)
-    return COPIES * steps / spent
+def rates(sides: Sequence[Stepper], seconds: float, clock: Clock) -> list[float]:
+    """Steps of single copies in a second, of each side: they take turns all the time, so that both meet the same
+    machine."""
+    for side in sides:
+        _run(side, seconds * WARM, clock)
+    steps, spent = [0] * len(sides), [0.0] * len(sides)
+    while min(spent) < seconds:
+        for i, side in enumerate(sides):
+            made, took = _run(side, TURN, clock)
+            steps[i] += made
+            spent[i] += took
+    return [COPIES * made / took for made, took in zip(steps, spent, strict=True)]
 
 
 def _run(stepper: Stepper, seconds: float, clock: Clock) -> tuple[int, float]:
@@ -50,11 +58,7 @@ def compare(
     """Steps/s of both, medians, and the median of the ratios of the pairs."""
     sides = adapter(), bare()
     try:
-        pairs = []
-        for repeat in range(repeats):
-            order = (0, 1) if repeat % 2 == 0 else (1, 0)
-            found = {side: rate(sides[side], seconds, clock) for side in order}
-            pairs.append((found[0], found[1]))
+        pairs = [rates(sides, seconds, clock) for _ in range(repeats)]
     finally:
         for side in sides:
             side.close()

@@ -125,7 +125,13 @@ class AtariGames(SimultaneousGames):
         self._frames[i] = self._small(self._screens[0])  # the first frame, repeated
         self._show(i)
 
-    def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
+    def _move(
+        self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        for i, both in enumerate(zip(first, second, strict=True)):
+            reward[i], done[i], truncated[i] = self._move_one(i, both)
+
+    def _move_one(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
         made, ale = self._emulators[i], self._emulators[i].ale
         pressed, wanted, drawing = self._pressed[i], np.array(actions), self._drawing[i]
         gained = np.zeros(PLAYERS, np.float32)

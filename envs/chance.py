@@ -28,17 +28,20 @@ class Chance:
         self._state = np.zeros(num_envs, np.uint64)  # SplitMix64's, of each game
         self._root = _mixed(np.array([seed], np.uint64))
         self._made = 0  # seeds
-        self._fresh = np.zeros(0, np.int64)  # those of them that no game has begun from
+        self._fresh, self._fresh_state = np.zeros(0, np.int64), np.zeros(0, np.uint64)  # made last
+        self._next = 0  # the first of these that no game has begun from
 
     def begin(self, rows: np.ndarray) -> None:
         """The games `rows` int64 [K] begin anew."""
         if self.given is not None:
-            self.seeds[rows] = self.given[rows]
-        else:
-            if len(self._fresh) < len(rows):
-                self._make(FRESH + len(rows))
-            self.seeds[rows], self._fresh = self._fresh[: len(rows)], self._fresh[len(rows) :]
-        self._state[rows] = _keys(self.seeds[rows], OF_GAME)
+            self.seeds[rows] = seeds = self.given[rows]
+            self._state[rows] = _keys(seeds, OF_GAME)
+            return
+        if self._next + len(rows) > len(self._fresh):
+            self._make(FRESH + len(rows))
+        fresh = slice(self._next, self._next + len(rows))
+        self.seeds[rows], self._state[rows] = self._fresh[fresh], self._fresh_state[fresh]
+        self._next = fresh.stop
 
     def uniform(self, rows: np.ndarray) -> np.ndarray:
         """float64 [K] within (0, 1): the next draw of each of the games `rows` int64 [K]."""
@@ -54,7 +57,8 @@ class Chance:
     def _make(self, count: int) -> None:
         numbers = np.arange(self._made, self._made + count, dtype=np.uint64)
         made = (_mixed(self._root + numbers * GOLDEN) >> np.uint64(1)).astype(np.int64)
-        self._fresh = np.concatenate([self._fresh, made])
+        self._fresh, self._next = np.concatenate([self._fresh[self._next :], made]), 0
+        self._fresh_state = _keys(self._fresh, OF_GAME)
         self._made += count
 
 

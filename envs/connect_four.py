@@ -14,8 +14,14 @@ from envs.chance import Chance
 from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
 
 ROWS, COLUMNS = 6, 7
+CELLS = ROWS * COLUMNS  # numbered from the lowest row's left end, row by row
 # A board is a bit a cell, column by column. A bit above each column stays empty, so that no line goes round the edge.
-_UP, _RIGHT, _FALLING, _RISING = 1, ROWS + 1, ROWS, ROWS + 2  # bits to the next cell, by direction
+_CELL = np.arange(CELLS)
+_BIT = np.left_shift(np.uint64(1), (_CELL % COLUMNS * (ROWS + 1) + _CELL // COLUMNS).astype(np.uint64))
+_NEXT = np.array([[1], [ROWS + 1], [ROWS], [ROWS + 2]], np.uint64)  # bits to the next cell: up, right, falling, rising
+_NEXT_BUT_ONE = 2 * _NEXT
+_NOBODYS = np.repeat(np.array([0, 0, 1], np.float32), CELLS)  # the observation of an empty board
+_EGOCENTRIC = np.array([[1, 0, 2], [0, 1, 2]])  # planes as who is to move sees them
 
 
 class ConnectFour(TwoPlayerVectorEnv):
@@ -30,16 +36,22 @@ class ConnectFour(TwoPlayerVectorEnv):
         super().__init__("openspiel:connect_four", num_envs, (PLAYERS + 1, ROWS, COLUMNS), COLUMNS)
         self._game, self._egocentric = game, egocentric
         self.chance = Chance(num_envs, seed)
-        self._boards = np.zeros((num_envs, PLAYERS), np.uint64)
-        self._discs = np.zeros((num_envs, PLAYERS, ROWS, COLUMNS), np.float32)
-        self._heights = np.zeros((num_envs, COLUMNS), np.int64)
-        self._moves = np.zeros((num_envs, ROWS * COLUMNS), np.int8)
+        # Of all games in one row each, where a single index finds a place in the fewest operations.
+        self._boards = np.zeros(num_envs * PLAYERS, np.uint64)
+        self._planes = np.zeros(num_envs * (PLAYERS + 1) * CELLS, np.float32)  # the first player's discs first
+        self._free = np.zeros(num_envs * COLUMNS, np.int64)  # the cell where a column's next disc will lie
+        self._moves = np.zeros(num_envs * CELLS, np.int8)
         self._count = np.zeros(num_envs, np.int64)
+        self._mover = np.zeros(num_envs, np.int64)
+        # Where each game begins in these.
+        self._board, self._column, self._move = (self._rows * size for size in (PLAYERS, COLUMNS, CELLS))
+        self._plane = self._rows * (PLAYERS + 1) * CELLS
+        self._empty_plane = self._plane + PLAYERS * CELLS
         self._last: dict[int, list[int]] = {}  # columns of the last game that ended, by slot
 
     def history(self, index: int) -> list[int]:
         """The columns of game `index` so far."""
-        moves: list[int] = self._moves[index, : self._count[index]].tolist()
+        moves: list[int] = self._moves[index * CELLS :][: self._count[index]].tolist()
         return moves
 
     def text(self, index: int) -> str:
@@ -67,44 +79,46 @@ class ConnectFour(TwoPlayerVectorEnv):
         return self._turn_of(*self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
-        rows, player = self._rows, self._count & 1
-        height = self._heights[rows, action]
-        self._discs[rows, player, height, action] = 1.0
-        self._boards[rows, player] |= np.left_shift(np.uint64(1), (action * _RIGHT + height).astype(np.uint64))
-        self._heights[rows, action] += 1
-        self._moves[rows, self._count] = action
+        mover = self._mover
+        column = self._column + action.astype(np.int64, copy=False)
+        cell = self._free[column]
+        self._free[column] = cell + COLUMNS
+        self._planes[self._plane + mover * CELLS + cell] = 1.0
+        self._planes[self._empty_plane + cell] = 0.0
+        board = self._board + mover
+        self._boards[board] = discs = self._boards[board] | _BIT[cell]
+        self._moves[self._move + self._count] = action
         self._count += 1
-        won = _has_four(self._boards[rows, player])
-        done = won | (self._count == ROWS * COLUMNS)
+        won = _has_four(discs)
         reward, _, truncated = self._no_outcome()
-        reward[rows, player] = won
-        reward[rows, 1 - player] -= won
-        if done.any():
-            ended = np.flatnonzero(done)
+        (winners,) = won.nonzero()
+        if len(winners):
+            reward[winners] = -1.0
+            reward[winners, mover[winners]] = 1.0
+        done = won | (self._count == CELLS)
+        (ended,) = done.nonzero()
+        if len(ended):
             self._last |= {i: self.history(i) for i in ended.tolist()}
             self._begin(ended)
         return self._turn_of(reward, done, truncated)
 
     def _begin(self, games: np.ndarray) -> None:
         self.chance.begin(games)
-        for part in (self._boards, self._discs, self._heights, self._count):
-            part[games] = 0
+        self._boards.reshape(-1, PLAYERS)[games] = 0
+        self._planes.reshape(self.num_envs, -1)[games] = _NOBODYS
+        self._free.reshape(-1, COLUMNS)[games] = _CELL[:COLUMNS]
+        self._count[games] = 0
 
     def _turn_of(self, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
-        to_move = (self._count & 1).astype(np.int8)
-        observation = np.empty((self.num_envs, PLAYERS + 1, ROWS, COLUMNS), np.float32)
-        first = 1 - to_move if self._egocentric else np.zeros_like(to_move)
-        observation[:, 0] = self._discs[self._rows, first]
-        observation[:, 1] = self._discs[self._rows, 1 - first]
-        np.subtract(1.0, observation[:, 0] + observation[:, 1], out=observation[:, 2])
-        return Turn(to_move, observation, self._heights < ROWS, reward, done, truncated)
+        self._mover = self._count & 1
+        planes = self._planes.reshape(-1, PLAYERS + 1, ROWS, COLUMNS)
+        observation = planes[self._rows[:, None], _EGOCENTRIC[self._mover]] if self._egocentric else planes.copy()
+        action_mask = self._free.reshape(-1, COLUMNS) < CELLS
+        return Turn(self._mover.astype(np.int8), observation, action_mask, reward, done, truncated)
 
 
 def _has_four(boards: np.ndarray) -> np.ndarray:
     """Which of the boards uint64 [N] of one player hold four in a row."""
-    found = np.zeros(len(boards), np.uint64)
-    for step in (_UP, _RIGHT, _FALLING, _RISING):
-        two = boards & (boards >> np.uint64(step))
-        found |= two & (two >> np.uint64(2 * step))
-    four: np.ndarray = found != 0
+    two = boards & (boards >> _NEXT)  # [4, N], by direction
+    four: np.ndarray = np.bitwise_or.reduce(two & (two >> _NEXT_BUT_ONE), axis=0) != 0
     return four

@@ -44,9 +44,11 @@ class FightingIceGames(SimultaneousGames):
     def _begin(self, i: int) -> None:
         self._seen[:, i] = self._matches[i].reset()
 
-    def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
-        self._seen[:, i], rewards, over = self._matches[i].step(list(actions))
-        return rewards, over, False
+    def _move(
+        self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        for i, both in enumerate(zip(first, second, strict=True)):
+            self._seen[:, i], reward[i], done[i] = self._matches[i].step(list(both))
 
     def close(self) -> None:
         """Ends every game's process."""

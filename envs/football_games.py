@@ -47,9 +47,11 @@ class FootballGames(SimultaneousGames):
         self.chance.begin(self._rows[i : i + 1])
         self._seen[:, i] = self._matches[i].reset(int(self.chance.seeds[i]) % (1 << 31))
 
-    def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
-        self._seen[:, i], rewards, over, _ = self._matches[i].step(list(actions))
-        return rewards, over, False
+    def _move(
+        self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        for i, both in enumerate(zip(first, second, strict=True)):
+            self._seen[:, i], reward[i], done[i], _ = self._matches[i].step(list(both))
 
     def picture(self, index: int) -> np.ndarray:
         """The pitch from above."""

@@ -21,9 +21,6 @@ from typing import Any
 import numpy as np
 
 from envs.simultaneous import SimultaneousGames
-from envs.two_player import PLAYERS
-
-NOTHING = np.zeros(PLAYERS, np.float32)  # most moves' rewards
 
 
 class FourTupleGame(SimultaneousGames):
@@ -58,12 +55,18 @@ class FourTupleGame(SimultaneousGames):
         observation = env.reset()
         self._seen[0, i], self._seen[1, i] = observation, self.second_observation(env, observation)
 
-    def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
-        observation, won, ended, info = self._envs[i].step(self.actions[actions[0]], self.actions[actions[1]])
-        if not ended:
-            self._seen[0, i], self._seen[1, i] = observation, info["otherObs"]
-        reward = np.array([won, -won], np.float32) if won else NOTHING
-        return reward, bool(ended), bool(ended and info.get("TimeLimit.truncated", False))
+    def _move(
+        self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        (one, other), given = self._seen, self.actions
+        for i, env, a, b in zip(range(self.num_envs), self._envs, first, second, strict=True):
+            observation, won, ended, info = env.step(given[a], given[b])
+            if won:
+                reward[i] = won, -won
+            if ended:
+                done[i], truncated[i] = True, bool(info.get("TimeLimit.truncated", False))
+            else:
+                one[i], other[i] = observation, info["otherObs"]
 
     def close(self) -> None:
         """Closes every copy."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 from typing import Any
 
 import gymnasium
@@ -42,15 +43,12 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
             raise ConfigurationError(
                 f"environment 'gym:{name}' needs more packages: {with_pip(str(missing))}"
             ) from None
-        max_episode_steps = None
+        max_episode_steps = math.inf
         if isinstance(env, gym.wrappers.TimeLimit):
             max_episode_steps, env = env._max_episode_steps, env.env
         if isinstance(env, gym.wrappers.OrderEnforcing):
             env = env.env
-        adapted: gymnasium.Env = LegacyEnv(env)
-        if max_episode_steps is not None:
-            adapted = gymnasium.wrappers.TimeLimit(adapted, max_episode_steps)
-        return adapted
+        return LegacyEnv(env, max_episode_steps)
 
 
 def reward_threshold(name: str) -> float | None:

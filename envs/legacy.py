@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import Any
 
 import gymnasium
@@ -15,14 +16,17 @@ class LegacyEnv(gymnasium.Env):
     """Adapts an object with `reset`, `step` and the two spaces.
 
     `reset` may return the observation or (observation, info) and may or may not take a seed; `step` may return gym's
-    old (observation, reward, done, info) or gymnasium's five values. Spaces of old gym become gymnasium's.
+    old (observation, reward, done, info) or gymnasium's five values. Spaces of old gym become gymnasium's. An episode
+    that is not over after `max_episode_steps` is truncated, as gymnasium's TimeLimit would: here it costs no further
+    call in every step.
     """
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env: Any, max_episode_steps: float = math.inf) -> None:
         missing = [name for name in ("observation_space", "action_space", "reset", "step") if not hasattr(env, name)]
         if missing:
             raise ConfigurationError(f"environment {type(env).__name__!r} has no {', no '.join(missing)}")
-        self.env = env
+        self.env, self._step = env, env.step
+        self._limit, self._elapsed = max_episode_steps, 0
         self.observation_space = convert_space(env.observation_space)
         self.action_space = convert_space(env.action_space)
         self.metadata = getattr(env, "metadata", None) or {}
@@ -33,6 +37,7 @@ class LegacyEnv(gymnasium.Env):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
+        self._elapsed = 0
         if seed is not None and "seed" not in self._reset_takes and hasattr(self.env, "seed"):
             self.env.seed(seed)
         given = {"seed": seed, "options": options}
@@ -42,13 +47,14 @@ class LegacyEnv(gymnasium.Env):
         return result, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        result = self.env.step(action)
+        result: tuple[Any, ...] = self._step(action)
+        self._elapsed += 1
+        late = self._elapsed >= self._limit
         if len(result) == 5:
-            observation, reward, terminated, truncated, info = result
-            return observation, reward, terminated, truncated, info
+            return (*result[:3], True, result[4]) if late else result
         observation, reward, done, info = result
         truncated = bool(done) and bool(info.get("TimeLimit.truncated", False))
-        return observation, reward, bool(done) and not truncated, truncated, info
+        return observation, reward, bool(done) and not truncated, truncated or late, info
 
     def render(self) -> Any:
         return self.env.render()

@@ -10,7 +10,9 @@ from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
 
 
 class SimultaneousGames(TwoPlayerVectorEnv):
-    """N games of which subclasses say how one begins, `_begin`, and what both players' actions do in it, `_move`."""
+    """N games of which subclasses say how one begins, `_begin`, and what both players' actions do in all, `_move`."""
+
+    all_legal = True
 
     def __init__(
         self, name: str, num_envs: int, observation_shape: tuple[int, ...], num_actions: int, *, images: bool = False
@@ -19,18 +21,20 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         # What each player sees.
         self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), self.single_observation_space.dtype)
         self._to_move = [np.full(num_envs, player, np.int8) for player in range(PLAYERS)]
-        self._any = np.ones((num_envs, num_actions), np.bool_)  # every action is legal
-        self._first: np.ndarray | None = None  # the first player's actions, until the second has chosen
+        self._any = np.ones((num_envs, num_actions), np.bool_)
+        self._first: list[int] | None = None  # the first player's actions, until the second has chosen
 
     @abstractmethod
     def _begin(self, i: int) -> None:
         """Begin game `i` anew; what both see goes to `_seen[:, i]`."""
 
     @abstractmethod
-    def _move(self, i: int, actions: tuple[int, int]) -> tuple[np.ndarray, bool, bool]:
-        """Both actions in game `i`: (rewards float32 [2], whether it is over, whether it was cut off).
+    def _move(
+        self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
+    ) -> None:
+        """Make both players' actions, [N] each. The arrays are a Turn's, all zero: write where something happened.
 
-        What both see then goes to `_seen[:, i]`, unless the game is over.
+        What both see then goes to `_seen[:, i]`, unless game `i` is over: it is begun anew after this.
         """
 
     def _reset(self) -> Turn:
@@ -42,13 +46,12 @@ class SimultaneousGames(TwoPlayerVectorEnv):
     def _step(self, action: np.ndarray) -> Turn:
         reward, done, truncated = self._no_outcome()
         if self._first is None:
-            self._first = action.copy()
+            self._first = action.tolist()
             return self._turn_of(1, reward, done, truncated)
         first, self._first = self._first, None
-        for i, (one, other) in enumerate(zip(first.tolist(), action.tolist(), strict=True)):
-            reward[i], done[i], truncated[i] = self._move(i, (one, other))
-            if done[i]:
-                self._begin(i)
+        self._move(first, action.tolist(), reward, done, truncated)
+        for i in done.nonzero()[0].tolist():
+            self._begin(i)
         return self._turn_of(0, reward, done, truncated)
 
     def _turn_of(self, player: int, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:

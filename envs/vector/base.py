@@ -62,10 +62,11 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.metadata = {**(metadata or {}), "autoreset_mode": AutoresetMode.SAME_STEP}
         self.rewards = rewards or Rewards()
         self._seed = seed
-        self._returns = np.zeros(num_envs, np.float64)
-        self._lengths = np.zeros(num_envs, np.int64)
-        self._channel_returns = np.zeros((num_envs, len(self.rewards.channels)), np.float64)
-        self._finished: list[np.ndarray] = []  # [K, 2 + C]
+        # Of the games under way: return, length, each channel's own return. Of those that ended: such rows, by step.
+        self._counts = np.zeros((num_envs, 2 + len(self.rewards.channels)), np.float64)
+        self._returns, self._lengths = self._counts[:, 0], self._counts[:, 1]
+        self._channel_returns = self._counts[:, 2:]
+        self._finished: list[np.ndarray] = []
 
     @abstractmethod
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
@@ -94,9 +95,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             seeds = [seed + i for i in range(self.num_envs)]
         if len(seeds) != self.num_envs:
             raise ValueError(f"{len(seeds)} seeds for {self.num_envs} environments")
-        self._returns[:] = 0
-        self._lengths[:] = 0
-        self._channel_returns[:] = 0
+        self._counts[:] = 0
         return self._reset(seeds, options)
 
     def step(self, actions: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
@@ -113,11 +112,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             done &= ~np.asarray(stepped.info["final_info"].get(LIFE_LOST, False))
         (ended,) = done.nonzero()
         if len(ended):
-            self._finished.append(
-                np.column_stack([self._returns[ended], self._lengths[ended], self._channel_returns[ended]])
-            )
-            for count in (self._returns, self._lengths, self._channel_returns):
-                count[ended] = 0
+            self._finished.append(self._counts[ended])
+            self._counts[ended] = 0
         reward = self.rewards.learned_from(total)
         return stepped.observation, reward, stepped.terminated, stepped.truncated, stepped.info
 
@@ -128,13 +124,12 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         The C columns after them are each channel's own return, unweighted.
         """
         finished, self._finished = self._finished, []
-        none = np.zeros((0, 2 + self._channel_returns.shape[1]))
-        return np.concatenate([none, *finished]).astype(np.float32)
+        return np.concatenate([self._counts[:0], *finished]).astype(np.float32)
 
 
 def no_final_observations(num_envs: int) -> np.ndarray:
     """object [N], all None: what `info["final_obs"]` is filled into."""
-    return np.full(num_envs, None, dtype=object)
+    return np.empty(num_envs, dtype=object)
 
 
 def stacked(space: gymnasium.Space[Any], observations: Sequence[Any] | np.ndarray) -> Any:

@@ -40,6 +40,11 @@ class SyncVectorEnv(VectorEnv):
                     )
         super().__init__(len(self.envs), one.observation_space, one.action_space, seed, one.metadata, rewards)
         self.render_mode = one.render_mode
+        # Looked up once, not in every step.
+        self._each = iterate.dispatch(type(self.action_space))
+        self._box = isinstance(one.observation_space, Box)
+        self._dtype, self._batch_shape = one.observation_space.dtype, self.observation_space.shape
+        self._slots = range(self.num_envs)
         self._first, self._of = first, of or self.num_envs
 
     def _reset(self, seeds: Sequence[int | None], options: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
@@ -61,16 +66,16 @@ class SyncVectorEnv(VectorEnv):
         observations: list[Any] = []
         rewards, read = self.rewards.empty(self.num_envs), self.rewards.read
         channels, merges = bool(self.rewards.channels), self.merges_infos
-        terminated, truncated = np.empty(self.num_envs, np.bool_), np.empty(self.num_envs, np.bool_)
+        terminated, truncated = np.zeros(self.num_envs, np.bool_), np.zeros(self.num_envs, np.bool_)
         infos: dict[str, Any] = {}
         final: np.ndarray | None = None
         i = 0
         try:
-            for i, (env, action) in enumerate(zip(self.envs, iterate(self.action_space, actions), strict=True)):
+            for i, env, action in zip(self._slots, self.envs, self._each(self.action_space, actions), strict=True):
                 observation, reward, ended, cut, info = env.step(action)
                 rewards[i] = read(reward) if channels else reward
-                terminated[i], truncated[i] = ended, cut
                 if ended or cut:
+                    terminated[i], truncated[i] = ended, cut
                     if final is None:
                         final = no_final_observations(self.num_envs)
                     final[i] = deepcopy(observation)  # some environments write each observation into the same array
@@ -89,15 +94,20 @@ class SyncVectorEnv(VectorEnv):
 
     def _batch(self, observations: list[Any]) -> Any:
         """One array [N, ...], or a tree of such; it is new, so that who keeps it need not copy."""
-        space = self.single_observation_space
-        if not isinstance(space, Box):
-            return stacked(space, observations)
+        if not self._box:
+            return stacked(self.single_observation_space, observations)
         try:
-            batch = np.array(observations, space.dtype)
+            batch = np.array(observations, self._dtype)
         except (ValueError, TypeError):  # shapes differ, or it is no array
             batch = None
-        if batch is not None and batch.shape == (self.num_envs, *space.shape):
+        if batch is not None and batch.shape == self._batch_shape:
             return batch
+        return self._one_by_one(observations)
+
+    def _one_by_one(self, observations: list[Any]) -> np.ndarray:
+        """The same of observations that numpy made no such array of. Raises WrongObservation, naming the copy."""
+        space = self.single_observation_space
+        assert isinstance(space, Box)
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
         for i, observation in enumerate(observations):
             if np.shape(observation) != space.shape:  # or numpy would spread a smaller one over the row

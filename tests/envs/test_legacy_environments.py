@@ -64,6 +64,22 @@ def test_five_values_and_reset_arguments_pass_through():
     assert env.step(0)[1:] == (0.5, False, True, {"five": 5})
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_limit_ends_episodes_as_gymnasiums_own_wrapper_does(limit):
+    class Five(Bare):
+        def step(self, action):
+            observation, reward, done, info = FourTuple.step(self, action)
+            return observation, reward, done, False, info
+
+    for kind in (FourTuple, Five):
+        ours, gymnasiums = LegacyEnv(kind(), limit), gymnasium.wrappers.TimeLimit(LegacyEnv(kind()), limit)
+        for actions in ([0, 0, 0], [0, 1], [1], [0, 0, 0]):
+            ours.reset(seed=1)
+            gymnasiums.reset(seed=1)
+            for action in actions:
+                assert ours.step(action) == gymnasiums.step(action)
+
+
 def test_a_four_tuple_environment_passes_gymnasiums_own_checker_for_steps():
     env = gymnasium.wrappers.PassiveEnvChecker(LegacyEnv(FourTuple()))
     env.reset(seed=1)
