@@ -6,7 +6,6 @@ A handle may still be waited for from any thread: whoever waits reads for all.
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -14,19 +13,17 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks import brokers, codec
+from tasks import brokers
 from tasks.admin.registry import Directory
-from tasks.amqp import frames
-from tasks.amqp.frames import Delivery
-from tasks.amqp.messages import DIRECT_REPLY, FAILED, LOST, Ids
+from tasks.amqp.messages import DIRECT_REPLY, Ids
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
-from tasks.client.call_frames import CallFrames
 from tasks.client.confirmer import confirmer
-from tasks.client.confirms import Confirms
+from tasks.client.endings import Endings
 from tasks.client.failures import Failures
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
+from tasks.client.outgoing import Outgoing
 from tasks.client.pending import PendingCalls
 from tasks.client.reconnect import Reconnector
 from tasks.client.service_watch import ServiceWatch
@@ -34,18 +31,12 @@ from tasks.service import Spec
 from tasks.topology import Topology
 from warren.errors import (
     BrokerError,
-    CallCancelled,
-    CodecError,
     ConfigurationError,
-    DeadlinePassed,
-    RemoteFailure,
-    WorkerLost,
 )
 
 logger = get_logger(__name__)
 
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
-ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
 STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
 AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
@@ -58,8 +49,8 @@ class Client:
     `may_block`: without it `submit_packed` and `poll` return at once whatever broker and Redis do; `tend`, and what of
     `bodies` goes to Redis, may take longer and is for another thread, `tend` whenever `needs_tending`.
 
-    Locks: `_reading` is held by who reads, connects or speaks with the broker; `_sending`, within it or alone, while
-    calls are numbered and written, so that the numbers are in the order of the wire. Only the table has one of its own.
+    `_reading` is held by who reads, connects or speaks with the broker. Outgoing has a lock for who writes, which is
+    taken within it or alone; so has the table of calls.
     """
 
     def __init__(
@@ -70,11 +61,11 @@ class Client:
         self.bodies = LongBodies(getattr(app, "warren_claims", None), may_block)
         self._calls = PendingCalls()
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
-        self._watch = ServiceWatch(directory, patience)
-        self._confirms: Confirms | None = None
-        self._frames, self._failures = CallFrames(topology), Failures(self._calls)
+        self._outgoing = Outgoing(topology, self._connector, self._calls, may_block, self._on_lost)
+        self._failures = Failures(self._calls)
+        self._endings = Endings(app, self._calls, self._failures, ServiceWatch(directory, patience), self.bodies)
         self._ids = Ids()
-        self._reading, self._sending = threading.RLock(), threading.Lock()
+        self._reading = threading.RLock()
         self._read_at = self._looked_at = 0.0
 
     # Sending.
@@ -100,7 +91,13 @@ class Client:
         link = self._connector.link
         if link is None or not link.alive or time.monotonic() - self._read_at > STALE_AFTER:
             self._refresh()
-        self._send(calls, one_way=not spec.response)
+        one_way = not spec.response
+        if one_way and self._may_block and not self._outgoing.confirms:
+            with self._reading:
+                self._outgoing.open_confirms()
+        self._outgoing.send(calls, one_way)
+        if one_way:
+            confirmer.watch(self)
 
     def _refresh(self) -> None:
         """Before a connection that was idle is used: has the broker closed it meanwhile?"""
@@ -109,58 +106,6 @@ class Client:
             return
         with self._reading:
             self._pump(time.monotonic())
-
-    def _send(self, calls: Sequence[Handle], one_way: bool) -> None:
-        """Make the calls pending and write them, or leave them to the next `_send_again`."""
-        if one_way and self._confirms is None and self._may_block:
-            with self._reading:
-                self._open_confirms()
-        with self._sending:
-            link = self._connector.link
-            ready = link is not None and link.alive and not link.blocked and (not one_way or self._confirms is not None)
-            if link is not None and ready and (self._may_block or _writable(link)):
-                try:
-                    link.send(b"".join([self._enter(link, call) for call in calls]))
-                except GONE as error:  # whoever reads next finds it dead, and these calls pending
-                    logger.debug("calls were written to a connection that is gone: %s", error)
-            else:
-                for call in calls:
-                    call.resend_at = 0.0
-                    self._calls.add(call)
-        if one_way:
-            confirmer.watch(self)
-
-    def _enter(self, link: Connection, call: Handle) -> bytes:
-        """Enter the call under its id, and a one-way call among those to be confirmed too; its frames."""
-        if not call.spec.response:
-            assert self._confirms is not None  # see _send
-            self._confirms.sent(call)
-        call.resend_at = None
-        self._calls.add(call)
-        return self._frames.of(link, call, self._confirms)
-
-    def _send_again(self, now: float) -> None:
-        """Send what is out of the broker's hands. Holds the reading lock."""
-        due = self._calls.unsent(now)
-        if due and any(not call.spec.response for call in due):
-            self._open_confirms()
-        link = self._connector.link
-        if link is None or link.blocked:
-            return
-        for start in range(0, len(due), AT_ONCE):
-            with self._sending:
-                # In the lock: another thread may have ended some of them since.
-                left = [call for call in due[start : start + AT_ONCE] if self._calls.get(call.id) is call]
-                link.send(b"".join([self._enter(link, call) for call in left]))
-
-    def _open_confirms(self) -> None:
-        """The channel of one-way calls, if there is a connection. Holds the reading lock."""
-        link = self._connector.link
-        if self._confirms is None and link is not None and link.alive and not link.blocked:
-            try:
-                self._confirms = Confirms(link, self._calls)
-            except GONE as error:
-                self._on_lost(link, error)
 
     # Waiting.
 
@@ -178,7 +123,7 @@ class Client:
             if not handle.ended and time.monotonic() >= limit:
                 if handle.deadline > limit:
                     raise TimeoutError(f"{handle.spec.name} has not answered within {timeout:g} s")
-                self._expire(handle)
+                self._endings.expire(handle, self._blocked)
 
     def look_for(self, seconds: float) -> None:
         """Take in what arrives within `seconds`, until something does."""
@@ -203,7 +148,7 @@ class Client:
         if self._reading.acquire(blocking=False):
             try:
                 self._pump(time.monotonic())
-                self._expire_all()
+                self.expire()
             finally:
                 self._reading.release()
 
@@ -228,6 +173,12 @@ class Client:
         return len(self._calls)
 
     @property
+    def _blocked(self) -> str:
+        """Why the broker takes no messages at the moment; "" while it does."""
+        link = self._connector.link
+        return "" if link is None else link.blocked or ""
+
+    @property
     def link(self) -> Connection | None:
         """The present connection, whose descriptor an event loop may watch; None while there is none."""
         return self._connector.link
@@ -247,7 +198,7 @@ class Client:
             if now - self._looked_at > POLL_EVERY:
                 self._look_after(link, now)
             elif not arrived:
-                self._send_again(now)
+                self._outgoing.send_again(now)
         except GONE as error:
             self._on_lost(link, error)
 
@@ -260,111 +211,33 @@ class Client:
             return False
         self._read_at = time.monotonic()
         for delivery in deliveries:
-            self._settle(delivery)
+            self._endings.answered(delivery)
         return bool(deliveries)
-
-    def _settle(self, delivery: Delivery) -> None:
-        raw = delivery.properties
-        if raw[:2] == b"\x04\x00":  # a result: nothing but a correlation id
-            call = self._calls.pop(raw[3:].decode("ascii", "replace"))
-            if call is not None:
-                self._watch.served.add(call.spec.name)
-                call.settle(delivery.body)
-            else:
-                self.bodies.forget(delivery.body)  # too late: nobody will read it
-            return
-        try:
-            properties = frames.read_properties(raw)
-        except frames.Malformed as error:
-            logger.error("an answer cannot be read, its call waits until its deadline: %s", error)
-            return
-        call = self._calls.get(properties.correlation_id)
-        if call is None:
-            self.bodies.forget(delivery.body)
-            return
-        if properties.type == LOST:
-            self._retry(call, f"the worker that held {call.spec.name} died")
-        elif self._calls.pop(call.id) is None:
-            return
-        elif properties.type == FAILED:
-            call.settle(failure=_remote_failure(call.spec.name, delivery.body))
-        else:
-            call.settle(delivery.body)
-
-    def _retry(self, call: Handle, why: str) -> None:
-        """Send it again, or fail it when it has been sent often enough."""
-        if call.retries >= call.spec.retries:
-            again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
-            self._failures.fail(call, WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs"))
-        else:
-            call.retries += 1
-            call.resend_at = 0.0
 
     # Trouble.
 
     def _look_after(self, link: Connection, now: float) -> None:
         """Once in a while: does the broker take calls, and does anyone serve what is out?"""
         self._looked_at = now
-        self._expire_all()
+        self.expire()
         blocked = self._connector.blocked_too_long()
         if blocked is not None:
             for call in self._calls.unsent(float("inf")):
                 self._failures.fail(call, blocked)
         if link.blocked:
             return
-        self._send_again(now)
-        out: dict[str, list[Handle]] = {}
-        for call in self._calls.all():
-            if call.spec.response and now - call.sent_at > POLL_EVERY and call.resend_at is None:
-                out.setdefault(call.spec.name, []).append(call)
-        for name, calls in out.items():
-            consumers = link.consumers(self._topology.service_queue(name).name)
-            for call in calls:
-                if error := self._watch.seen(call, consumers, now):
-                    self._failures.fail(call, error)
-
-    def _returned(self, call_id: str) -> None:
-        """No queue of that name: the service has never been served, or its queue has gone with time."""
-        call = self._calls.get(call_id)
-        if call is None:
-            return
-        now = time.monotonic()
-        call.resend_at = now + ASK_AGAIN
-        if error := self._watch.seen(call, 0, now):
-            self._failures.fail(call, error)
+        self._outgoing.send_again(now)
+        self._endings.check_served(
+            now, now - POLL_EVERY, lambda name: link.consumers(self._topology.service_queue(name).name)
+        )
 
     def expire(self) -> None:
         """Fail what has passed its deadline."""
-        self._expire_all()
-
-    def _expire_all(self) -> None:
-        now = time.monotonic()
-        for call in self._calls.all():
-            if call.deadline <= now:
-                self._expire(call)
-
-    def _expire(self, call: Handle) -> None:
-        link, name = self._connector.link, call.spec.name
-        remedy = "give it more, or more workers"
-        if link is not None and link.blocked:
-            remedy = f"the broker takes no messages at the moment: {link.blocked}"
-        self._failures.fail(
-            call, DeadlinePassed(name, f"{name} did not answer within {call.time_to_live:g} s; {remedy}")
-        )
+        self._endings.expire_all(self._blocked)
 
     def cancel(self, handle: Handle) -> bool:
         """See Handle.cancel."""
-        if self._calls.pop(handle.id) is None:
-            return False
-        self._cancelled(handle)
-        return True
-
-    def _cancelled(self, call: Handle) -> None:
-        call.settle(failure=CallCancelled(call.spec.name, f"the call of {call.spec.name} was cancelled"))
-        try:
-            self._app.control.revoke(call.id)
-        except GONE as error:
-            logger.debug("the workers were not told that a call was cancelled: %s", error)
+        return self._endings.cancel(handle)
 
     @property
     def failed(self) -> int:
@@ -379,12 +252,10 @@ class Client:
 
     def _prepare(self, link: Connection) -> None:
         """What a new connection needs before calls may use it."""
-        link.on_returned(self._returned)
+        link.on_returned(self._endings.returned)
         link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
-        with self._sending:
-            self._confirms = None
-            self._frames.forget()
+        self._outgoing.begin()
 
     def _connect(self, limit: float) -> Connection | None:
         """Try to connect once; None when that failed. Holds the reading lock."""
@@ -392,7 +263,7 @@ class Client:
             link = self._connector.connect(limit)
             if link is not None:
                 self._read_at = time.monotonic()
-                self._send_again(self._read_at)
+                self._outgoing.send_again(self._read_at)
             return link
         except (BrokerError, ConfigurationError) as error:
             self._failures.fail_all(error)
@@ -402,34 +273,13 @@ class Client:
 
     def _on_lost(self, link: Connection, why: BaseException | str) -> None:
         """The connection broke: answers on their way are lost, so calls are sent again as far as they allow it."""
-        with self._sending:
-            if not self._connector.lost(link):
-                return
-            self._confirms = None
+        if not self._outgoing.lost(link):
+            return
         logger.warning("connection to the broker lost (%s); %d calls under way", why, len(self._calls))
-        for call in self._calls.all():
-            if not call.spec.response:
-                call.resend_at = 0.0  # unconfirmed: it may arrive twice, it is not lost
-            elif call.resend_at is None:
-                self._retry(call, f"the connection to the broker broke while {call.spec.name} was under way")
+        self._endings.connection_lost()
 
     def close(self) -> None:
         """Close the connection; what is under way fails."""
         with self._reading:
             self._failures.fail_all(BrokerError("the Solver was closed"))
             self._connector.close()
-
-
-def _writable(link: Connection) -> bool:
-    """Whether something can be written without a wait."""
-    poll = select.poll()
-    poll.register(link.fileno(), select.POLLOUT)
-    return bool(poll.poll(0))
-
-
-def _remote_failure(service: str, body: bytes) -> Exception:
-    try:
-        kind, message, traceback = codec.decode(body)
-    except (CodecError, ValueError) as error:
-        return RemoteFailure(service, "unknown", f"its error could not be read: {error}")
-    return RemoteFailure(service, kind, message, traceback)

@@ -93,7 +93,7 @@ def test_results_may_be_waited_for_in_other_threads_while_more_is_sent(broker):
 def test_one_way_calls_that_are_lost_are_logged_counted_and_raised_by_flush(broker, caplog):
     broker.stop()
     solver = solver_of(broker, patience=0.3)
-    with caplog.at_level(logging.ERROR, logger="tasks.client.rpc"):
+    with caplog.at_level(logging.ERROR, logger="tasks.client"):
         for number in range(100):
             solver.call("actor.push", number)
         with pytest.raises(BrokerError, match="100 one-way calls are lost; the first: the broker has been away"):
