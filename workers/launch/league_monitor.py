@@ -7,7 +7,7 @@ up. Players that a person adds while it runs get a learner as well.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,30 +19,25 @@ from league.state.records import progress_from
 from tasks.events import EVALUATION, STATUS, Subscription, of_player
 from tasks.topology import Topology
 from warren.errors import BrokerError
-from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
-from workers.launch.account import write_account
+from workers.launch.configured import ConfiguredMonitor
 from workers.launch.figures import Figures, scores, statuses
 from workers.launch.monitor import Context, Health
-from workers.launch.training_monitor import CountCheck, UpdateTimes
+from workers.launch.training_monitor import UpdateTimes
 from workers.launch.training_spec import learners_of
-from workers.runtime.actor_count import count_key
-from workers.runtime.ended import open_run
 from workers.runtime.league_paths import league_of, store_of
-from workers.runtime.session import Session
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
 LEAGUE_EVERY = 2.0  # s between polls of the league
 
 
-class LeagueMonitor:
+class LeagueMonitor(ConfiguredMonitor):
     """See monitor.Monitor."""
 
     def __init__(self, config: Config, view: LeagueView, context: Context) -> None:
-        self.config, self.view, self.context = config, view, context
-        self.league: LeagueConfig = league_of(config)
-        self.session = Session(config, context.broker_url, context.redis_url)
+        super().__init__(config, context)
+        self.view, self.league = view, league_of(config)
         self.store = store_of(self.session)
         self.figures = LeagueFigures()
         self._score = self.figures.score = scores()
@@ -50,7 +45,6 @@ class LeagueMonitor:
         self._subscriptions: list[Subscription] = []
         self._look_at = 0.0
         self._clock = LearningClock()
-        self._check = CountCheck(config)
 
     @property
     def topology(self) -> Topology:
@@ -58,12 +52,10 @@ class LeagueMonitor:
         return replace(self.session.topology, players=tuple(players))
 
     def begin(self) -> None:
-        open_run(self.session)
+        super().begin()
         self._subscribe(EVALUATION, self._score.receive)
         for player in self.league.players:
             self._follow(player)
-        if self.config.flower_port is not None:
-            self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
 
     def poll(self) -> str | None:
         if time.monotonic() >= self._look_at and not self.context.watch.redis_away:
@@ -89,13 +81,6 @@ class LeagueMonitor:
     def update_seconds(self) -> float:
         return max((times.longest for times in self._updates.values()), default=0.0)
 
-    def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
-        return self._check(counts)
-
-    def keep_counts(self, counts: Mapping[str, int]) -> None:
-        for setting, count in counts.items():
-            self.session.redis.set(count_key(self.session, setting), count)
-
     def announce(self, state: str) -> None:
         try:
             self.session.events.fire(STATUS, {"state": state})
@@ -105,9 +90,6 @@ class LeagueMonitor:
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.stop()
-
-    def account(self) -> None:
-        write_account(self.session, self.topology, self.context)
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
         return {"state": state, "steps": self.figures.steps, "seconds": self._clock.seconds}

@@ -3,48 +3,35 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tasks.events import STATUS, Subscription
-from tasks.topology import Topology
-from workers.config import plain_checks
 from workers.config.schema import Config
-from workers.launch.account import write_account
+from workers.launch.configured import ConfiguredMonitor
 from workers.launch.figures import Figures, statuses
 from workers.launch.folder import OUTCOME
 from workers.launch.monitor import Context, Health
-from workers.runtime.actor_count import count_key
-from workers.runtime.ended import open_run
-from workers.runtime.session import Session
 from workers.ui import returns
 from workers.ui.training_view import View
 
 
-class TrainingMonitor:
+class TrainingMonitor(ConfiguredMonitor):
     """See monitor.Monitor."""
 
     def __init__(self, config: Config, view: View, context: Context) -> None:
-        self.config, self.view, self.context = config, view, context
-        self.session = Session(config, context.broker_url, context.redis_url)
+        super().__init__(config, context)
+        self.view = view
         self.figures = statuses()
         self._updates = UpdateTimes()
         self._subscription: Subscription | None = None
-        self._check = CountCheck(config)
-
-    @property
-    def topology(self) -> Topology:
-        return self.session.topology
 
     def begin(self) -> None:
-        open_run(self.session)
+        super().begin()
         self._subscription = Subscription(
             self.session.app, self.topology, {STATUS: self.figures.receive}, subscriber="launcher"
         ).start()
-        if self.config.flower_port is not None:
-            self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
 
     def poll(self) -> str | None:
         self._updates.poll(self.figures)
@@ -63,22 +50,12 @@ class TrainingMonitor:
     def update_seconds(self) -> float:
         return self._updates.longest
 
-    def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
-        return self._check(counts)
-
-    def keep_counts(self, counts: Mapping[str, int]) -> None:
-        for setting, count in counts.items():
-            self.session.redis.set(count_key(self.session, setting), count)
-
     def announce(self, state: str) -> None:
         pass  # the learner does
 
     def stop(self) -> None:
         if self._subscription is not None:
             self._subscription.stop()
-
-    def account(self) -> None:
-        write_account(self.session, self.topology, self.context)
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
         """The learner's own; where it could write none, what its last status said."""
@@ -103,19 +80,6 @@ class UpdateTimes:
             if 0 <= self._version < version:
                 self.longest = max(0.9 * self.longest, (now - self._at) / (version - self._version))
             self._version, self._at = version, now
-
-
-class CountCheck:
-    """What is wrong with new numbers of processes, and was not wrong before (such as a port that this run uses)."""
-
-    def __init__(self, config: Config) -> None:
-        # Hosts name their own counts, which are not those of the whole run.
-        self._config = replace(config, flower_port=None, hosts={}, host=None)
-
-    def __call__(self, counts: Mapping[str, int]) -> list[str]:
-        known = [*plain_checks.problems(self._config, "train")]
-        changed = replace(self._config, **cast(dict[str, Any], dict(counts)))
-        return [problem for problem in plain_checks.problems(changed, "train") if problem not in known]
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:

@@ -1,0 +1,48 @@
+"""What a training run and a league have in common for their launcher: one configuration that all their roles are of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from tasks.topology import Topology
+from workers.config import plain_checks
+from workers.config.schema import Config
+from workers.launch.account import write_account
+from workers.launch.monitor import Context
+from workers.runtime.actor_count import count_key
+from workers.runtime.ended import open_run
+from workers.runtime.session import Session
+
+
+class ConfiguredMonitor:
+    """The half of a monitor.Monitor that its configuration decides."""
+
+    def __init__(self, config: Config, context: Context) -> None:
+        self.config, self.context = config, context
+        self.session = Session(config, context.broker_url, context.redis_url)
+
+    @property
+    def topology(self) -> Topology:
+        return self.session.topology
+
+    def begin(self) -> None:
+        open_run(self.session)
+        if self.config.flower_port is not None:
+            self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
+
+    def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
+        """What was not wrong before, such as a port that this run uses."""
+        # Hosts name their own counts, which are not those of the whole run.
+        config = replace(self.config, flower_port=None, hosts={}, host=None)
+        known = [*plain_checks.problems(config, "train")]
+        changed = replace(config, **cast(dict[str, Any], dict(counts)))
+        return [problem for problem in plain_checks.problems(changed, "train") if problem not in known]
+
+    def keep_counts(self, counts: Mapping[str, int]) -> None:
+        for setting, count in counts.items():
+            self.session.redis.set(count_key(self.session, setting), count)
+
+    def account(self) -> None:
+        write_account(self.session, self.topology, self.context)
