@@ -3,6 +3,7 @@
 `python -m benchmarks.learning NAME --peer [--seeds 5]`: environment steps until the mean return of the last 100
 training episodes reaches the goal, for Warren (launcher, learner, actors, broker, Redis) and for a peer on the same
 environment, one seed after the other in turn. Names and what they are: `--list`, benchmarks/learning_comparisons.py.
+With `--folder` every run that ended is kept, and the same command goes on after those; `--peer` may be added then.
 
 The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
 the goal counting as its limit; below 1: fewer steps than the peer), every run, and the machine's load.
@@ -12,13 +13,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import multiprocessing
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from benchmarks.learning_comparisons import COMPARISONS, Comparison
 from benchmarks.learning_curves import Curve, draw
 from benchmarks.learning_jobs import EVERY_CHECKPOINT, composed, evaluated, train
 from benchmarks.learning_peers import Peer
+from benchmarks.points import Points
 from benchmarks.report import finish
 from warren.errors import unknown_name
 from workers import servers
@@ -71,13 +75,16 @@ class Side:
         return statistics.median(run["steps"] or self.limit for run in self.runs)
 
 
-def run_peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, Curve]:
-    """One run of the peer in a process of its own: (steps to the goal or None, seconds, curve)."""
+Run = tuple[int | None, float, Curve]  # steps to the goal or None, seconds, curve
+
+
+def run_peer(peer: Peer, config: Config, seed: int) -> Run:
+    """One run of the peer, in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_peer, (peer, config, seed))
 
 
-def _peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, Curve]:
+def _peer(peer: Peer, config: Config, seed: int) -> Run:
     import torch
 
     torch.set_num_threads(1)
@@ -89,13 +96,23 @@ def _peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, Cur
 class Measurement:
     """Runs both sides of a comparison, seed by seed in turn, so that what else the machine does falls on both."""
 
-    def __init__(self, name: str, folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, name: str, folder: Path, environment: dict[str, str], points: Points) -> None:
+        """`folder`: of Warren's runs; `points`: the runs of either side that ended, each with its curve."""
         self.name, self.comparison = name, COMPARISONS[name]
-        self.folder, self.environment = folder, environment
+        self.folder, self.environment, self.points = folder, environment, points
         self.teacher = ""
 
-    def warren(self, side: Side, overrides: Sequence[str], seed: int) -> None:
-        trial = f"{len(side.title)}-{seed}-{side.title[:8].strip().replace(' ', '-')}"
+    def add(self, side: Side, settings: Sequence[str], seed: int, run: Callable[[], Run]) -> None:
+        """The run of a side with these settings: kept from before, or else made now."""
+        key = {"side": side.title, "settings": list(settings), "seed": seed}
+        point = self.points.get(**key)
+        if point is None:
+            steps, seconds, curve = run()
+            point = self.points.add({"steps": steps, "seconds": seconds, "curve": list(curve)}, **key)
+        side.add(point["steps"], point["seconds"], point["curve"])
+
+    def warren(self, side: Side, overrides: Sequence[str], seed: int) -> Run:
+        trial = self._unused(f"{len(side.title)}-{seed}-{side.title[:8].strip().replace(' ', '-')}")
         given = [one.format(teacher=self.teacher) if "{teacher}" in one else one for one in overrides]
         patience = 60 * self.comparison.minutes
         given += EVERY_CHECKPOINT if self.comparison.evaluated else ()
@@ -107,21 +124,35 @@ class Measurement:
             assert goal is not None
             curve = evaluated(run, goal)
             steps = curve[-1][0] if curve[-1][1] >= goal else None
-        side.add(steps, outcome["seconds"], curve)
+        return steps, outcome["seconds"], curve
+
+    def _unused(self, trial: str) -> str:
+        """A name for a run that none in the folder has: one that was cut short lies there under its own."""
+        names = itertools.chain([trial], (f"{trial}-{number}" for number in itertools.count(2)))
+        return next(name for name in names if not (self.folder / "learning" / name).exists())
+
+    def _teach(self) -> None:
+        """Trains the teacher, or takes the one that was kept."""
+        key = {"side": "teacher", "settings": list(self.comparison.teacher)}
+        if (trial := self.points.get(**key)) is None:
+            print("the teacher", flush=True)
+            trial, patience = self._unused("teacher"), 60 * self.comparison.minutes
+            train(self.folder, trial, [*self.comparison.teacher, "seed=1000"], self.environment, patience)
+            self.points.add(trial, **key)
+        self.teacher = str(self.folder / "learning" / trial)
 
     def measure(self, seeds: int, with_peer: bool) -> tuple[Side, Side | None]:
         comparison = self.comparison
         ours, theirs = self._sides(with_peer)
         if comparison.teacher:
-            print("the teacher", flush=True)
-            train(self.folder, "teacher", [*comparison.teacher, "seed=1000"], self.environment, 60 * comparison.minutes)
-            self.teacher = str(self.folder / "learning" / "teacher")
+            self._teach()
         for seed in range(1, seeds + 1):
-            self.warren(ours, comparison.overrides, seed)
+            self.add(ours, comparison.overrides, seed, partial(self.warren, ours, comparison.overrides, seed))
             if theirs is not None and comparison.without:
-                self.warren(theirs, comparison.without, seed)
+                self.add(theirs, comparison.without, seed, partial(self.warren, theirs, comparison.without, seed))
             elif theirs is not None and comparison.peer is not None:
-                theirs.add(*run_peer(comparison.peer, composed(comparison.of_peer), seed))
+                of_peer = comparison.of_peer
+                self.add(theirs, of_peer, seed, partial(run_peer, comparison.peer, composed(of_peer), seed))
         return ours, theirs
 
     def _sides(self, with_peer: bool) -> tuple[Side, Side | None]:
@@ -166,7 +197,8 @@ def compare(name: str, options: argparse.Namespace) -> None:
             if league is not None:
                 league.measure(folder, found.environment(), options)
                 return
-            ours, theirs = Measurement(name, folder, found.environment()).measure(options.seeds, options.peer)
+            points = Points(options.folder, f"learning_{name}")
+            ours, theirs = Measurement(name, folder, found.environment(), points).measure(options.seeds, options.peer)
     comparison = COMPARISONS[name]
     goal = composed([one for one in comparison.overrides if "{teacher}" not in one]).env.goal
     assert goal is not None
@@ -188,7 +220,7 @@ def main() -> None:
     parser.add_argument("--broker", choices=servers.MODES, default="auto")
     parser.add_argument("--picture", type=Path, help="write the curves there; default: docs/images, from 3 seeds on")
     parser.add_argument("--no-picture", action="store_true")
-    parser.add_argument("--folder", type=Path, help="keep the run folders there")
+    parser.add_argument("--folder", type=Path, help="keep the runs there, and go on after those that ended")
     parser.add_argument("--run", type=Path, help="a run folder: of a league that was trained already, only its games")
     options = parser.parse_args()
     if options.list or options.name is None:

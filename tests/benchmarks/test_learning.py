@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.learning import Side, figures
+from benchmarks import learning
+from benchmarks.learning import Measurement, Side, figures
 from benchmarks.learning_comparisons import COMPARISONS
 from benchmarks.learning_jobs import composed
-from benchmarks.learning_peers import LIBRARIES, equal_normalization, equal_settings
+from benchmarks.learning_peers import LIBRARIES, Peer, equal_normalization, equal_settings
+from benchmarks.points import Points
 from workers.config.schema import Config
 
 composed_once = cache(composed)
@@ -39,6 +43,44 @@ def test_a_run_that_does_not_reach_the_goal_counts_with_its_limit() -> None:
     assert (found["solved"], found["seeds"], found["steps_vs_peer"]) == (2, 3, 0.3)
     assert found["median_steps"] == {"Warren": 30_000, "Peer": 100_000}
     assert found["runs"]["Warren"][1] == {"steps": None, "seconds": 1.0, "best": 3.0}
+
+
+def test_the_same_command_goes_on_after_the_runs_that_ended_and_the_peer_may_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    def train(
+        folder: Path, trial: str, overrides: list[str], *_: Any
+    ) -> tuple[dict[str, Any], list[tuple[int, float]]]:
+        begun.append(overrides[-1])
+        (folder / "learning" / trial).mkdir(parents=True)  # as a run does, which must not find one of its name
+        if len(begun) == 2:
+            raise SystemExit("cut short")
+        return {"state": "solved", "steps": 1000 * len(begun), "seconds": 2.0}, [(500, 1.0), (1000, 9.0)]
+
+    def run_peer(peer: Peer, config: Config, seed: int) -> tuple[int | None, float, list[tuple[int, float]]]:
+        begun.append(f"peer {seed}")
+        return None, 3.0, [(700, 4.0)]
+
+    def measured(seeds: int, with_peer: bool) -> tuple[Side, Side | None]:
+        points = Points(tmp_path, "learning_cartpole-ppo")
+        return Measurement("cartpole-ppo", tmp_path, {}, points).measure(seeds, with_peer)
+
+    monkeypatch.setattr(learning, "train", train)
+    monkeypatch.setattr(learning, "run_peer", run_peer)
+    monkeypatch.setattr(learning, "composed", lambda overrides: composed_once(tuple(overrides)))
+    monkeypatch.setattr(Peer, "missing", lambda self: None)
+    with pytest.raises(SystemExit):
+        measured(2, False)
+    first, _ = measured(2, False)
+    assert begun == ["seed=1", "seed=2", "seed=2"]
+    ours, theirs = measured(3, True)
+    assert theirs is not None
+    assert begun[3:] == ["peer 1", "peer 2", "seed=3", "peer 3"]
+    assert ours.runs[:2] == first.runs and ours.curves[:2] == first.curves == [[[500, 1.0], [1000, 9.0]]] * 2
+    assert (ours.solved, theirs.solved, theirs.curves) == (3, 0, [[[700, 4.0]]] * 3)
+    assert measured(3, True)[0].runs == ours.runs and len(begun) == 7
 
 
 def test_settings_have_the_names_that_the_peer_knows() -> None:
