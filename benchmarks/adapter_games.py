@@ -1,4 +1,8 @@
-"""The games of benchmarks.adapters, each twice: through its adapter, and by the library alone."""
+"""The games of benchmarks.adapters, each twice: through its adapter, and by the library alone.
+
+Of every step the bare loops keep what anybody needs who learns from it: observations, rewards and ends, in arrays. They
+do not check actions, keep an ended episode's last observation apart or count returns and lengths, as the adapters do.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +62,11 @@ class Adapted(Stepper):
         self.copies.close()
 
 
+def outcomes() -> tuple[np.ndarray, np.ndarray]:
+    """Rewards and ends of a step, to be written into."""
+    return np.zeros(COPIES, np.float32), np.zeros(COPIES, np.bool_)
+
+
 class Bare(Stepper):
     """One agent's environments by their own `reset` and `step`, of five values or old gym's four."""
 
@@ -73,10 +82,11 @@ class Bare(Stepper):
         return self.seen(found[0] if isinstance(found, tuple) else found)
 
     def step(self) -> None:
-        batch = np.empty_like(self.batch)
+        batch, (rewards, ends) = np.empty_like(self.batch), outcomes()
         for i, (env, action) in enumerate(zip(self.copies, next(self.actions), strict=True)):
-            observation, _, over, *more = env.step(action)
+            observation, rewards[i], over, *more = env.step(action)
             if over or (len(more) == 2 and more[0]):
+                ends[i] = True
                 batch[i] = self._reset(env)
             else:
                 batch[i] = self.seen(observation)
@@ -136,12 +146,13 @@ class BareStates(Stepper):
             mask[i, state.legal_actions()] = True
             seen.append(state.information_state_tensor(player) if self.informed else state.observation_tensor(player))
         np.asarray(seen, np.float32)
+        rewards, ends = outcomes()
         for i, action in enumerate(masked(self.chance, mask).tolist()):
             state = self.states[i]
             state.apply_action(action)
             self._past_chance(state)
             if state.is_terminal():
-                state.returns()
+                rewards[i], ends[i] = state.returns()[0], True
                 self.states[i] = self._start()
 
 
@@ -156,10 +167,11 @@ class BareAEC(Stepper):
             env.reset(seed=SEED)
 
     def step(self) -> None:
-        seen, masks = [], []
-        for env in self.copies:
-            observation, _, over, cut, _ = env.last()
+        seen, masks, (rewards, ends) = [], [], outcomes()
+        for i, env in enumerate(self.copies):
+            observation, rewards[i], over, cut, _ = env.last()
             if over or cut:
+                ends[i] = True
                 env.reset(seed=SEED)
                 observation = env.observe(env.agent_selection)
             seen.append(observation["observation"])
@@ -177,9 +189,15 @@ class BareParallel(Stepper):
     """A parallel environment of PettingZoo's, or another whose `move` plays both: a step is half a move of both."""
 
     def __init__(
-        self, make: Callable[[], Any], start: Callable[[Any], Any], move: Callable[[Any, int, int], Any], actions: int
+        self,
+        make: Callable[[], Any],
+        start: Callable[[Any], Any],
+        move: Callable[[Any, int, int], tuple[Any, float, bool]],
+        actions: int,
+        dtype: type,
     ) -> None:
-        self.copies, self.start, self.move, self.actions = [make() for _ in range(COPIES)], start, move, actions
+        """`move` gives what both see, the first one's reward and whether the game is over."""
+        self.copies, self.start, self.move, self.dtype = [make() for _ in range(COPIES)], start, move, dtype
         self.chance = np.random.default_rng(SEED)
         self.mask = np.ones((COPIES, actions), bool)
         self.first: np.ndarray | None = None
@@ -192,11 +210,14 @@ class BareParallel(Stepper):
             self.first = chosen
             return
         first, self.first = self.first, None
-        seen = []
-        for env, one, other in zip(self.copies, first.tolist(), chosen.tolist(), strict=True):
-            both, over = self.move(env, one, other)
-            seen.append(self.start(env) if over else both)
-        np.asarray(seen)
+        seen, (rewards, ends) = [], outcomes()
+        for i, (env, one, other) in enumerate(zip(self.copies, first.tolist(), chosen.tolist(), strict=True)):
+            both, rewards[i], over = self.move(env, one, other)
+            if over:
+                ends[i] = True
+                both = self.start(env)
+            seen.append(both)
+        np.asarray(seen, self.dtype)
 
     def close(self) -> None:
         for env in self.copies:
@@ -277,10 +298,12 @@ def mpe_simple() -> Case:
             self.actions = drawn(self.copies[0].action_space(self.agent))
 
         def step(self) -> None:
-            seen = []
-            for env, action in zip(self.copies, next(self.actions), strict=True):
-                observations, _, over, cut, _ = env.step({self.agent: action})
+            seen, (rewards, ends) = [], outcomes()
+            for i, (env, action) in enumerate(zip(self.copies, next(self.actions), strict=True)):
+                observations, gained, over, cut, _ = env.step({self.agent: action})
+                rewards[i] = gained[self.agent]
                 if over[self.agent] or cut[self.agent]:
+                    ends[i] = True
                     observations, _ = env.reset(seed=SEED)
                 seen.append(observations[self.agent])
             np.stack(seen)
@@ -301,8 +324,14 @@ def football() -> Case:
     def seen(observation: Any) -> Any:
         return wrappers.Simple115StateWrapper.convert_observation(observation, True)[0]
 
-    bare = lambda: library.FootballEnv(config.Config(players))  # noqa: E731
-    return lambda: Adapted(envs.EnvSettings(f"football:{level}")), lambda: Bare(bare, seen)
+    class One(library.FootballEnv):  # type: ignore[name-defined,misc]
+        def step(self, action: Any) -> tuple[Any, ...]:
+            observation, (reward,), *more = super().step(action)  # of as many players as are controlled
+            return observation, reward, *more
+
+    return lambda: Adapted(envs.EnvSettings(f"football:{level}")), lambda: Bare(
+        lambda: One(config.Config(players)), seen
+    )
 
 
 def gym_slimevolley() -> Case:
@@ -324,11 +353,11 @@ def slimevolley_of_two() -> Case:
         observation = env.reset()
         return observation, env.game.agent_left.getObservation()
 
-    def move(env: Any, one: int, other: int) -> tuple[Sequence[Any], bool]:
-        observation, _, over, info = env.step(table[one], table[other])
-        return (observation, info["otherObs"]), over
+    def move(env: Any, one: int, other: int) -> tuple[Sequence[Any], float, bool]:
+        observation, won, over, info = env.step(table[one], table[other])
+        return (observation, info["otherObs"]), won, over
 
-    bare = lambda: BareParallel(volley.SlimeVolleyEnv, start, move, len(table))  # noqa: E731
+    bare = lambda: BareParallel(volley.SlimeVolleyEnv, start, move, len(table), np.float32)  # noqa: E731
     return lambda: AdaptedGames("examples/slimevolley/slimevolley.py:SlimeVolley"), bare
 
 
@@ -364,18 +393,19 @@ def pettingzoo_pong() -> Case:
         found: np.ndarray = cv2.resize(screen, (84, 84), interpolation=cv2.INTER_AREA)
         return found
 
-    def move(env: Any, one: int, other: int) -> tuple[Any, bool]:
-        screens = []
+    def move(env: Any, one: int, other: int) -> tuple[Any, float, bool]:
+        screens, won = [], 0.0
         for _ in range(4):
-            found, _, over, cut, _ = env.step({"first_0": one, "second_0": other})
+            found, gained, over, cut, _ = env.step({"first_0": one, "second_0": other})
+            won += gained["first_0"]
             if any(over.values()) or any(cut.values()):
-                return None, True
+                return None, won, True
             screens.append(found["first_0"])
         newest = small(np.maximum(screens[-1], screens[-2]))
         frames[id(env)] = np.concatenate([frames[id(env)][1:], newest[None]])
-        return frames[id(env)], False
+        return frames[id(env)], won, False
 
-    return lambda: AdaptedGames("pettingzoo:pong_v3"), lambda: BareParallel(make, start, move, 6)
+    return lambda: AdaptedGames("pettingzoo:pong_v3"), lambda: BareParallel(make, start, move, 6, np.uint8)
 
 
 CASES: dict[str, Callable[[], Case]] = {

@@ -35,6 +35,7 @@ class FourTupleGame(SimultaneousGames):
 
     def __init__(self, num_envs: int, seed: int) -> None:
         self._envs = [self.make() for _ in range(num_envs)]
+        self._steps_of = [env.step for env in self._envs]
         self._seeds: list[int | None] = [seed + i for i in range(num_envs)]
         shape = tuple(self._envs[0].observation_space.shape)
         super().__init__(type(self).__name__, num_envs, shape, len(self.actions))
@@ -59,8 +60,8 @@ class FourTupleGame(SimultaneousGames):
         self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
     ) -> None:
         (one, other), given = self._seen, self.actions
-        for i, env, a, b in zip(range(self.num_envs), self._envs, first, second, strict=True):
-            observation, won, ended, info = env.step(given[a], given[b])
+        for i, step, a, b in zip(range(self.num_envs), self._steps_of, first, second, strict=True):
+            observation, won, ended, info = step(given[a], given[b])
             if won:
                 reward[i] = won, -won
             if ended:
