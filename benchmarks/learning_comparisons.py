@@ -58,6 +58,8 @@ _LSTM = Peer(
 )
 _A2C = Peer("A2C", source="equal settings, but RMSprop, its own optimizer")
 _NOT_STREAMING = "the peer has no such algorithm: PPO, gathered, at the settings of {}"
+# IMPALA of data that is not old is A2C: V-trace's weights are 1 then (Espeholt et al. 2018, section 4.1).
+_ONE_STEP = "the peer has no such algorithm: A2C, one step of the gradient a batch too, at the settings of {}"
 
 COMPARISONS: dict[str, Comparison] = {
     "cartpole-ppo": Comparison("CartPole-v1, PPO", CARTPOLE, Peer()),
@@ -67,8 +69,8 @@ COMPARISONS: dict[str, Comparison] = {
     ),
     "cartpole-a2c": Comparison("CartPole-v1, A2C", _experiment("cartpole_a2c"), _A2C),
     "cartpole-impala": Comparison(
-        "CartPole-v1, IMPALA", _experiment("cartpole_impala"), Peer(), CARTPOLE,
-        note=_NOT_STREAMING.format("cartpole-ppo"),
+        "CartPole-v1, IMPALA", _experiment("cartpole_impala"), _A2C, _experiment("cartpole_a2c"),
+        note=_ONE_STEP.format("cartpole-a2c"),
     ),
     "cartpole-appo": Comparison(
         "CartPole-v1, APPO", _experiment("cartpole_appo"), Peer(), CARTPOLE,
@@ -110,8 +112,8 @@ COMPARISONS: dict[str, Comparison] = {
         "LunarLander-v3, A2C", _experiment("lunarlander_a2c"), Peer("A2C", source=ZOO.format("a2c")), minutes=60,
     ),
     "lunarlander-impala": Comparison(
-        "LunarLander-v3, IMPALA", _experiment("lunarlander_impala"), Peer(), _experiment("lunarlander"),
-        note=_NOT_STREAMING.format("lunarlander-ppo"), minutes=60,
+        "LunarLander-v3, IMPALA", _experiment("lunarlander_impala"), Peer("A2C", source=ZOO.format("a2c")),
+        _experiment("lunarlander_a2c"), note=_ONE_STEP.format("lunarlander-a2c"), minutes=60,
     ),
     "lunarlander-appo": Comparison(
         "LunarLander-v3, APPO", _experiment("lunarlander_appo"), Peer(), _experiment("lunarlander"),
