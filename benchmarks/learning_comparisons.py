@@ -89,8 +89,10 @@ COMPARISONS: dict[str, Comparison] = {
         (
             *_experiment("cartpole_hidden"), "network.core.name=transformer",
             "+network.core.heads=4", "+network.core.layers=1", "+network.core.memory=16",
+            "total_steps=300000", "algorithm.anneal_steps=300000",
         ),
-        _LSTM, _experiment("cartpole_hidden"), note="the peer's memory is an LSTM",
+        _LSTM, _experiment("cartpole_hidden"),
+        note="the peer's memory is an LSTM; it has 200,000 steps, as Warren's LSTM",
     ),
     "cartpole-hidden-mlp": Comparison(
         "CartPole-v1 without velocities, PPO without a memory",
