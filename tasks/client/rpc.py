@@ -38,7 +38,6 @@ logger = get_logger(__name__)
 
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
-AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
 
 
