@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.league_run import LeagueOfRun
@@ -16,38 +17,30 @@ from workers.replays import folder
 from workers.replays.recorded_run import RecordedRun
 from workers.servers import Servers
 
+RULES = ("league.replay_every=1", "league.replay_evaluations=1", "league.replay_upsets=0.6")
 
-@pytest.mark.slow
-def test_every_match_that_a_living_actor_had_counted_is_recorded_and_played_again_to_its_result(
-    tmp_path: Path, servers: Servers
-) -> None:
-    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
-    rules = ("league.replay_every=1", "league.replay_evaluations=1", "league.replay_upsets=0.6")
-    with LeagueOfRun(tmp_path, *rules, **urls) as run:
-        store = run.store(servers.redis_url)
-        run.until(lambda: store.counters().get("counted", 0) >= 15)
-        killed = run.processes("actor")[0]
-        killed.kill()
-        at_kill = store.counters()["counted"]
-        run.until(lambda: "ended with status 137" in run.output)
-        run.until(lambda: store.counters()["counted"] >= at_kill + 25)
-        run.until(lambda: bool(folder.files(run.folder / folder.FOLDER)))
-        run.process.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
+
+def play(run: LeagueOfRun, store: Any, matches: int) -> None:
+    """Until so many more have counted."""
+    before = store.counters().get("counted", 0)
+    run.until(lambda: store.counters().get("counted", 0) >= before + matches)
+
+
+def end(run: LeagueOfRun) -> None:
+    """With records on disk."""
+    run.until(lambda: bool(folder.files(run.folder / folder.FOLDER)))
+    run.process.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+
+
+def events(run: LeagueOfRun) -> list[dict[str, Any]]:
+    """What the league kept of its past."""
+    return [event for _, event in read_file(run.folder / "league" / "league.jsonl")]
+
+
+def recorded(run: LeagueOfRun) -> dict[str, Any]:
+    """Match -> outcomes, of those recorded as every n-th; all that was recorded is played again to its result."""
     matches = list(RecordedRun(run.folder).matches())
-    events = [event for _, event in read_file(run.folder / "league" / "league.jsonl")]
-    ended = {event["match"]: event for event in events if event.get("as") == "counted"}
-    counted = {match: event["outcomes"] for match, event in ended.items()}
-    recorded = {record.match: record.outcomes for record in matches if "nth" in record.rules}
-    assert recorded.items() <= counted.items()
-    # Its answer was lost, and the league was told once more: who reported it does not know that it counted.
-    asked_again = {event["match"] for event in events if event.get("reason") == "duplicate"}
-    missing = {ended[match]["by"] for match in counted.keys() - recorded.keys() - asked_again}
-    assert all(f"-{killed.pid}-" in actor for actor in missing), f"of {killed.pid} alone may be missing: {missing}"
-    for path in folder.files(run.folder / folder.FOLDER):
-        data = path.read_bytes()
-        assert sum(folder.HEAD.size + len(one) for one in folder.entries(data)) == len(data), "half a record"
-    assert len(counted) >= 40
     assert any("evaluation" in record.rules for record in matches)
     command = [sys.executable, "-m", "workers.replay", str(run.folder), "--check"]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -56,3 +49,40 @@ def test_every_match_that_a_living_actor_had_counted_is_recorded_and_played_agai
     assert found is not None and int(found[1]) == int(found[2]) == len(matches)
     again = re.search(r"([\d,]+) of ([\d,]+) decisions were made again", checked.stdout)
     assert again is not None and int(again[1].replace(",", "")) > 0
+    return {record.match: record.outcomes for record in matches if "nth" in record.rules}
+
+
+@pytest.mark.slow
+def test_every_match_of_a_league_is_recorded_and_played_again_to_its_result(tmp_path: Path, servers: Servers) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with LeagueOfRun(tmp_path, *RULES, **urls) as run:
+        play(run, run.store(servers.redis_url), 40)
+        end(run)
+    counted = {event["match"]: event["outcomes"] for event in events(run) if event.get("as") == "counted"}
+    assert recorded(run) == counted
+    assert len(counted) >= 40
+
+
+@pytest.mark.slow
+def test_records_of_a_league_with_a_killed_actor_are_whole_and_only_that_actors_may_be_missing(
+    tmp_path: Path, servers: Servers
+) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with LeagueOfRun(tmp_path, *RULES, **urls) as run:
+        store = run.store(servers.redis_url)
+        play(run, store, 15)
+        killed = run.processes("actor")[0]
+        killed.kill()
+        run.until(lambda: "ended with status 137" in run.output)
+        play(run, store, 15)
+        end(run)
+    ended = {event["match"]: event for event in events(run) if event.get("as") == "counted"}
+    found = recorded(run)
+    assert found.items() <= {match: event["outcomes"] for match, event in ended.items()}.items()
+    # Its answer was lost, and the league was told once more: who reported it does not know that it counted.
+    asked_again = {event["match"] for event in events(run) if event.get("reason") == "duplicate"}
+    missing = {ended[match]["by"] for match in ended.keys() - found.keys() - asked_again}
+    assert all(f"-{killed.pid}-" in actor for actor in missing), f"of {killed.pid} alone may be missing: {missing}"
+    for path in folder.files(run.folder / folder.FOLDER):
+        data = path.read_bytes()
+        assert sum(folder.HEAD.size + len(one) for one in folder.entries(data)) == len(data), "half a record"
