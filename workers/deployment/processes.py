@@ -10,6 +10,7 @@ import http.client
 import json
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from workers.gateway.http import OWN_METRICS
 from workers.gateway.metrics import Snapshot
@@ -27,9 +28,10 @@ class Processes(Neighbours):
         self._number, self._host = number, {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         self._ports = f"{prefix}ports"  # number -> its own port
 
-    def enter(self, port: int) -> None:
-        """This process serves at `port`, which is its own. Raises redis.RedisError."""
-        self._redis.hset(self._ports, str(self._number), str(port))
+    def enter(self, address: str) -> None:
+        """See Neighbours; the others learn the port of `address`, too. Raises redis.RedisError."""
+        super().enter(address)
+        self._redis.hset(self._ports, str(self._number), str(urlsplit(address).port))
 
     async def gather(self, own: Snapshot) -> Mapping[str, Snapshot | None]:
         """A Gather: what each counts, by its number. While Redis is away, of this one alone."""

@@ -72,9 +72,9 @@ class Deployment:
                 gather=alone if neighbours is None else neighbours.gather,
             )
             self.address = own_address(gateway, self.server)
+            self._neighbours = neighbours
             if neighbours is not None:
-                neighbours.address = self.address
-                neighbours.enter(self.server.own_port)
+                neighbours.enter(self.address)
         except BaseException:
             self.player.close()
             raise
@@ -86,6 +86,8 @@ class Deployment:
     def close(self) -> None:
         """Serve no more."""
         self.server.stop()
+        if self._neighbours is not None:
+            self._neighbours.leave()
         self.player.close()
 
     def look(self) -> bool:

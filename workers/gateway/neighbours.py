@@ -1,15 +1,18 @@
 """Which gateway holds which session, where several share an address: Redis knows.
 
 A session lives in the process that it was started in. The kernel deals connections out, so a game that opens a new one
-may come to another gateway, which sends it on (status 307) to the address of the one that holds its session.
+may come to another gateway, which sends it on (status 307) to the address of the one that holds its session. Each
+gateway holds a lease beside its sessions: when it dies, they are free at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,15 +20,34 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from workers.runtime.lease import Lease, held
+
 logger = logging.getLogger(__name__)
 
-KEPT = 2.0  # times the idle time that a session of a gateway that died is remembered
+KEPT = 2.0  # times the idle time that a session's key stays, should its gateway die
+LIVE = 4.0  # s of silence after which a gateway of another machine counts as dead; of this one it is seen at once
 ANSWER = 2.0  # s within which Redis has to
 AWAY = 5.0  # s for which Redis is not asked again once it did not answer
+CHUNK = 500  # sessions that are kept by one call
+
+_TAKE_OVER = (
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3]) return 1 end "
+    "return 0"
+)
+_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 0"
+_KEEP = """
+local lost = {}
+for place, key in ipairs(KEYS) do
+    local holder = redis.call('GET', key)
+    if holder and holder ~= ARGV[1] then lost[#lost + 1] = place
+    else redis.call('SET', key, ARGV[1], 'EX', ARGV[2]) end
+end
+return lost
+"""
 
 
 class Neighbours:
-    """See sessions.Elsewhere. While Redis is away each gateway knows its own sessions alone."""
+    """The Elsewhere of sessions.py, from `enter` to `leave`. While Redis is away a gateway knows its own sessions."""
 
     def __init__(self, client: Any, prefix: str, idle: float) -> None:
         """`client`: of redis-py, whose server is asked; `prefix`: of all keys of the run."""
@@ -34,44 +56,77 @@ class Neighbours:
         hurried = {**pool.connection_kwargs, "retry": Retry(NoBackoff(), 1), "socket_timeout": ANSWER}  # games wait
         self._redis = redis.Redis(connection_pool=redis.ConnectionPool(pool.connection_class, **hurried))
         self._prefix = f"{prefix}gateway:"
+        self._holder = ""  # the value of a session's key: the address, and a name that no other process has
+        self._lease: Lease | None = None
+        self._left = threading.Event()
         self._expires = max(1, int(KEPT * idle))
         self._away_until = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="neighbours")  # one: what is asked is done in order
 
+    def enter(self, address: str) -> None:
+        """Hold sessions from now on; games reach this gateway at `address`."""
+        self.address, self._holder = address, f"{address} {secrets.token_hex(8)}"
+        self._lease = Lease(self._redis, self._prefix, self._holder, LIVE)
+        self._try(self._lease.renew)
+        self._lease.hold(self._left, lambda why: None)  # no other process knows the name
+
+    def leave(self) -> None:
+        """Hold none any longer: the sessions that this gateway had are free."""
+        self._left.set()
+        if self._lease is not None:
+            self._thread.submit(self._lease.release)
+        self._thread.shutdown()
+
     async def claim(self, session: str) -> str | None:
         """See Elsewhere."""
-        there = await self._ask(
-            lambda: self._redis.set(self._prefix + session, self.address, ex=self._expires, nx=True, get=True)
-        )
-        return self._other(there)
+        address: str | None = await self._ask(lambda: self._claim(self._prefix + session))
+        return address
 
     async def find(self, session: str) -> str | None:
         """See Elsewhere."""
-        return self._other(await self._ask(lambda: self._redis.get(self._prefix + session)))
+        address: str | None = await self._ask(lambda: self._other(self._redis.get(self._prefix + session)))
+        return address
 
     def release(self, session: str) -> None:
         """See Elsewhere."""
-        self._thread.submit(self._try, lambda: self._redis.delete(self._prefix + session))
+        key = self._prefix + session
+        self._thread.submit(self._try, lambda: self._redis.eval(_RELEASE, 1, key, self._holder))
 
     async def settled(self) -> None:
         """See Elsewhere."""
         await self._ask(lambda: None)  # asked in order, so after every release
 
-    async def keep(self, sessions: list[str]) -> None:
+    async def keep(self, sessions: Sequence[str]) -> list[str]:
         """See Elsewhere."""
 
-        def keep() -> None:
-            pipe = self._redis.pipeline(transaction=False)
-            for session in sessions:
-                pipe.set(self._prefix + session, self.address, ex=self._expires)
-            pipe.execute()
+        def keep() -> list[str]:
+            lost = []
+            for first in range(0, len(sessions), CHUNK):
+                names = sessions[first : first + CHUNK]
+                keys = [self._prefix + name for name in names]
+                places = self._redis.eval(_KEEP, len(keys), *keys, self._holder, self._expires)
+                lost += [names[place - 1] for place in places]
+            return lost
 
-        if sessions:
-            await self._ask(keep)
+        return await self._ask(keep) or []
 
-    def _other(self, there: bytes | None) -> str | None:
-        address = None if there is None else there.decode()
-        return None if address == self.address else address
+    def _claim(self, key: str) -> str | None:
+        """Return the address of the live gateway that has it; otherwise it is this one's."""
+        while not self._redis.set(key, self._holder, ex=self._expires, nx=True):
+            if (there := self._redis.get(key)) is None:
+                continue
+            if (address := self._other(there)) is not None:
+                return address
+            if self._redis.eval(_TAKE_OVER, 1, key, there, self._holder, self._expires):
+                break
+        return None
+
+    def _other(self, there: Any) -> str | None:
+        """Return the address of the holder `there`, if that is another gateway, which lives."""
+        holder = self._holder if there is None else there.decode()
+        if holder == self._holder or not held(self._redis, self._prefix, holder):
+            return None
+        return holder.partition(" ")[0]
 
     async def _ask(self, do: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._try, do)

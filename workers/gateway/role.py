@@ -61,7 +61,7 @@ class GatewayRole(AnsweringRole):
             facts=self.facts,
             on_failure=self._failed,
         )
-        self._neighbours.address = own_address(gateway, self.server)
+        self._neighbours.enter(own_address(gateway, self.server))
 
     def _make_sampler(self) -> GatewaySampler:
         settings = self.config.env.settings()
@@ -110,6 +110,7 @@ class GatewayRole(AnsweringRole):
     def on_stopping(self) -> None:
         super().on_stopping()
         self.server.stop()
+        self._neighbours.leave()
         self.sampler.close()
 
 

@@ -10,7 +10,7 @@ import hmac
 import inspect
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -35,23 +35,26 @@ class Elsewhere(Protocol):
     """Which sessions other gateways hold."""
 
     async def claim(self, session: str) -> str | None:
-        """Take the session for this gateway; the address of the one that has it already."""
+        """Take the session for this gateway, or return the address of the one that has it already."""
         ...
 
     async def find(self, session: str) -> str | None:
-        """The address of the gateway that has it; None where none has."""
+        """Return the address of the other gateway that has it; None where none has."""
         ...
 
     def release(self, session: str) -> None:
-        """It is over."""
+        """Give the session up."""
         ...
 
     async def settled(self) -> None:
-        """Wait until what was released may be claimed."""
+        """Wait until each session that was released may be claimed."""
         ...
 
-    async def keep(self, sessions: list[str]) -> None:
-        """These go on; called several times within Limits.idle."""
+    async def keep(self, sessions: Sequence[str]) -> list[str]:
+        """Hold on to these sessions, and return those that another gateway has taken meanwhile.
+
+        Called several times within Limits.idle.
+        """
         ...
 
 
@@ -77,7 +80,7 @@ class Sessions:
     |---|---|
     | 401 | a token is wanted, and another or none came |
     | 404 | a tick or an end of a session that is not open: never started, ended, or reaped |
-    | 307 | it is open at another gateway |
+    | 307 | a tick, an end or an auto of one that is open at another gateway |
     | 409 | a start of one that is open, or anything while it is still answering |
     | 422 | the actor raised; the session is closed, but for Unreadable |
     | 503 | as many are open as may be, or no weights have come yet |
@@ -101,6 +104,7 @@ class Sessions:
         self._open_game, self._ready, self._elsewhere, self._clock = open_game, ready, elsewhere, clock
         self._token = None if token is None else token.encode()
         self._sessions: dict[str, _Session] = {}
+        self._claiming: set[str] = set()  # sessions that are to be opened, once no other gateway has them
         self._methods: dict[type[Actor], _Methods] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="actor")
         self._reaper: asyncio.Task[None] | None = None
@@ -129,7 +133,7 @@ class Sessions:
         session = self._sessions.get(name)
         if session is not None:
             if session.busy:
-                raise Refusal(409, f"session {name}: still answering the request before; send one after another")
+                raise _busy(name)
             if kind is Kind.start:
                 raise Refusal(409, f"session {name}: is open already; end it first, or name the new one otherwise")
             kind = Kind.tick if kind is Kind.auto else kind
@@ -137,10 +141,9 @@ class Sessions:
         elif kind in (Kind.tick, Kind.end):
             raise await self._not_open(name)
         else:
-            session = self._begin(name)
+            session = await self._begin(name, kind)
         try:
             if kind in (Kind.start, Kind.auto):
-                await self._claim(name, session)
                 reply = await self._ask(session, "start", request)
             if kind in (Kind.tick, Kind.auto):
                 reply = await self._ask(session, "tick", request)
@@ -156,17 +159,32 @@ class Sessions:
 
     async def _not_open(self, name: str) -> Refusal:
         if self._elsewhere is not None and (address := await self._elsewhere.find(name)) is not None:
-            return Refusal(307, f"session {name}: is held by the gateway at {address}", address)
+            return _held_at(name, address)
         return Refusal(404, f"session {name}: is not open; start it first, and ask again within {self.limits.idle:g} s")
 
-    def _begin(self, name: str) -> _Session:
+    async def _begin(self, name: str, kind: Kind) -> _Session:
+        """Open the session, which is busy, unless another gateway has it."""
         if not self._ready():
             raise Refusal(503, WAIT_FOR_WEIGHTS)
-        if len(self._sessions) >= self.limits.sessions:
+        if len(self._sessions) + len(self._claiming) >= self.limits.sessions:
             raise Refusal(503, f"{len(self._sessions)} sessions are open, and no more may be; try again later")
+        if name in self._claiming:
+            raise _busy(name)
+        if self._elsewhere is not None:
+            self._claiming.add(name)
+            try:
+                address = await self._elsewhere.claim(name)
+            finally:
+                self._claiming.discard(name)
+            if address is not None and kind is Kind.auto:
+                raise _held_at(name, address)
+            if address is not None:
+                raise Refusal(409, f"session {name}: is open already, at the gateway at {address}")
         try:
             actor, game = self._open_game(name)
         except Exception as error:
+            if self._elsewhere is not None:
+                self._elsewhere.release(name)
             raise self._of_actor(name, "making the actor", error) from None
         session = self._sessions[name] = _Session(actor, game, self._methods_of(type(actor)), self._clock())
         return session
@@ -175,12 +193,6 @@ class Sessions:
         if (methods := self._methods.get(actor)) is None:
             methods = self._methods[actor] = _Methods(actor)
         return methods
-
-    async def _claim(self, name: str, session: _Session) -> None:
-        if self._elsewhere is not None and (address := await self._elsewhere.claim(name)) is not None:
-            self._sessions.pop(name, None)
-            session.game.abandon()
-            raise Refusal(409, f"session {name}: is open already, at the gateway at {address}")
 
     async def _ask(self, session: _Session, method: str, request: Request) -> bytes:
         """Run one of the actor's methods; where it raises, the session is closed."""
@@ -239,19 +251,33 @@ class Sessions:
             logger.info("%d sessions reaped that were idle for %g s", len(idle), self.limits.idle)
         return len(idle)
 
+    async def look(self) -> None:
+        """Reap idle sessions, and hold on to the others."""
+        self.reap()
+        if self._elsewhere is not None and (ours := dict(self._sessions)):
+            for name in await self._elsewhere.keep(list(ours)):
+                logger.warning("session %s: another gateway has taken it, while this one could not be seen", name)
+                self._drop(name, ours[name])
+
     async def run(self) -> None:
-        """Reap idle sessions for as long as it is not cancelled."""
+        """Look at the sessions for as long as it is not cancelled."""
         while True:
             await asyncio.sleep(self.limits.idle / LOOKS)
-            self.reap()
-            if self._elsewhere is not None:
-                await self._elsewhere.keep(list(self._sessions))
+            await self.look()
 
     def close(self) -> None:
         """All games went away."""
         for name, session in list(self._sessions.items()):
             self._drop(name, session)
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _busy(name: str) -> Refusal:
+    return Refusal(409, f"session {name}: still answering the request before; send one after another")
+
+
+def _held_at(name: str, address: str) -> Refusal:
+    return Refusal(307, f"session {name}: is held by the gateway at {address}", address)
 
 
 def _bytes(said: Any) -> bytes:

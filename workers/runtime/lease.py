@@ -27,6 +27,7 @@ logger = get_logger(__name__)
 
 SECONDS = 15.0  # s that a lease holds after it was last renewed
 POLL_EVERY = 0.2  # s between tries to get one
+_TOKENS: set[str] = set()  # of this process's own leases
 
 _RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1 end return 0"
 _REPLACE = (
@@ -40,9 +41,11 @@ class Lease:
     """The right to be `work`, a short name; the key begins with `prefix`. `take`, `renew` raise redis.RedisError."""
 
     def __init__(self, client: Any, prefix: str, work: str, seconds: float = SECONDS) -> None:
-        self._redis, self._key, self._work = client, f"{prefix}lease:{work}", work
+        self._redis, self._key, self._work = client, _key(prefix, work), work
         self._milliseconds = int(1000 * seconds)
-        me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": secrets.token_hex(8)}
+        token = secrets.token_hex(8)
+        _TOKENS.add(token)
+        me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": token}
         self._me = json.dumps(me)
 
     def take(self, stopping: threading.Event, remedy: str = "") -> bool:
@@ -77,13 +80,17 @@ class Lease:
         """Renew it from a thread of its own until `until` is set; `lost` is told who has taken it meanwhile."""
 
         def renew() -> None:
+            told = False
             while not until.wait(self._milliseconds / 4000.0):
                 try:
                     if not self.renew():
                         lost(f"{self.holder()} has become {self._work}, since this process was silent")
                         return
+                    told = False
                 except redis.RedisError as error:
-                    logger.warning("the lease of %s was not renewed: %s", self._work, error)
+                    if not told:  # once for as long as Redis is away
+                        logger.warning("the lease of %s was not renewed: %s", self._work, error)
+                    told = True
 
         threading.Thread(target=renew, name="lease", daemon=True).start()
 
@@ -100,8 +107,18 @@ class Lease:
         return "nobody" if data is None else _described(data)
 
 
+def held(client: Any, prefix: str, work: str) -> bool:
+    """Return whether a process holds the lease of `work` and is not known to have died. Raises redis.RedisError."""
+    holder = client.get(_key(prefix, work))
+    return holder is not None and not _dead(holder)
+
+
+def _key(prefix: str, work: str) -> str:
+    return f"{prefix}lease:{work}"
+
+
 def _dead(holder: bytes) -> bool:
-    """Whether a holder that this process can see is known to have died: its successor need not wait."""
+    """Return whether a holder that this process can see is known to have died: its successor need not wait."""
     found = json.loads(holder)
     if found.get("space") != _space():
         return False
@@ -111,7 +128,7 @@ def _dead(holder: bytes) -> bool:
         return True
     except PermissionError:
         return False
-    return bool(found["pid"] == os.getpid())  # an earlier process of the same id
+    return bool(found["pid"] == os.getpid() and found["token"] not in _TOKENS)  # an earlier process of the same id
 
 
 def _space() -> str:

@@ -62,10 +62,13 @@ class Gateway:
             ready=lambda: self.sampler.ready,
             elsewhere=shared,
         )
-        self.server = Server(self.sessions, "127.0.0.1", 0, tcp_port=0, shared=shared is not None).start()
+        self.server, self._shared = Server(self.sessions, "127.0.0.1", 0, tcp_port=0, shared=shared is not None), shared
         if shared is not None:
-            shared.address = f"http://127.0.0.1:{self.server.own_port}"
+            shared.enter(f"http://127.0.0.1:{self.server.own_port}")
+        self.server.start()
 
     def close(self) -> None:
         self.server.stop()
+        if self._shared is not None:
+            self._shared.leave()
         self.sampler.close()
