@@ -16,8 +16,11 @@ import pytest
 import yaml
 from test_compose import DOCKER, ROOT, dockerfile, made, services
 
+from workers.config import command_line
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
+from workers.doctor import target
+from workers.doctor.findings import Level
 from workers.runtime.session import topology_of
 
 FOLDER = DOCKER / "kubernetes"
@@ -85,35 +88,41 @@ def containers(overlay: str) -> Iterator[tuple[str, Resource]]:
 
 
 @pytest.fixture(scope="module")
-def composed(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def conf_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Overlay -> the folder `conf` as its pods have it."""
+
+    @cache
+    def make(overlay: str) -> Path:
+        folder = tmp_path_factory.mktemp(overlay) / "conf"
+        shutil.copytree(ROOT / "conf", folder)
+        (given,) = of_kind(overlay, "ConfigMap")
+        (folder / "local").mkdir(exist_ok=True)
+        (folder / "local" / "default.yaml").write_text(given["data"]["default.yaml"])
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def composed(conf_of: Any) -> Any:
     """Overlay -> {name: configuration}, of each role as its command and the settings in its pod make it."""
 
     @cache
     def compose(overlay: str) -> dict[str, Config]:
-        folder = tmp_path_factory.mktemp(overlay) / "conf"
-        shutil.copytree(ROOT / "conf", folder)
-        (settings,) = of_kind(overlay, "ConfigMap")
-        (folder / "local").mkdir(exist_ok=True)
-        (folder / "local" / "default.yaml").write_text(settings["data"]["default.yaml"])
-        with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+        with hydra.initialize_config_dir(str(conf_of(overlay)), version_base="1.3"):
             return {name: from_hydra(hydra.compose(role, overrides)) for name, role, overrides in commands(overlay)}
 
     return compose
 
 
 def commands(overlay: str) -> Iterator[tuple[str, str, list[str]]]:
-    """(name, role, overrides) of what runs the image; the doctor takes settings as train does."""
-    seen = set()
-    for name, container in containers(overlay):
+    """(name, role, overrides) of each role."""
+    for name, pod in workloads(overlay).items():
         if name not in SERVERS:
+            (container,) = pod["containers"]
             python, flag, module, *overrides = container["command"]
             assert (python, flag) == ("python", "-m")
-            role = module.removeprefix("workers.")
-            overrides = [one.replace("$(LEARNER_ID)", "0") for one in overrides]
-            name, role = ("doctor", "train") if role == "doctor" else (name, role)
-            if name not in seen:
-                yield name, role, overrides
-            seen.add(name)
+            yield name, module.removeprefix("workers."), [one.replace("$(LEARNER_ID)", "0") for one in overrides]
 
 
 @overlays
@@ -167,6 +176,25 @@ def test_the_command_of_each_role_is_a_valid_configuration_of_the_one_run(overla
         assert config.run is not None and (config.run, config.trial) == (first.run, first.trial)
         assert topology_of(config) == topology_of(first)
         assert (config.actors, config.sampling, config.env.id) == (first.actors, first.sampling, first.env.id)
+
+
+@overlays
+def test_each_role_has_a_doctor_that_needs_no_run_folder(
+    overlay: str, conf_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "CONF", conf_of(overlay))
+    monkeypatch.setattr(command_line, "CONF", conf_of(overlay))
+    (tmp_path / Config().folder).touch()  # in this place no run folder can be made
+    monkeypatch.chdir(tmp_path)
+    roles = {name: role for name, role, _ in commands(overlay)}
+    for name, role in roles.items():
+        (doctor,) = workloads(overlay)[name]["initContainers"]
+        assert doctor["command"][:5] == ["python", "-m", "workers.doctor", "--role", role]
+        assert doctor["securityContext"]["readOnlyRootFilesystem"] is True
+        mounts = {mount["mountPath"] for mount in doctor["volumeMounts"]}
+        assert mounts == {"/run/warren", "/app/conf/local", "/tmp"}
+        _, findings = target.settings(doctor["command"][5:], None, None, role)
+        assert [one for one in findings if one.level is not Level.ok] == []
 
 
 @overlays

@@ -46,15 +46,15 @@ _AT_LEAST = {
 }
 
 
-def problems(config: Config, role: str) -> Iterator[str]:
-    """One sentence each. `role`: as of `validation.verify`."""
+def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
+    """Yield one sentence for each problem. `role`, `elsewhere`: as for `validation.verify`."""
     yield from _numbers(config)
     yield from _names(config, role)
     yield from hosts.problems(config)
     yield from _minibatch(config, role)
     yield from _gateway(config, role)
     yield from _served(config, role)
-    if role in ("train", "learner"):
+    if role in ("train", "learner") and not elsewhere:
         yield from _folder(config)
     if role == "train":
         yield from _servers(config)

@@ -27,20 +27,22 @@ from workers.config.schema import CONF, Config
 ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
 
 
-def verify(config: Config, role: str) -> None:
-    """Raises one ConfigurationError that lists every problem.
+def verify(config: Config, role: str, elsewhere: bool = False) -> None:
+    """Raise one ConfigurationError that lists every problem.
 
-    `role`: train, actor, env, gateway, learner, league, evaluator.
+    `role`: train, actor, env, gateway, learner, league, evaluator, flower. `elsewhere`: the role is going to run in
+    another container, so its devices and the files in its folder are not looked at.
     """
-    problems = [*plain_checks.problems(config, role), *problems_of_building(config, role)]
+    problems = [*plain_checks.problems(config, role, elsewhere), *problems_of_building(config, role, elsewhere)]
     if problems:
         raise ConfigurationError(problems)
 
 
-def problems_of_building(config: Config, role: str) -> Iterator[str]:
-    """What `plain_checks.problems` leaves: what shows when environment, network and algorithm are built."""
-    yield from _learning(config, role)
-    yield from _devices(config, role)
+def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
+    """Yield what shows when environment, network and algorithm are built; `plain_checks.problems` yields the rest."""
+    yield from _learning(config, role, elsewhere)
+    if not elsewhere:
+        yield from _devices(config, role)
 
 
 def _devices(config: Config, role: str) -> Iterator[str]:
@@ -55,9 +57,9 @@ def _devices(config: Config, role: str) -> Iterator[str]:
                 yield from computing.problems(config.precision, config.compile, device)
 
 
-def _learning(config: Config, role: str) -> Iterator[str]:
+def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     if config.league is not None:
-        yield from _league(config, role)
+        yield from _league(config, role, elsewhere)
         return
     if role in ("league", "evaluator"):
         yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
@@ -88,7 +90,8 @@ def _learning(config: Config, role: str) -> Iterator[str]:
         yield from error.problems
     if policy and algorithm:
         yield from _needs(config, config.algorithm["name"], policy, algorithm, config.unroll_length)
-        yield from _teacher(config, role, config.algorithm, policy, algorithm)
+        if not elsewhere:
+            yield from _teacher(config, role, config.algorithm, policy, algorithm)
         yield from _peers(config, config.algorithm["name"], algorithm)
     minibatch, learned = config.algorithm.get("minibatch_size"), config.unroll_length  # None: it has no minibatches
     if algorithm is not None:
@@ -98,7 +101,7 @@ def _learning(config: Config, role: str) -> Iterator[str]:
             f"algorithm.minibatch_size: {minibatch} is less than one unroll of unroll_length {config.unroll_length}, "
             "which a network with a memory learns from as a whole; raise the one or lower the other"
         )
-    if role in ("train", "learner") and config.trial is not None and policy and algorithm:
+    if role in ("train", "learner") and config.trial is not None and not elsewhere and policy and algorithm:
         folder = run_folder(config) / "checkpoints"
         newest = checkpoints.latest(folder)
         if newest is None and any(folder.glob("*.safetensors")):
@@ -130,7 +133,7 @@ def _teacher(
         yield from error.problems
 
 
-def _league(config: Config, role: str) -> Iterator[str]:
+def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     try:
         league = LeagueConfig.from_dict(config.league or {})
         if too_many := list(_engines(league)):
@@ -153,7 +156,9 @@ def _league(config: Config, role: str) -> Iterator[str]:
         algorithm = build_algorithm(name, league.algorithm, policy, 0)
         lacking = _needs(config, name, policy, algorithm, league.unroll_length, legal_actions=True)
         yield from (f"league: {problem}" for problem in lacking)
-        yield from (f"league: {problem}" for problem in _teacher(config, role, league.algorithm, policy, algorithm))
+        if not elsewhere:
+            teaching = _teacher(config, role, league.algorithm, policy, algorithm)
+            yield from (f"league: {problem}" for problem in teaching)
         yield from _peers(config, name, algorithm)
         decisions, minibatch = league.lanes * league.unroll_length, league.algorithm.get("minibatch_size", 1)
         learned = league.unroll_length - algorithm.needs.burn_in
@@ -180,7 +185,7 @@ def _league(config: Config, role: str) -> Iterator[str]:
     if not NAME.fullmatch(config.player):
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
-    if config.restore is not None and not kept and not (Path(config.restore) / STREAM).exists():
+    if config.restore is not None and not elsewhere and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
 
 

@@ -3,6 +3,7 @@
 python -m workers.doctor                                # the servers that a run would take here, this machine
 python -m workers.doctor experiment=kuhn actors=8       # for a run with these settings
 python -m workers.doctor --run NAME                     # of a run that goes on; a run folder will do
+python -m workers.doctor --role learner run=NAME ...    # before that role starts; needs no run folder
 python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"
 
 The servers' URLs may also come from WARREN_BROKER_URL and WARREN_REDIS_URL. Exit status 0: a run would work, maybe with
@@ -32,6 +33,8 @@ from workers.doctor.quick import of_broker, of_redis
 from workers.doctor.target import Target, folder_of, settings, target
 from workers.servers.checks import redact
 
+ROLES = ("actor", "env", "learner", "league", "evaluator", "gateway", "flower")
+
 
 def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
     """All checks of servers."""
@@ -60,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             f"--run {options.run}: no such run goes on below runs/; name its servers by --broker-url"
         )
-    config, findings = settings(options.settings, folder, options.run)
+    config, findings = settings(options.settings, folder, options.run, options.role)
     description = "servers: not found"
     try:
         with target(config, folder, options.broker_url, options.redis_url, options.rabbitmqctl) as at:
@@ -68,7 +71,10 @@ def run(options: argparse.Namespace) -> int:
             findings += examine(at, config, options.management_url)
     except WarrenError as error:
         findings.append(Finding("servers", Level.error, str(error), "correct the URL, or take broker=auto"))
-    findings += machine.judge(machine.inspect(folder or run_folder(config)), machine.processes_of(config))
+    if options.role is None:
+        findings += machine.judge(machine.inspect(folder or run_folder(config)), machine.processes_of(config))
+    else:
+        findings += machine.judge(machine.inspect(None), processes=1)
     if options.json:
         print(as_json(findings))
     else:
@@ -87,13 +93,19 @@ def main() -> int:
     parser.add_argument(
         "settings", nargs="*", metavar="SETTING=VALUE", help="overrides, as python -m workers.train takes"
     )
-    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name or folder of a run that goes on")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--run", help="name or folder of a run that goes on (default: WARREN_RUN)")
+    which.add_argument(
+        "--role", choices=ROLES, help="check for one process of this role; its folder and its GPU it checks by itself"
+    )
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
     parser.add_argument("--management-url", help="RabbitMQ's management API (default: http://BROKER_HOST:15672)")
     parser.add_argument("--rabbitmqctl", metavar="COMMAND", help="the command line that is the broker's rabbitmqctl")
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_intermixed_args()
+    if options.role is None:
+        options.run = options.run or os.environ.get("WARREN_RUN")
     return guarded(lambda: run(options))
 
 

@@ -26,9 +26,9 @@ MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Sizes in bytes; `shared` is None where there is no /dev/shm."""
+    """Sizes in bytes; `shared` is None where there is no /dev/shm, `run_folder` where none is looked at."""
 
-    run_folder: Path
+    run_folder: Path | None
     disk_free: int
     shared: int | None
     handles: int  # open files a process may have
@@ -36,9 +36,9 @@ class MachineFacts:
     memory: int  # available
 
 
-def inspect(folder: Path) -> MachineFacts:
-    """What the run folder `folder`, which need not exist yet, and this machine have."""
-    existing = folder.resolve()
+def inspect(folder: Path | None) -> MachineFacts:
+    """Return what this machine has, and what the run folder `folder`, which need not exist yet."""
+    existing = Path(folder or "/").resolve()
     while not existing.exists():
         existing = existing.parent
     shared = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else None
@@ -68,7 +68,8 @@ def processes_of(config: Config) -> int:
 
 def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:
     """Every check, for a run of so many processes."""
-    yield _disk(facts)
+    if facts.run_folder is not None:
+        yield _disk(facts)
     yield _shared_memory(facts)
     yield _handles(facts)
     yield _cores(facts, processes)

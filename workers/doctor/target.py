@@ -37,22 +37,26 @@ class Target:
     control: Control | None = None
 
 
-def settings(overrides: list[str], folder: Path | None, run: str | None) -> tuple[Config, list[Finding]]:
-    """What a run is going to be, by these overrides, and what is wrong with it; of `run`, which goes on, what it is.
+def settings(
+    overrides: list[str], folder: Path | None, run: str | None, role: str | None = None
+) -> tuple[Config, list[Finding]]:
+    """Return the settings of a run by these overrides, and findings about them; of `run`, which goes on, its own.
 
-    That one has its folder already, maybe where this process may not write, or on another machine.
+    `run` has its folder already, maybe where this process may not write, or on another machine. With `role` the
+    settings are those of that role's command line; its folder and its devices are left for the role itself to check.
     """
+    name = role or "train"
     wrong: list[str] = []
     given = [one for part in split_league(overrides) for one in part]
     if folder is not None and not overrides and (folder / "config.yaml").exists():
         config = from_yaml(folder / "config.yaml")
     else:
         try:
-            check_overrides("train", given)
+            check_overrides(name, given)
         except ConfigurationError as error:
             wrong, given = error.problems, []
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            config = from_hydra(hydra.compose("train", given))
+            config = from_hydra(hydra.compose(name, given))
         GlobalHydra.instance().clear()
     goes_on = run is not None
     if goes_on and folder is None:
@@ -61,7 +65,7 @@ def settings(overrides: list[str], folder: Path | None, run: str | None) -> tupl
         name_run(config)  # what it is called is not known here: only its folder was given
     if not wrong:
         try:
-            verify(config, role="actor" if goes_on else "train")
+            verify(config, "actor" if goes_on else name, elsewhere=role is not None)
         except ConfigurationError as error:
             wrong = error.problems
     name_run(config)

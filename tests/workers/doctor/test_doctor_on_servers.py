@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,19 @@ def own_redis(own_servers: Servers) -> Iterator[redis.Redis]:
     client.close()
 
 
-def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
-    """The exit status of `python -m workers.doctor --json` and its findings by check."""
+ROOT = Path(__file__).resolve().parents[3]
+# Root writes into a folder without write permission as well, unless it lacks this capability.
+UNPRIVILEGED = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+
+
+def doctor(
+    *arguments: str, prefix: Sequence[str] = (), folder: Path | None = None
+) -> tuple[int, dict[str, dict[str, str]]]:
+    """Return the exit status of `python -m workers.doctor --json`, run in `folder`, and its findings by check."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
-    command = [sys.executable, "-m", "workers.doctor", "--json", *arguments]
-    done = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=240, check=False)
+    clean["PYTHONPATH"] = str(ROOT)
+    command = [*prefix, sys.executable, "-m", "workers.doctor", "--json", *arguments]
+    done = subprocess.run(command, env=clean, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout, done.stderr
     return done.returncode, {one["check"]: one for one in json.loads(done.stdout)["findings"]}
 
@@ -71,6 +79,30 @@ def test_healthy_servers_would_do(servers: Servers) -> None:
     assert status == 0, found
     for check in ("settings", "broker version", "publishing", "permissions", "alarms", "consumer timeout", "clock"):
         assert found[check]["level"] == "ok", found[check]
+
+
+def test_doctor_of_a_role_needs_no_writable_folder(servers: Servers, tmp_path: Path) -> None:
+    read_only = tmp_path / "read-only"
+    read_only.mkdir(mode=0o555)
+
+    def there(*arguments: str) -> tuple[int, dict[str, dict[str, str]]]:
+        urls = "--broker-url", servers.broker_url, "--redis-url", servers.redis_url
+        return doctor(*urls, *arguments, prefix=UNPRIVILEGED, folder=read_only)
+
+    status, found = there("run=here", "trial=here")
+    assert status == 2
+    assert "is not writable" in found["settings"]["found"]
+    status, found = there("--role", "learner", "run=here", "trial=here")
+    assert status == 0, found
+    assert found["permissions"]["level"] == "ok"
+    assert "run folder" not in found
+
+
+def test_doctor_of_a_role_reports_settings_that_the_role_would_refuse(servers: Servers) -> None:
+    urls = "--broker-url", servers.broker_url, "--redis-url", servers.redis_url
+    status, found = doctor(*urls, "--role", "league", "run=here", "trial=here")
+    assert status == 2
+    assert "this role belongs to a league" in found["settings"]["found"]
 
 
 def test_without_rabbitmqctl_it_says_what_seeing_more_needs(servers: Servers) -> None:
