@@ -13,6 +13,7 @@ from typing import Any
 import redis
 from celery import Celery
 from celery.app.trace import build_tracer
+from celery.backends.base import COMPRESSED_PAYLOAD_MAGIC
 from celery.backends.redis import RedisBackend, ResultConsumer
 from celery.concurrency.base import BasePool
 from celery.utils.imports import symbol_by_name
@@ -68,6 +69,8 @@ def use_transport(scheme: str, path: str) -> None:
 
 
 # celery
+
+COMPRESSED_RESULT: bytes = COMPRESSED_PAYLOAD_MAGIC  # the first bytes of a stored result that is compressed
 
 
 class App(Celery):  # type: ignore[misc]

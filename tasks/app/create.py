@@ -12,6 +12,7 @@ from tasks import codec, compat
 from tasks.app.celery_consumer import Task
 from tasks.app.control import RunControl, RunEvents
 from tasks.app.redelivery import Deliveries
+from tasks.app.uncompressed import RunAMQP, refuse_compressed_results
 from tasks.codec import claim_check
 from tasks.topology import Topology
 from warren import redis_client
@@ -25,13 +26,14 @@ REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held 
 
 
 class _App(compat.App):
-    """A Celery app whose result backend waits for a Redis that restarts.
+    """A Celery app whose result backend waits for a Redis that restarts, and unpacks nothing.
 
     Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
     """
 
     def prepare_backend(self, backend: Any) -> None:
         compat.retry_redis(backend, Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        refuse_compressed_results(backend)
 
 
 def create_app(
@@ -59,7 +61,7 @@ def create_app(
         )
     )
     serializer = codec.register(claims)
-    own = {"control": RunControl, "events": RunEvents, "task_cls": Task}
+    own = {"control": RunControl, "events": RunEvents, "amqp": RunAMQP, "task_cls": Task}
     app = _App("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.

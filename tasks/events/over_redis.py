@@ -6,11 +6,15 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from celery.utils.log import get_logger
+
 from tasks import codec
 from tasks.codec import claim_check
 from tasks.events.chunks import CLAIM_LASTS
 from tasks.service import Subscribed
 from tasks.topology import Topology
+
+logger = get_logger(__name__)
 
 SHORTEST_POLL = 0.002  # s; to kombu, 0 means no time limit
 IDLE_POLL = 0.2  # s that an idle subscription waits for events before it checks whether to stop
@@ -68,6 +72,7 @@ class Source:
                         topology.event_queue(on.event, subscriber),
                         channel=channel,
                         on_message=lambda message, name=name: self._take(name, message),
+                        on_decode_error=_refused,
                         accept=[codec.NAME],
                         no_ack=True,
                     )
@@ -89,3 +94,8 @@ class Source:
 
     def _take(self, name: str, message: Any) -> None:
         self._keep(name, bytes(message.body))
+
+
+def _refused(message: Any, error: Exception) -> None:
+    """Log a message that is no event; it is gone, and the subscription stays."""
+    logger.error("a message of an event is refused: %s", error)

@@ -11,6 +11,7 @@ from tasks.amqp import frames
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import EXPIRES_BYTES
 from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
+from tasks.app.uncompressed import refusal
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.outcomes import Outcomes, by_celery
 from tasks.worker.replies import Outbox
@@ -59,7 +60,8 @@ class Intake:
                 logger.info("a call of %s comes again that was done: what it carried is gone", queue.spec.name)
                 self._outbox.ack(delivery.tag)
             else:
-                self.refuse(queue, delivery, properties, str(error))
+                compression = headers.get("compression")
+                self.refuse(queue, delivery, properties, refusal(compression) if compression else str(error))
             return
         problem = problem_with_body(body)
         if problem is None and not call.direct and by_celery(properties, body[2]):

@@ -3,6 +3,7 @@
 import secrets
 import socket
 import threading
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -141,6 +142,7 @@ def test_a_message_that_comes_again_after_its_claim_has_gone_was_done(running: R
     assert running.dead() == before
 
 
+COMPRESSED = zlib.compress(BODY)
 MALFORMED = {
     "an empty body": (b"", HEADERS, codec.CONTENT_TYPE, "its body is"),
     "an empty body of JSON": (b"", HEADERS, "application/json", "body"),
@@ -167,7 +169,13 @@ MALFORMED = {
         "stamps",
     ),
     "a pickle": (b"cos\nsystem\n(S'true'\ntR.", HEADERS, "application/x-python-serialize", "pickle"),
-    "an unknown compression": (BODY, {**HEADERS, "compression": ["x"]}, codec.CONTENT_TYPE, "unhashable"),
+    "an unknown compression": (BODY, {**HEADERS, "compression": ["x"]}, codec.CONTENT_TYPE, "it is compressed (['x'])"),
+    "a compressed body": (
+        COMPRESSED,
+        {**HEADERS, "compression": "gzip"},
+        codec.CONTENT_TYPE,
+        "it is compressed ('gzip')",
+    ),
 }
 
 

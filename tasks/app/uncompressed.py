@@ -1,0 +1,95 @@
+"""Compressed messages and results are refused unread: one of 1 MB may unpack to 1 GB before anything can look at it.
+
+kombu unpacks a message with a header `compression` while it makes the message's object, and Celery unpacks a stored
+result by a mark in its first bytes. Warren sends neither: long bodies go by claim check.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import kombu
+from celery.app.amqp import AMQP
+from kombu.connection import ConnectionPool
+from kombu.message import Message
+
+from tasks.compat import COMPRESSED_RESULT
+from warren.errors import CodecError
+
+
+def refusal(compression: object) -> str:
+    """Why a message with that header `compression` is refused."""
+    return f"it is compressed ({compression!r:.60}), and Warren unpacks nothing: send it without `compression`"
+
+
+class _Uncompressed(Message):  # type: ignore[misc]
+    """The base of every message class here: one with a header `compression` has an error, and its body stays as it is.
+
+    kombu gives such a message to its consumer's `on_decode_error`.
+    """
+
+    def __init__(self, body: Any = None, *args: Any, headers: Any = None, **settings: Any) -> None:
+        if headers and headers.get("compression"):
+            try:
+                raise CodecError(refusal(headers["compression"]))
+            except CodecError:
+                self.errors = [sys.exc_info()]  # kombu unpacks nothing that has an error
+        super().__init__(body, *args, headers=headers, **settings)
+
+
+_classes: dict[type, type] = {}  # a transport's class of messages -> the same over _Uncompressed
+
+
+def _refusing(channel: Any) -> Any:
+    """`channel`, which from now on refuses compressed messages."""
+    kind = channel.Message
+    if kind not in _classes:
+        _classes[kind] = type(kind.__name__, (kind, _Uncompressed), {})
+    channel.Message = _classes[kind]
+    return channel
+
+
+class RunConnection(kombu.Connection):  # type: ignore[misc]
+    """kombu's connection, whose channels, and those of its pools, refuse compressed messages."""
+
+    def channel(self) -> Any:
+        """Create and return a new channel."""
+        return _refusing(super().channel())
+
+    def Pool(self, limit: int | None = None, **settings: Any) -> Any:
+        """Return a pool of connections like this one."""
+        return _RunPool(self, limit, **settings)
+
+    def __eqhash__(self) -> Any:
+        """Keep kombu from sharing a pool with connections of others to the same broker."""
+        return RunConnection, super().__eqhash__()
+
+
+class _RunPool(ConnectionPool):  # type: ignore[misc]
+    def new(self) -> Any:
+        made = super().new()
+        open_channel = made.channel
+        made.channel = lambda: _refusing(open_channel())
+        return made
+
+
+class RunAMQP(AMQP):  # type: ignore[misc]
+    """`app.amqp` of every app of a run."""
+
+    Connection = BrokerConnection = RunConnection
+
+
+def refuse_compressed_results(backend: Any) -> None:
+    """Have a result backend raise CodecError for a compressed result."""
+    decode: Callable[[Any], Any] = backend.decode
+
+    def decode_plain(payload: Any) -> Any:
+        if isinstance(payload, bytes | bytearray | memoryview) and bytes(payload[:64]).startswith(COMPRESSED_RESULT):
+            raise CodecError(
+                "a result is compressed, and Warren unpacks nothing: unset `result_compression` where it was stored"
+            )
+        return decode(payload)
+
+    backend.decode = decode_plain

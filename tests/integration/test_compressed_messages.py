@@ -1,0 +1,104 @@
+"""Messages of a stock Celery client that unpack to a thousand times their size, to every queue: nobody unpacks them."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from calling import ROOT, Calling
+from waiting import until
+
+from tasks import codec
+from tasks.events import EventDispatcher
+from tasks.topology import address
+from workers.servers import Servers
+
+LEARNER = Path(__file__).with_name("deadly_learner.py")
+UNPACKED = 256 << 20  # bytes
+MOST = UNPACKED >> 2  # bytes that a process may grow by
+ZEROS = bytes(UNPACKED)
+BODIES = {
+    "gzip": zlib.compress(ZEROS),
+    "bzip2": bz2.compress(ZEROS, 1),
+    "lzma": lzma.compress(ZEROS, preset=0),
+}
+del ZEROS
+
+
+@pytest.fixture(params=["rabbitmq", "embedded"])
+def run(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterator[Calling]:
+    """Services and a learner, on RabbitMQ and on a Redis."""
+    servers: Servers = request.getfixturevalue("servers" if request.param == "rabbitmq" else "embedded")
+    calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        calling.start(1)
+        command = [sys.executable, str(LEARNER), calling.broker_url, calling.redis_url, run_name]
+        with (tmp_path / "learner.log").open("wb") as log:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+            process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        calling.processes.append(process)
+        until(lambda: b"ready" in (tmp_path / "learner.log").read_bytes())
+        yield calling
+    finally:
+        calling.close()
+
+
+def peak(process: subprocess.Popen[bytes]) -> int:
+    """The most bytes of memory that the process ever had."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) << 10
+
+
+def works(run: Calling, number: int) -> None:
+    """Everybody runs, and a call, a one-way call, a segment, an event and a command are dealt with as ever."""
+    assert [process.poll() for process in run.processes] == [None, None]
+    assert run.solver.call("actor.add", number, 2) == number + 2
+    run.solver.call("actor.push", "alive")
+    run.app.send_task("learner.learn", args=("segment",), ignore_result=True, **address(run.topology.learner_queue()))
+    until(lambda: run.ran("alive") == number and run.ran("segment") == number)
+    EventDispatcher(run.app, run.topology).fire("counted", number)
+    until(lambda: run.solver.call("actor.events_received")[0][-1:] == [number])
+    assert len(run.app.control.ping(timeout=5.0)) == 2
+
+
+def refusals(run: Calling) -> int:
+    logs = "".join(path.read_text() for path in run.folder.glob("*.log"))
+    for message in ("subscribing anew", "connecting anew", "Unrecoverable"):
+        assert message not in logs
+    return logs.count("it is compressed")
+
+
+def test_compressed_messages_are_refused_and_memory_stays_flat(run):
+    topology = run.topology
+    works(run, 1)
+    before = [peak(process) for process in run.processes]
+    control = run.app.control.mailbox.exchange
+    targets = [
+        (topology.service, "actor.add", "actor.add"),
+        (topology.service, "actor.push", "actor.push"),
+        (topology.learner, "learner.main", "learner.learn"),
+        (topology.event("counted"), "", ""),
+        (control, "", ""),
+    ]
+    with run.app.connection_for_write() as connection, connection.channel() as channel:
+        for name, body in BODIES.items():
+            for exchange, key, task in targets:
+                connection.Producer(channel).publish(
+                    body, exchange=exchange, routing_key=key, declare=[exchange],
+                    content_type=codec.CONTENT_TYPE, content_encoding="binary",
+                    headers={"task": task, "id": f"compressed-{name}", "lang": "py", "compression": name},
+                )  # fmt: skip
+    works(run, 2)
+    # Both processes receive a command. RabbitMQ's events never pass kombu, so they are no events at all there.
+    each = 5 if run.broker_url.startswith("amqp") else 6
+    until(lambda: refusals(run) == len(BODIES) * each)
+    works(run, 3)
+    grown = [peak(process) - earlier for process, earlier in zip(run.processes, before, strict=True)]
+    assert max(grown) < MOST, grown
