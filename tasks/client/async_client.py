@@ -2,7 +2,7 @@
 
 The loop's thread only ever writes what the socket takes at once and reads what has come. Whatever may wait for the
 broker (connecting, looking who serves a call, sending again) or for Redis (bodies too long for a message, stored before
-they are sent and fetched before they are returned) happens in a thread of the loop's executor.
+they are sent and fetched before they are returned) happens in a thread of background.py.
 """
 
 from __future__ import annotations
@@ -11,19 +11,28 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any
 
+from tasks.client import background
 from tasks.client.future import Handle
 from tasks.codec import claim_check
 from tasks.service import Spec
+from warren.errors import BrokerError
 
 POLL_EVERY = 0.05  # s between checks of deadlines and lost connections while calls are in flight
 ONE_WAY_WINDOW = 256  # one-way calls that may be out unconfirmed; more wait here, in order
+CLOSE_WITHIN = 5.0  # s that one-way calls get to arrive before their client is closed
 
 
 class AsyncClient:
-    """One event loop's client. Use it from that loop's thread only. `client`: one that may not block."""
+    """One event loop's client. Make and use it in that loop's thread. `client`: one that may not block.
+
+    It closes by itself when the loop ends as `asyncio.run` ends it (`loop.shutdown_asyncgens`); `close` does otherwise.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
         self.loop, self._client = loop, client
@@ -34,9 +43,54 @@ class AsyncClient:
         self._tending = False
         self._storing = False  # whether a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any]] = deque()  # one-way calls, for room
+        self.finding: dict[str, asyncio.Task[Spec]] = {}  # name -> its look-up, while it is not known
+        self._closed = False
+        self._end = self._at_the_loops_end()
+        with contextlib.suppress(StopIteration):
+            self._end.__anext__().send(None)  # the loop closes the generators that have begun
+
+    async def _at_the_loops_end(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            await self._finish()
+
+    # The end.
+
+    async def aclose(self) -> None:
+        """Wait until the broker has all one-way calls, CLOSE_WITHIN s at most, then close; calls under way fail."""
+        await self._end.aclose()
+
+    async def _finish(self) -> None:
+        limit = time.monotonic() + CLOSE_WITHIN
+        while not self._closed and (self._waiting or self._client.unconfirmed) and time.monotonic() < limit:
+            await asyncio.sleep(POLL_EVERY / 5)
+        self._detach()
+        await background.run(self.loop, self._client.close)
+
+    def close(self) -> None:
+        """Close at once; calls under way fail. Any thread may, also when the loop has ended."""
+        elsewhere = self.loop.is_running() and threading.get_ident() != self._thread
+        with contextlib.suppress(RuntimeError):  # the loop has just ended
+            if elsewhere:
+                self.loop.call_soon_threadsafe(self._detach)
+        if not elsewhere or self.loop.is_closed():
+            self._detach()
+        self._client.close()
+
+    def _detach(self) -> None:
+        """Have the loop watch nothing any more."""
+        self._closed = True
+        self._unwatch()
+        while self._waiting:
+            future, *_ = self._waiting.popleft()
+            if not future.done() and not self.loop.is_closed():
+                future.set_exception(BrokerError("the Solver was closed before this call was sent"))
+
+    # Calls.
 
     def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> asyncio.Future[Any]:
-        """Send a call; a future of its result, or for a one-way call of the broker's having it.
+        """Send a call; return a future of its result, or for a one-way call of the broker's having it.
 
         One-way calls over ONE_WAY_WINDOW are not sent until the broker has confirmed others: await them.
         """
@@ -49,7 +103,7 @@ class AsyncClient:
         return future
 
     def _has_room(self) -> bool:
-        """Whether a one-way call may be sent now: their order is kept."""
+        """Return whether a one-way call may be sent now: their order is kept."""
         return not self._storing and self._client.unconfirmed < ONE_WAY_WINDOW
 
     def _send(
@@ -71,19 +125,21 @@ class AsyncClient:
                 if not future.done():
                     future.set_exception(error)
             elif future.done():  # cancelled meanwhile
-                self.loop.run_in_executor(None, claim_check.release, storing.result())
+                background.submit(claim_check.release, storing.result())
             else:
-                self._send_packed(future, spec, storing.result(), time_to_live)
+                self._try_send(partial(self._send_packed, future, spec, storing.result(), time_to_live), future)
             self._send_waiting()
 
-        self.loop.run_in_executor(None, self._client.bodies.store, body).add_done_callback(stored)
+        background.run(self.loop, self._client.bodies.store, body).add_done_callback(stored)
 
     def _send_packed(self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None) -> None:
         handle: Handle = self._client.submit_packed(spec, body, time_to_live)
 
         def settle() -> None:
+            if self.loop.is_closed():
+                return  # nobody waits any more
             if handle.is_long or self._client.bodies.forgotten:
-                self.loop.run_in_executor(None, fetch).add_done_callback(fetched)
+                background.run(self.loop, fetch).add_done_callback(fetched)
             elif not future.done():
                 try:
                     future.set_result(handle.outcome())
@@ -106,21 +162,19 @@ class AsyncClient:
             else:
                 future.set_result(fetching.result())
 
-        def ended() -> None:
+        def ended(_: Handle) -> None:
             if threading.get_ident() == self._thread:
                 settle()
             else:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                with contextlib.suppress(RuntimeError):  # the loop is closed
                     self.loop.call_soon_threadsafe(settle)
 
         def done(_: asyncio.Future[Any]) -> None:
             if future.cancelled() and not handle.ended:
-                self.loop.run_in_executor(None, self._client.cancel, handle)  # it tells the workers
+                background.submit(self._client.cancel, handle)  # it tells the workers
 
-        handle.on_end = ended
+        handle.when_ended(ended)
         future.add_done_callback(done)
-        if handle.ended:
-            settle()
         self._watch()
         self._tend()
         self._go_on_ticking()
@@ -128,29 +182,37 @@ class AsyncClient:
     def _send_waiting(self) -> None:
         while self._waiting and self._has_room():
             future, spec, args, kwargs = self._waiting.popleft()
-            if future.done():
-                continue
-            try:
-                self._send(future, spec, args, kwargs, None)
-            except Exception as error:  # arguments that cannot be sent
-                future.set_exception(error)
+            if not future.done():
+                self._try_send(partial(self._send, future, spec, args, kwargs, None), future)
+
+    def _try_send(self, send: Callable[[], None], future: asyncio.Future[Any]) -> None:
+        try:
+            send()
+        except Exception as error:  # arguments that cannot be sent, or the client was closed
+            future.set_exception(error)
+
+    # What the loop does for them.
 
     def _watch(self) -> None:
         """Have the loop watch the socket of the present connection."""
         link = self._client.link
-        if link is self._watched:
+        if link is self._watched or self._closed:
             return
-        if self._descriptor >= 0:
-            self.loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-        self._watched, self._descriptor = link, -1
+        self._unwatch()
         if link is not None:
             try:
                 self._descriptor = os.dup(link.fileno())
             except OSError:  # lost already, which the next poll finds out
-                self._watched = None
-            else:
-                self.loop.add_reader(self._descriptor, self._readable)
+                return
+            self._watched = link
+            self.loop.add_reader(self._descriptor, self._readable)
+
+    def _unwatch(self) -> None:
+        if self._descriptor >= 0:
+            if not self.loop.is_closed():
+                self.loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+        self._watched, self._descriptor = None, -1
 
     def _readable(self) -> None:
         self._client.poll()
@@ -158,10 +220,10 @@ class AsyncClient:
 
     def _tend(self) -> None:
         """Have done, in another thread, what may take a while."""
-        if self._tending or not self._client.needs_tending:
+        if self._tending or self._closed or not self._client.needs_tending:
             return
         self._tending = True
-        tended = self.loop.run_in_executor(None, self._client.tend)
+        tended = background.run(self.loop, self._client.tend)
         tended.add_done_callback(self._tended)
 
     def _tended(self, tended: asyncio.Future[None]) -> None:
@@ -172,12 +234,14 @@ class AsyncClient:
         self._watch()
 
     def _tick(self) -> None:
+        self._ticking = False
+        if self._closed:
+            return
         self._client.poll()
         self._client.expire()
         self._watch()
         self._tend()
         self._send_waiting()
-        self._ticking = False
         if self._client.under_way > 0 or self._waiting:
             self._go_on_ticking()
 

@@ -12,6 +12,7 @@ from kombu.exceptions import InconsistencyError, OperationalError
 
 from tasks.admin.registry import Directory
 from tasks.amqp.messages import Ids
+from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
 from tasks.client.long_bodies import PlainBodies
 from tasks.client.service_watch import unserved
@@ -41,6 +42,7 @@ class StockClient:
         self._ids = Ids()
         self._failures: list[Exception] = []
         self.failed = 0
+        self._attended: set[str] = set()  # ids of calls with a callback
 
     @property
     def under_way(self) -> int:
@@ -122,6 +124,19 @@ class StockClient:
 
     def tend(self) -> None:
         """See Client."""
+        self.poll()
+        self.expire()
+
+    @property
+    def attended(self) -> int:
+        """See Client."""
+        return len(self._attended)
+
+    def attend(self, handle: Handle) -> None:
+        """See Client."""
+        self._attended.add(handle.id)
+        handle.when_ended(lambda ended: self._attended.discard(ended.id))
+        caretaker.watch(self)
 
     def take_failures(self) -> list[Exception]:
         """See Client."""

@@ -1,25 +1,32 @@
-"""A call under way, as its caller holds it."""
+"""A call under way, as its caller holds it: a future."""
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Protocol
+
+from celery.utils.log import get_logger
 
 from tasks import codec
 from tasks.codec import claim_check
 from tasks.service import Spec
-from warren.errors import CallError
+from warren.errors import CallCancelled
+
+logger = get_logger(__name__)
 
 _fetching = threading.Lock()  # held while a long result is fetched: several threads may ask for it
+_adding = threading.Lock()  # held while a callback is added, or all are taken
 
 
 class Bodies(Protocol):
     """What a handle needs of its client's bodies."""
 
     def forget(self, body: bytes) -> None:
-        """A call's body is not sent again: what waits for it elsewhere may go."""
+        """Drop what is stored elsewhere for `body`, which is not sent again."""
 
 
 class Waiter(Protocol):
@@ -27,30 +34,37 @@ class Waiter(Protocol):
 
     @property
     def bodies(self) -> Bodies:
-        """Of its calls."""
+        """Bodies of its calls."""
 
     def poll(self) -> None:
         """Take in what has arrived, without waiting."""
 
     def wait(self, handle: Handle, timeout: float | None = None) -> None:
-        """Return when `handle` has ended; TimeoutError after `timeout` s."""
+        """Return when `handle` has ended; raise TimeoutError after `timeout` s."""
+
+    def attend(self, handle: Handle) -> None:
+        """Have the answer of `handle` taken in though nobody waits for it."""
 
     def cancel(self, handle: Handle) -> bool:
         """Give a call up; False when it had ended."""
 
 
 class Handle:
-    """A call under way. `result()` waits for it; any thread may."""
+    """A call under way. Any thread may use it.
+
+    `result()` waits. For several at once: `add_done_callback`, or `future()` with what `concurrent.futures` offers
+    (`wait`, `as_completed`). In an event loop, `await handle`.
+    """
 
     __slots__ = (
         "_body",
+        "_callbacks",
         "_client",
         "args_body",
         "deadline",
         "ended",
         "failure",
         "id",
-        "on_end",
         "resend_at",
         "retries",
         "sent_at",
@@ -67,27 +81,32 @@ class Handle:
         self.resend_at: float | None = None  # set while the call is out of the broker's hands
         self.unserved_since: float | None = None
         self.ended = False
-        self.on_end: Callable[[], None] | None = None  # called once the call has ended, by whichever thread ends it
+        self._callbacks: list[Callable[[Handle], object]] | None = None
         self._body: bytes | memoryview | None = None
         self.failure: Exception | None = None  # its error, once it has ended with one
 
     def done(self) -> bool:
-        """Whether there is a result or an error; takes in what has arrived."""
+        """Return whether there is a result or an error; takes in what has arrived."""
         if not self.ended:
             self._client.poll()
         return self.ended
 
     def result(self, timeout: float | None = None) -> Any:
-        """What the service returned. Raises CallError's subclasses, and TimeoutError after `timeout` s: ask again."""
+        """Return what the service returned, or raise what became of the call: a CallError, a BrokerError.
+
+        Raises TimeoutError after `timeout` s: the call goes on, ask again.
+        """
         if not self.ended:
             self._client.wait(self, timeout)
         return self.outcome()
 
     def exception(self, timeout: float | None = None) -> Exception | None:
-        """The error that `result` would raise, or None."""
+        """Return the error that `result` would raise, or None. Raises TimeoutError after `timeout` s."""
+        if not self.ended:
+            self._client.wait(self, timeout)
         try:
-            self.result(timeout)
-        except CallError as error:
+            self.outcome()
+        except Exception as error:
             return error
         return None
 
@@ -95,13 +114,57 @@ class Handle:
         """Give the call up: it is not waited for, and not run where it has not begun. False when it had ended."""
         return self._client.cancel(self)
 
+    def cancelled(self) -> bool:
+        """Return whether the call was given up by `cancel`."""
+        return isinstance(self.failure, CallCancelled)
+
+    def add_done_callback(self, function: Callable[[Handle], object]) -> None:
+        """Call `function` with this handle once the call has ended, or at once when it has.
+
+        Nobody has to wait for the call: a thread of the process takes its answer in. The thread that does calls
+        `function`, so that should be short. What it raises is logged.
+        """
+        self.when_ended(function)
+        if not self.ended:
+            self._client.attend(self)
+
+    def future(self) -> concurrent.futures.Future[Any]:
+        """Return a future of the result, for `concurrent.futures.wait` and its like. Cancelling it cancels the call."""
+        made: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+        def ended(_: Handle) -> None:
+            if not made.set_running_or_notify_cancel():
+                return
+            try:
+                made.set_result(self.outcome())
+            except Exception as error:
+                made.set_exception(error)
+
+        self.add_done_callback(ended)
+        made.add_done_callback(lambda _: made.cancelled() and self.cancel())
+        return made
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return asyncio.wrap_future(self.future()).__await__()
+
+    # For the client.
+
+    def when_ended(self, function: Callable[[Handle], object]) -> None:
+        """`add_done_callback` for who sees to it that the answer is taken in."""
+        with _adding:
+            if self._callbacks is None:
+                self._callbacks = []
+            self._callbacks.append(function)
+        if self.ended:  # perhaps since the line above
+            self._call_back()
+
     @property
     def is_long(self) -> bool:
-        """Whether the result waits in Redis, from where `outcome` has to fetch it."""
+        """Whether the result is stored in Redis, from where `outcome` has to fetch it."""
         return self._body is not None and claim_check.is_stub(self._body)
 
     def outcome(self) -> Any:
-        """What a call that has ended returned, or its error raised."""
+        """Return what a call that has ended returned, or raise its error."""
         if self.failure is not None:
             raise self.failure
         if self._body is None:
@@ -111,7 +174,7 @@ class Handle:
         return codec.decode(self._body)
 
     def _fetch(self) -> None:
-        """A long result from where it waits; this handle is the only one that it is for."""
+        """Fetch a long result from Redis, where it is stored for this handle alone."""
         with _fetching:
             stub = self._body
             if stub is not None and claim_check.is_stub(stub):
@@ -119,10 +182,19 @@ class Handle:
                 claim_check.release(stub)
 
     def settle(self, body: bytes | None = None, failure: Exception | None = None) -> None:
-        """The call has ended."""
+        """End the call with a result or an error."""
         self._body, self.failure = body, failure
         self.ended = True
         if self.spec.response and claim_check.is_stub(self.args_body):
             self._client.bodies.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
-        if self.on_end is not None:
-            self.on_end()
+        if self._callbacks is not None:
+            self._call_back()
+
+    def _call_back(self) -> None:
+        with _adding:
+            functions, self._callbacks = self._callbacks or (), None
+        for function in functions:
+            try:
+                function(self)
+            except Exception:
+                logger.exception("a callback of a call of %s failed", self.spec.name)

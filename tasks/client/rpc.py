@@ -18,7 +18,7 @@ from tasks.admin.registry import Directory
 from tasks.amqp.messages import DIRECT_REPLY, Ids
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
-from tasks.client.confirmer import confirmer
+from tasks.client.caretaker import caretaker
 from tasks.client.endings import Endings
 from tasks.client.failures import Failures
 from tasks.client.future import Handle
@@ -38,7 +38,9 @@ logger = get_logger(__name__)
 
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
+EXPIRE_EVERY = 0.05  # s between looks for passed deadlines while the caretaker reads
 REPLY_TAG = "replies"
+CLOSED = "the Solver was closed; make another"
 
 
 class Client:
@@ -65,7 +67,9 @@ class Client:
         self._endings = Endings(app, self._calls, self._failures, ServiceWatch(directory, patience), self.bodies)
         self._ids = Ids()
         self._reading = threading.RLock()
-        self._read_at = self._looked_at = 0.0
+        self._read_at = self._looked_at = self._expired_at = 0.0
+        self._attended: set[str] = set()  # ids of calls with a callback
+        self._closed = False
 
     # Sending.
 
@@ -87,6 +91,8 @@ class Client:
         return made
 
     def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:
+        if self._closed:
+            raise BrokerError(CLOSED)
         link = self._connector.link
         if link is None or not link.alive or time.monotonic() - self._read_at > STALE_AFTER:
             self._refresh()
@@ -96,7 +102,7 @@ class Client:
                 self._outgoing.open_confirms()
         self._outgoing.send(calls, one_way)
         if one_way:
-            confirmer.watch(self)
+            caretaker.watch(self)
 
     def _refresh(self) -> None:
         """Before a connection that was idle is used: has the broker closed it meanwhile?"""
@@ -146,8 +152,11 @@ class Client:
         self.bodies.forget_all()
         if self._reading.acquire(blocking=False):
             try:
-                self._pump(time.monotonic())
-                self.expire()
+                now = time.monotonic()
+                self._pump(now)
+                if now - self._expired_at > EXPIRE_EVERY:
+                    self._expired_at = now
+                    self.expire()
             finally:
                 self._reading.release()
 
@@ -172,6 +181,17 @@ class Client:
         return len(self._calls)
 
     @property
+    def attended(self) -> int:
+        """Number of calls that have a callback and have not ended."""
+        return len(self._attended)
+
+    def attend(self, handle: Handle) -> None:
+        """Have the answer of `handle` taken in though nobody waits for it."""
+        self._attended.add(handle.id)
+        handle.when_ended(lambda ended: self._attended.discard(ended.id))
+        caretaker.watch(self)
+
+    @property
     def _blocked(self) -> str:
         """Why the broker takes no messages at the moment; "" while it does."""
         link = self._connector.link
@@ -184,6 +204,9 @@ class Client:
 
     def _pump(self, limit: float) -> None:
         """Read until something arrives, for at most TICK s and not beyond `limit`. Holds the reading lock."""
+        if self._closed:
+            self._failures.fail_all(BrokerError(CLOSED))
+            return
         now = time.monotonic()
         link = self._connector.link
         if link is not None and not link.alive:
@@ -278,7 +301,9 @@ class Client:
         self._endings.connection_lost()
 
     def close(self) -> None:
-        """Close the connection; what is under way fails."""
+        """Close the connection for good; what is under way fails."""
+        self._closed = True
+        self._failures.fail_all(BrokerError(CLOSED))  # so that who reads for one of them stops
         with self._reading:
-            self._failures.fail_all(BrokerError("the Solver was closed"))
+            self._failures.fail_all(BrokerError(CLOSED))
             self._connector.close()

@@ -1,6 +1,6 @@
 """The caller's side: name a service, get its answer, never say which process gives it.
 
-solver = Solver()
+with Solver() as solver: ...                                 # or solver.close(); in a loop, async with, aclose()
 action = solver.call("actor.policy_eval", state)             # blocks for the answer
 handle = solver.send("actor.policy_eval", state)             # does not: handle.done(), .result(), .cancel()
 for action in solver.map("actor.policy_eval", states, 16): ...   # in order, 16 under way at a time
@@ -18,18 +18,20 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
 
 from tasks import brokers, context
 from tasks.admin.registry import Directory
-from tasks.client.async_client import ONE_WAY_WINDOW, AsyncClient
+from tasks.client import background
+from tasks.client.async_client import CLOSE_WITHIN, ONE_WAY_WINDOW, AsyncClient
 from tasks.client.celery_rpc import StockClient
 from tasks.client.chord import gather
+from tasks.client.deadline import checked
 from tasks.client.future import Handle
-from tasks.client.rpc import Client
+from tasks.client.rpc import CLOSED, Client
 from tasks.client.service_watch import unserved
 from tasks.service import Spec, defined, role_of
 from tasks.topology import Topology
@@ -50,6 +52,9 @@ UNSET: Any = object()
 class Solver:
     """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
 
+    Each thread and each event loop has a connection of its own, from its first call on; `close`, `aclose` and the ends
+    of `with` and `async with` close them all, and a loop's goes with the loop too.
+
     `deadline`: s that a call may take by default (None: any time). `patience`: s that a service may be without a
     worker, or the broker away, before calls fail for it.
     """
@@ -64,28 +69,33 @@ class Solver:
     ) -> None:
         if app is None or topology is None:
             app, topology = context.current()
-        self.app, self.topology, self.deadline, self.patience = app, topology, deadline, patience
+        self.app, self.topology, self.deadline, self.patience = app, topology, checked(deadline), patience
         self._directory = Directory(app, topology)
         self._specs: dict[str, Spec] = {}
         self._local = threading.local()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._bridges: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
+        self._entering = threading.Lock()  # while a client is made, or all are closed
+        self._closed = False
         self._fast = brokers.of(app).direct_reply
 
     def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
         """What the service returns for these arguments; None at once for a service without a response.
 
         Raises NoSuchService, NobodyServing, DeadlinePassed, WorkerLost and RemoteFailure (all CallError), BrokerError
-        when the broker is away, CodecError for arguments that cannot be sent.
+        when the broker is away, CodecError for arguments that cannot be sent, ConfigurationError for a `deadline` that
+        no call can have.
         """
         handle = self.send(service, *args, deadline=deadline, **kwargs)
         return handle.result() if handle.spec.response else None
 
     def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
         """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
+        limit = self.deadline if deadline is UNSET else checked(deadline)
         spec = self._specs.get(service) or self._find(service)
         client: Client | StockClient = self._client()
         if spec.response:
-            return client.submit(spec, args, kwargs, self.deadline if deadline is UNSET else deadline)
+            return client.submit(spec, args, kwargs, limit)
         self._make_room(client)
         return client.submit(spec, args, kwargs, None)
 
@@ -99,8 +109,8 @@ class Solver:
         """
         if in_flight < 1:
             raise ConfigurationError(f"map: in_flight={in_flight} would send nothing; give 1 or more")
+        limit = self.deadline if deadline is UNSET else checked(deadline)
         spec = self._specs.get(service) or self._find(service)
-        limit = self.deadline if deadline is UNSET else deadline
         return self._map(spec, calls, in_flight, limit if spec.response else None)
 
     def _map(self, spec: Spec, calls: Iterable[Any], in_flight: int, limit: float | None) -> Iterator[Any]:
@@ -147,32 +157,53 @@ class Solver:
         in this process while too many are unconfirmed.
         """
         loop = asyncio.get_running_loop()
-        limit = self.deadline if deadline is UNSET else deadline
-        bridge = getattr(self._local, "bridge", None)
+        limit = self.deadline if deadline is UNSET else checked(deadline)
+        bridge: AsyncClient | None = getattr(self._local, "bridge", None)
         if bridge is None or bridge.loop is not loop:
-            bridge = self._local.bridge = AsyncClient(loop, self._new_client(may_block=False))
+            bridge = self._local.bridge = self._bridge(loop)
         spec = self._specs.get(service)
         if spec is not None:
             return bridge.submit(spec, args, kwargs, limit if spec.response else None)
-        return loop.create_task(self._find_and_send(loop, bridge, service, args, kwargs, limit))
+        return loop.create_task(self._find_and_send(bridge, service, args, kwargs, limit))
 
     async def _find_and_send(
-        self, loop: Any, bridge: AsyncClient, service: str, args: Any, kwargs: Any, limit: float | None
+        self, bridge: AsyncClient, service: str, args: Any, kwargs: Any, limit: float | None
     ) -> Any:
-        spec = await loop.run_in_executor(None, self._find, service)
+        finding = bridge.finding.get(service)
+        if finding is None:  # one look-up for all calls of a service that is not known yet
+            finding = bridge.finding[service] = bridge.loop.create_task(self._find_in(bridge, service))
+        spec = await asyncio.shield(finding)
         return await bridge.submit(spec, args, kwargs, limit if spec.response else None)
 
-    async def amap(
+    async def _find_in(self, bridge: AsyncClient, service: str) -> Spec:
+        """`_find` without a thread that waits."""
+        try:
+            started = time.monotonic()
+            while True:
+                waited = time.monotonic() - started
+                spec = await background.run(bridge.loop, self._look_up, service, waited)
+                if spec is not None:
+                    return spec
+                await asyncio.sleep(LOOKUP_EVERY)
+        finally:
+            del bridge.finding[service]
+
+    def amap(
         self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
-    ) -> Any:
+    ) -> AsyncGenerator[Any, None]:
         """`map` for asyncio: an asynchronous generator."""
         if in_flight < 1:
             raise ConfigurationError(f"amap: in_flight={in_flight} would send nothing; give 1 or more")
+        return self._amap(service, calls, in_flight, self.deadline if deadline is UNSET else checked(deadline))
+
+    async def _amap(
+        self, service: str, calls: Iterable[Any], in_flight: int, limit: float | None
+    ) -> AsyncGenerator[Any, None]:
         flying: deque[asyncio.Future[Any]] = deque()
         for call in calls:
             if len(flying) >= in_flight:
                 yield await flying.popleft()
-            flying.append(self.asend(service, *(call if isinstance(call, tuple) else (call,)), deadline=deadline))
+            flying.append(self.asend(service, *(call if isinstance(call, tuple) else (call,)), deadline=limit))
         while flying:
             yield await flying.popleft()
 
@@ -204,27 +235,65 @@ class Solver:
         return sum(client.failed for client in list(self._clients))
 
     def close(self) -> None:
-        """Close the connections of every thread; calls under way fail."""
+        """Close the connections of every thread and loop; calls under way fail, and later ones raise BrokerError.
+
+        One-way calls get CLOSE_WITHIN s to arrive at the broker first.
+        """
+        clients = list(self._clients)
+        limit = time.monotonic() + CLOSE_WITHIN
+        while any(client.unconfirmed for client in clients) and time.monotonic() < limit:
+            for client in clients:
+                client.tend()
+            time.sleep(LOOKUP_EVERY / 10)
+        with self._entering:
+            self._closed, self._local = True, threading.local()
+            bridges, self._bridges = self._bridges, {}
+        for bridge in bridges.values():
+            bridge.close()
         for client in list(self._clients):
             client.close()
+
+    async def aclose(self) -> None:
+        """`close` for asyncio."""
+        loop = asyncio.get_running_loop()
+        with self._entering:
+            bridge = self._bridges.pop(loop, None)
+        if bridge is not None:
+            await bridge.aclose()
+        await background.run(loop, self.close)
+
+    def __enter__(self) -> Solver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Solver:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
     # Names and connections.
 
     def _find(self, service: str) -> Spec:
-        """The service of that name, full or bare; waits for one that is not known yet."""
-        started, limit = time.monotonic(), min(self.patience, UNKNOWN_FOR)
-        while True:
-            try:
-                spec = self._directory.find(service)
-            except redis.RedisError as error:
-                raise BrokerError(f"cannot look up service {service}: Redis is away: {error}") from error
-            if spec is not None:
-                self._specs[service] = spec
-                return spec
-            waited = time.monotonic() - started
-            if waited >= limit:
-                raise unserved(self._directory, service, waited)
-            time.sleep(min(LOOKUP_EVERY, max(0.0, limit - waited)))
+        """Return the service of that name, full or bare; wait for one that is not known yet."""
+        started = time.monotonic()
+        while (spec := self._look_up(service, time.monotonic() - started)) is None:
+            time.sleep(LOOKUP_EVERY)
+        return spec
+
+    def _look_up(self, service: str, waited: float) -> Spec | None:
+        """Look once; None while it is not known. Raises NoSuchService once it has been `waited` for long enough."""
+        try:
+            spec = self._directory.find(service)
+        except redis.RedisError as error:
+            raise BrokerError(f"cannot look up service {service}: Redis is away: {error}") from error
+        if spec is not None:
+            self._specs[service] = spec
+        elif waited >= min(self.patience, UNKNOWN_FOR):
+            raise unserved(self._directory, service, waited)
+        return spec
 
     def _task(self, name: str) -> str:
         """`name` as a task: a service's full name, or any other task by its own."""
@@ -239,10 +308,21 @@ class Solver:
         return client
 
     def _new_client(self, may_block: bool = True) -> Any:
+        if self._closed:
+            raise BrokerError(CLOSED)
         kind = Client if self._fast else StockClient
         client = kind(self.app, self.topology, self._directory, self.patience, may_block=may_block)
         self._clients.add(client)
         return client
+
+    def _bridge(self, loop: asyncio.AbstractEventLoop) -> AsyncClient:
+        """Return the client of a loop. Those of loops that have ended are closed."""
+        with self._entering:
+            for ended in [one for one in self._bridges if one.is_closed()]:
+                background.submit(self._bridges.pop(ended).close)
+            if loop not in self._bridges:
+                self._bridges[loop] = AsyncClient(loop, self._new_client(may_block=False))
+            return self._bridges[loop]
 
     def _make_room(self, client: Any) -> None:
         """Back-pressure: wait while too many one-way calls are unconfirmed."""

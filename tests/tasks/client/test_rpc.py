@@ -11,7 +11,7 @@ from in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, so
 from waiting import until
 
 from tasks.brokers import InMemoryBroker
-from tasks.client.confirmer import confirmer
+from tasks.client.caretaker import caretaker
 from warren.errors import BrokerError, ConfigurationError, DeadlinePassed, NobodyServing, WorkerLost
 
 
@@ -122,7 +122,7 @@ def test_calls_of_a_thread_that_has_ended_are_still_delivered(broker):
     thread.start()
     thread.join()
     assert sorted(take(broker, queue, 5)) == [0, 1, 2, 3, 4]
-    assert confirmer.flush(60.0) == 0
+    assert caretaker.flush(60.0) == 0
 
 
 def test_one_way_calls_outlive_a_broker_that_goes_down_for_a_while(broker):

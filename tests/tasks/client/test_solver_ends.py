@@ -1,0 +1,159 @@
+"""A Solver has an end, and so has its part in each event loop: no connection and no descriptor is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_memory import ADD, PUSH, Service, declare, solver_of, take
+from waiting import until
+
+from tasks.brokers import InMemoryBroker
+from warren.errors import BrokerError
+
+
+@pytest.fixture
+def broker() -> InMemoryBroker:
+    return InMemoryBroker()
+
+
+def add(one: int) -> int:
+    return one + 1
+
+
+def descriptors() -> int:
+    """Open descriptors of this process."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_event_loops_that_end_leave_no_descriptor_and_no_connection(broker):
+    with Service(broker, ADD, add), solver_of(broker) as solver:
+        for number in range(3):
+            assert asyncio.run(solver.acall("actor.add", number)) == number + 1
+        before = descriptors()
+        for number in range(100):
+            assert asyncio.run(solver.acall("actor.add", number)) == number + 1
+        assert descriptors() <= before
+        assert len(broker.connections) == 1, "the service's own"
+
+
+def test_a_loop_that_is_closed_without_its_generators_is_swept_up_by_the_next(broker):
+    def turn(number: int) -> int:
+        loop = asyncio.new_event_loop()
+        try:
+            answer: int = loop.run_until_complete(solver.acall("actor.add", number))
+            return answer
+        finally:
+            loop.close()
+
+    with Service(broker, ADD, add), solver_of(broker) as solver:
+        assert [turn(number) for number in range(20)] == list(range(1, 21))
+        until(lambda: len(broker.connections) <= 2, "the connections of 19 loops to be closed")
+
+
+def test_one_loop_keeps_its_connection_though_another_runs_in_between(broker):
+    loops = [asyncio.new_event_loop() for _ in range(2)]
+    with Service(broker, ADD, add), solver_of(broker) as solver:
+        for number in range(6):
+            assert loops[number % 2].run_until_complete(solver.acall("actor.add", number)) == number + 1
+        assert len(broker.connections) == 3
+        for loop in loops:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+        until(lambda: len(broker.connections) == 1)
+
+
+def test_a_solver_that_is_closed_has_no_connection_and_refuses_calls(broker):
+    with Service(broker, ADD, add):
+        with solver_of(broker) as solver:
+            assert solver.call("actor.add", 1) == 2
+            other = threading.Thread(target=solver.call, args=("actor.add", 1))
+            other.start()
+            other.join()
+        assert len(broker.connections) == 1
+        for call in (solver.call, solver.send):
+            with pytest.raises(BrokerError, match="the Solver was closed"):
+                call("actor.add", 1)
+
+        async def later() -> None:
+            await solver.acall("actor.add", 1)
+
+        with pytest.raises(BrokerError, match="the Solver was closed"):
+            asyncio.run(later())
+
+
+def test_calls_under_way_fail_when_their_solver_is_closed_from_another_thread(broker):
+    declare(broker, ADD)
+    solver = solver_of(broker)
+    handle = solver.send("actor.add", 1)
+    closing = threading.Thread(target=solver.close)
+    closing.start()
+    with pytest.raises(BrokerError, match="the Solver was closed"):
+        handle.result()
+    closing.join()
+
+
+def test_one_way_calls_arrive_before_their_solver_is_closed(broker):
+    queue = declare(broker, PUSH)  # one fits
+    taken: list[Any] = []
+    taker = threading.Thread(target=lambda: taken.extend(take(broker, queue, 5)))
+    with solver_of(broker) as solver:
+        for number in range(5):
+            solver.call("actor.push", number)
+        taker.start()
+    taker.join()
+    assert sorted(taken) == list(range(5)) and solver.failed == 0
+
+
+def test_one_way_calls_of_a_loop_arrive_before_it_ends(broker):
+    queue = declare(broker, replace(PUSH, bound=1000))
+    taken: list[Any] = []
+    taker = threading.Thread(target=lambda: taken.extend(take(broker, queue, 300)))
+    taker.start()
+
+    async def main() -> None:
+        async with solver_of(broker) as solver:
+            for number in range(300):  # more than may be unconfirmed
+                solver.asend("actor.push", number)
+                await asyncio.sleep(0)
+
+    asyncio.run(asyncio.wait_for(main(), 60.0))
+    taker.join()
+    assert sorted(taken) == list(range(300))
+
+
+def test_an_asynchronous_solver_ends_with_its_block(broker):
+    async def main() -> int:
+        async with solver_of(broker) as solver:
+            answer: int = await solver.acall("actor.add", 1)
+        assert len(broker.connections) == 1
+        return answer
+
+    with Service(broker, ADD, add):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
+
+
+def test_a_solver_closed_in_one_thread_fails_what_a_loop_in_another_waits_for(broker):
+    declare(broker, ADD)
+    solver, began = solver_of(broker), threading.Event()
+    errors: list[Exception] = []
+
+    async def main() -> None:
+        solver._find("actor.add")
+        future = solver.asend("actor.add", 1)
+        began.set()
+        try:
+            await future
+        except BrokerError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=lambda: asyncio.run(asyncio.wait_for(main(), 60.0)))
+    thread.start()
+    assert began.wait(60.0)
+    solver.close()
+    thread.join()
+    assert "the Solver was closed" in str(errors[0])
