@@ -90,11 +90,15 @@ class GatewayConfig:
     port: int = 8000  # of HTTP, shared by all gateways of a host; 0: any that is free, for each its own
     tcp_port: int | None = None  # of the raw form; null: it is not served
     public: str | None = None  # host name under which games reach this machine; default: `address`
+    own_port: int = 0  # first port that gateways have to themselves, for redirects: plus actor_id; 0: any that is free
     max_sessions: int = 10_000  # open at once, in each gateway
+    max_agents: int = 256  # of a session
+    max_connections: int = 10_000  # to each gateway at once; fewer where the system allows fewer open files
     max_body: int = 1 << 20  # bytes of a request
     idle: float = 60.0  # s after which a session that nobody asked is closed, and its trajectory cut off there
     receive: float = 10.0  # s within which a request must have come whole
     answer: float = 60.0  # s that an actor's method may take
+    drain: float = 10.0  # s that open sessions have to end once a gateway is told to stop; it opens none meanwhile
 
 
 @dataclass

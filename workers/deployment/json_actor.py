@@ -1,10 +1,11 @@
-"""The Actor for a policy whose game has none of its own: JSON in, JSON out.
+"""The Actor for a policy whose game has none of its own: it reads JSON and answers in JSON.
 
     tick    {"observation": [0.1, 0, 0, 0.2], "reward": 1.0}   ->   {"action": 1}
     end     {"reward": 1.0}
 
-`observation` is nested as the observation space is; `reward`, of what was done since the last action, `agent`, of a
-game with several, and `action_mask`, true for each Discrete action that is legal, may be left out.
+`observation` is nested as the observation space is. What may be left out: `reward`, of what was done since the last
+action, a number, or an object or a list where the run has env.reward_channels; `agent`, of a game with several;
+`action_mask`, true for each Discrete action that is legal.
 """
 
 from __future__ import annotations
@@ -27,23 +28,25 @@ class JsonActor(Actor):
         message, agent = _read(body)
         if "observation" not in message:
             raise Unreadable("the body has no observation")
-        self._earn(message, agent)
-        try:
-            action = await self.act(message["observation"], agent=agent, action_mask=message.get("action_mask"))
+        try:  # a body that is refused counts for nothing: its reward is taken with its observation, or not at all
+            action = await self.act(
+                message["observation"],
+                agent=agent,
+                action_mask=message.get("action_mask"),
+                reward=message.get("reward"),
+            )
         except ValueError as error:
             raise Unreadable(str(error)) from None
         return json.dumps({"action": map_tree(lambda part: np.asarray(part).tolist(), action)})
 
     async def end(self, body: bytes) -> bytes:
-        if body:
-            self._earn(*_read(body))
+        message, agent = _read(body) if body else ({}, "")
+        if message.get("reward") is not None:
+            try:
+                self.reward(message["reward"], agent=agent)
+            except ValueError as error:
+                raise Unreadable(str(error)) from None
         return b""
-
-    def _earn(self, message: dict[str, Any], agent: str) -> None:
-        try:
-            self.reward(message.get("reward", 0.0), agent=agent)
-        except ValueError as error:
-            raise Unreadable(str(error)) from None
 
 
 def _read(body: bytes) -> tuple[dict[str, Any], str]:

@@ -13,21 +13,11 @@ import torch
 
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
-from workers.deployment.backends import Backend, Memory
+from workers.deployment.backends import Backend
 from workers.gateway.passes import Decide, End, Passes, masks
+from workers.gateway.playing import Playing, remembered
 
 EPISODES = 100  # finished ones whose mean return is told
-
-
-class Playing:
-    """What the player knows of an agent."""
-
-    __slots__ = ("length", "memory", "returns")
-
-    def __init__(self) -> None:
-        self.memory: Memory = {}  # after its last decision
-        self.length = 0
-        self.returns: Any = 0.0  # as given, by channel
 
 
 class DeployedPlayer(Passes):
@@ -69,24 +59,18 @@ class DeployedPlayer(Passes):
         """See Passes."""
         began = time.perf_counter()
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
-        players = [_playing(one.agent.state, one) for one in asked]
+        players = [Playing.of(one.agent) for one in asked]
         with self._lock:
             backend = self._backend
             assert backend is not None
-            memory = backend.initial_memory(len(asked))
-            for name, part in memory.items():
-                for row, player in enumerate(players):
-                    if player.memory:
-                        part[row] = player.memory[name]
+            memory = remembered(backend.initial_memory(len(asked)), players)
             legal = None
             if any(one.action_mask is not None for one in asked):
                 legal = masks(asked, backend.policy.distribution.size)
             action, memory = backend.act(observation, memory, self._mode, self._generator, legal)
         actions = backend.policy.env_action(action)
         for row, (one, player) in enumerate(zip(asked, players, strict=True)):
-            if player.length:
-                player.returns = player.returns + one.earned
-            player.length += 1
+            player.earn(self._rewards, one.earned)
             player.memory = take(memory, row)
         self.decisions += len(asked)
         self.passes += 1
@@ -98,11 +82,6 @@ class DeployedPlayer(Passes):
         for one in ends:
             player, one.agent.state = one.agent.state, None
             if player is not None and not one.abandoned:
+                player.earn(self._rewards, one.earned)
                 self.episodes += 1
-                self._returns.append(float(self._rewards.total(np.asarray(player.returns + one.earned))))
-
-
-def _playing(state: Playing | None, one: Decide) -> Playing:
-    if state is None:
-        state = one.agent.state = Playing()
-    return state
+                self._returns.append(float(self._rewards.total(player.returns)))

@@ -52,11 +52,9 @@ class Deployment:
             self._put_in_service(trained)
             actor, kwargs = self._actor(trained)
             gateway = config.gateway
-            limits = Limits(
-                gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer
-            )
+            limits = Limits.of(gateway)
             sessions = Sessions(
-                opener(actor, kwargs, self.player, rewards),
+                opener(actor, kwargs, self.player, rewards, limits),
                 limits,
                 secret(TOKEN),
                 ready=lambda: self.player.ready,

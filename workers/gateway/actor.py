@@ -36,8 +36,9 @@ class Unreadable(Exception):
 class Decision:
     """An action to come: `await` it, or, in a method that is a plain function, ask for its `result()`."""
 
-    def __init__(self, game: Game, observation: Any, agent: str, action_mask: Any) -> None:
-        self._game, self._asked = game, (observation, agent, action_mask)
+    def __init__(self, game: Game, *asked: Any) -> None:
+        """`asked`: see Game.act."""
+        self._game, self._asked = game, asked
 
     def __await__(self) -> Generator[Any, None, Any]:
         return self._game.act(*self._asked).__await__()
@@ -90,15 +91,18 @@ class Actor:
         """The game is over."""
         return b""
 
-    def act(self, observation: Any, *, agent: str = "", action_mask: Any = None) -> Decision:
-        """The action for `observation`, as the action space has it.
+    def act(self, observation: Any, *, agent: str = "", action_mask: Any = None, reward: Any = None) -> Decision:
+        """Return the action for `observation`, as the action space has it, once it is awaited.
 
         `action_mask`: bool for each action in the space's order, whether it is legal, one at least; None: all are. The
-        class says by `action_masks` that there are such. Raises ValueError, when it is asked for, where the observation
-        is not of the observation space's shapes or is not finite, for a mask of another form, and where the agent is
-        still deciding.
+        class says by `action_masks` that there are such. `reward`: as by `reward`, but counted only if the rest is
+        accepted, so that a game may send a refused request again.
+
+        Raises ValueError, when it is asked for, where the observation is not of the observation space's shapes or is
+        not finite, for a mask of another form or a wrong reward, where the agent is still deciding, and where the
+        session would have more agents than it may.
         """
-        return Decision(self._game, observation, agent, action_mask)
+        return Decision(self._game, observation, agent, action_mask, reward)
 
     def reward(self, amount: Any, *, agent: str = "") -> None:
         """What `agent` got since its last action; several add up. A number, or as env.reward_channels declares.

@@ -12,6 +12,7 @@ import numpy as np
 from agents.trees import ArraySpec, Spec, problems
 from envs.rewards import Rewards, WrongReward
 from warren.trees import Tree, leaves
+from workers.gateway.limits import Limits
 
 
 class Agent:
@@ -59,30 +60,33 @@ class Game:
         rewards: Rewards,
         loop: asyncio.AbstractEventLoop,
         masked: int | None = None,
+        most: int = Limits.agents,
     ) -> None:
-        """`spec`: of one observation; `masked`: how many actions have masks, None where none have."""
+        """`spec`: of one observation; `masked`: how many actions have masks, None where none have; `most`: agents."""
         self.session, self.loop = session, loop
         self.key: str | None = None
         self.time: str | None = None
-        self._player, self._spec, self._rewards, self._masked = player, spec, rewards, masked
+        self._player, self._spec, self._rewards = player, spec, rewards
+        self._masked, self._most = masked, most
         self._agents: dict[str, Agent] = {}
         self._lock = threading.Lock()  # an actor's plain functions call from a thread
         self._closed = False
 
-    async def act(self, observation: Any, name: str, action_mask: Any = None) -> Any:
+    async def act(self, observation: Any, name: str, action_mask: Any = None, reward: Any = None) -> Any:
         """See Actor.act."""
         seen = read(self._spec, observation, "observation")
         legal = None if action_mask is None else self._legal(action_mask)
+        given = None if reward is None else self._given(reward)
         with self._lock:
             if self._closed:
                 raise ValueError(f"session {self.session} is closed")
             agent = self._agents.get(name)
             if agent is None:
-                agent = self._agents[name] = Agent()
+                agent, given = self._new(name), None  # it had no action yet that this came of
             if agent.deciding:
                 raise ValueError(f"agent {name!r} is still deciding; await its action before asking for the next")
             earned, agent.earned, agent.deciding = agent.earned, 0.0, True
-            action = self._player.decide(agent, seen, earned, legal)
+            action = self._player.decide(agent, seen, earned if given is None else earned + given, legal)
         try:
             return await action
         finally:
@@ -99,18 +103,30 @@ class Game:
             raise ValueError("action_mask: no action is legal")
         return legal
 
+    def _new(self, name: str) -> Agent:
+        if len(self._agents) >= self._most:
+            raise ValueError(
+                f"agent {name!r}: {len(self._agents)} agents play in this session, and no more may (gateway.max_agents)"
+            )
+        agent = self._agents[name] = Agent()
+        return agent
+
     def reward(self, amount: Any, name: str) -> None:
         """See Actor.reward."""
-        try:
-            given = np.asarray(self._rewards.read(amount), np.float64) if self._rewards.channels else float(amount)
-        except (WrongReward, TypeError) as error:
-            raise ValueError(f"reward: {error}") from None
-        if not np.isfinite(given).all():
-            raise ValueError(f"reward: {amount!r} is not finite")
+        given = self._given(amount)
         with self._lock:
             agent = self._agents.get(name)
             if agent is not None:
                 agent.earned = agent.earned + given
+
+    def _given(self, amount: Any) -> Any:
+        try:
+            given = np.asarray(self._rewards.read(amount), np.float64) if self._rewards.channels else float(amount)
+        except (WrongReward, TypeError, ValueError) as error:
+            raise ValueError(f"reward: {error}") from None
+        if not np.isfinite(given).all():
+            raise ValueError(f"reward: {amount!r} is not finite")
+        return given
 
     def over(self, name: str, last: Any) -> None:
         """See Actor.over."""

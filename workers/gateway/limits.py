@@ -1,18 +1,38 @@
-"""What a gateway allows games."""
+"""The bounds of what a gateway allows games."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
+
+from workers.config.schema import GatewayConfig
 
 TOKEN = "WARREN_GATEWAY_TOKEN"  # the environment variable that holds what games have to show
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Defaults are those of `gateway` in workers/config/schema.py, where each setting is explained."""
+    """See GatewayConfig, which explains each."""
 
-    sessions: int = 10_000
-    body: int = 1 << 20  # bytes
-    idle: float = 60.0  # s
-    receive: float = 10.0  # s
-    answer: float = 60.0  # s
+    sessions: int = GatewayConfig.max_sessions
+    agents: int = GatewayConfig.max_agents
+    connections: int = GatewayConfig.max_connections
+    body: int = GatewayConfig.max_body
+    idle: float = GatewayConfig.idle
+    receive: float = GatewayConfig.receive
+    answer: float = GatewayConfig.answer
+    drain: float = GatewayConfig.drain
+
+    @classmethod
+    def of(cls, gateway: GatewayConfig) -> Self:
+        """Return those that the settings say."""
+        return cls(
+            gateway.max_sessions,
+            gateway.max_agents,
+            gateway.max_connections,
+            gateway.max_body,
+            gateway.idle,
+            gateway.receive,
+            gateway.answer,
+            gateway.drain,
+        )

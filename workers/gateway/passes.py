@@ -115,8 +115,12 @@ class Passes:
     def _pass(self, asked: list[Decide | End]) -> None:
         for part in _in_order(asked):
             decides = [one for one in part if isinstance(one, Decide)]
+            ends = [one for one in part if isinstance(one, End)]
             try:
-                self.end_all([one for one in part if isinstance(one, End)])
+                self.end_all(ends)
+            except Exception:  # other games decide all the same
+                logger.exception("the ends of %d episodes could not be taken down", len(ends))
+            try:
                 actions = self.decide_all(decides) if decides else []
             except Exception as error:  # of one pass; the next has other agents
                 logger.exception("a forward pass of %d agents failed", len(decides))

@@ -38,14 +38,12 @@ class GatewayRole(AnsweringRole):
         """Raises ConfigurationError, for a port that cannot be taken say."""
         super().__init__(config, session, far)
         gateway = config.gateway
-        self.limits = Limits(
-            gateway.max_sessions, gateway.max_body, gateway.idle, receive=gateway.receive, answer=gateway.answer
-        )
+        self.limits = Limits.of(gateway)
         self._neighbours = Neighbours(session.redis, session.topology.key_prefix, self.limits.idle)
         rewards = config.env.settings().rewards()
         actor = gamecore_actors.find(config.env.id.partition(":")[2])
         self.sessions = Sessions(
-            opener(actor, config.env.kwargs, self.sampler, rewards),
+            opener(actor, config.env.kwargs, self.sampler, rewards, self.limits),
             self.limits,
             secret(TOKEN),
             ready=lambda: self.sampler.ready,

@@ -16,8 +16,8 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
-from workers.gateway.game import Agent
 from workers.gateway.passes import Decide, End, Passes, masks
+from workers.gateway.playing import Playing, remembered
 from workers.gateway.stretches import Decided, Line, Stretches
 from workers.rollout.sampler import SamplerClosed, load_into
 from workers.runtime.timing import Timing
@@ -29,17 +29,15 @@ PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are d
 EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
 
 
-class Playing:
-    """What the sampler knows of an agent."""
+class Learning(Playing):
+    """An agent whose decisions are learned from."""
 
-    __slots__ = ("decided", "length", "line", "memory", "returns")
+    __slots__ = ("decided", "line")
 
     def __init__(self) -> None:
+        super().__init__()
         self.line = Line()
         self.decided: Decided | None = None  # the last, of which it is not known yet what came of it
-        self.memory: dict[str, Tensor] = {}
-        self.length = 0
-        self.returns: Any = 0.0  # as given, by channel
 
 
 class GatewaySampler(Passes):
@@ -121,7 +119,7 @@ class GatewaySampler(Passes):
         began = time.perf_counter()
         policy = self.policy
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
-        players = [_playing(one.agent) for one in asked]
+        players = [Learning.of(one.agent) for one in asked]
         spec = self._stretches.spec.action_mask
         legal = None if spec is None else masks(asked, spec.shape[0])
         with self._lock:
@@ -180,20 +178,12 @@ class GatewaySampler(Passes):
 
     def _memory(self, players: Sequence[Playing]) -> dict[str, Tensor]:
         with torch.inference_mode():
-            memory = self.policy.initial_memory(len(players))
-            for name, part in memory.items():
-                for row, player in enumerate(players):
-                    if player.memory:
-                        part[row] = player.memory[name]
-        return memory
+            return remembered(self.policy.initial_memory(len(players)), players)
 
     def _reward(self, player: Playing, earned: Any) -> Any:
-        """What is learned from; `earned` is added to the episode."""
-        rewards = self._rewards
-        given = earned + np.zeros(len(rewards.channels)) if rewards.channels else earned
-        player.returns = player.returns + given
-        player.length += 1
-        return rewards.learned_from(given if self.policy.channels else np.asarray(rewards.total(given)))
+        """Count `earned` in the agent's episode, and return what is learned from it."""
+        given = player.earn(self._rewards, earned)
+        return self._rewards.learned_from(given if self.policy.channels else np.asarray(self._rewards.total(given)))
 
     def after_pass(self) -> None:
         """Wait while more is complete than may wait to be taken; then drop the oldest, so that what waits is young."""
@@ -210,10 +200,3 @@ class GatewaySampler(Passes):
                 if not self._dropping:
                     logger.warning("the learner takes nothing: %d decisions dropped so far", self.dropped)
                 self._dropping = True
-
-
-def _playing(agent: Agent) -> Playing:
-    if agent.state is None:
-        agent.state = Playing()
-    playing: Playing = agent.state
-    return playing

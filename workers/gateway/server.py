@@ -17,6 +17,7 @@ from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
 from workers.gateway.game import Game, Player
 from workers.gateway.http import Endpoint, server
+from workers.gateway.limits import Limits
 from workers.gateway.metrics import Gather, alone
 from workers.gateway.sessions import Open, Sessions
 from workers.gateway.tcp import TcpServer
@@ -34,15 +35,23 @@ except ImportError:  # it is not for every system
     new_event_loop = asyncio.new_event_loop
 
 
-def opener(actor: type[Actor], kwargs: Mapping[str, Any], player: Player, rewards: Rewards) -> Open:
-    """What makes the actor of a new session."""
+def opener(
+    actor: type[Actor],
+    kwargs: Mapping[str, Any],
+    player: Player,
+    rewards: Rewards,
+    limits: Limits = Limits(),  # noqa: B008  (it is frozen)
+) -> Open:
+    """Return the function that makes the actor of a new session."""
     spec = spec_of(actor.observation_space)
     masked = int(actor.action_space.n) if actor.action_masks and isinstance(actor.action_space, Discrete) else None
 
     def open_game(session: str) -> tuple[Actor, Game]:
-        made = actor(**kwargs)
-        made._game = Game(session, player, spec, rewards, asyncio.get_running_loop(), masked)
-        return made, made._game
+        game = Game(session, player, spec, rewards, asyncio.get_running_loop(), masked, limits.agents)
+        made = actor.__new__(actor, **kwargs)
+        made._game = game  # before its constructor, which may ask for the session's name
+        made.__init__(**kwargs)  # type: ignore[misc]
+        return made, game
 
     return open_game
 

@@ -56,7 +56,7 @@ class Gateway:
         self.sampler.load(self.policy.state_dict(), 0)
         self.limits = Limits(**limits)
         self.sessions = Sessions(
-            opener(actor, {}, self.sampler, Rewards()),
+            opener(actor, {}, self.sampler, Rewards(), self.limits),
             self.limits,
             token,
             ready=lambda: self.sampler.ready,

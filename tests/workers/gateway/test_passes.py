@@ -66,3 +66,18 @@ def test_a_pass_that_fails_is_told_to_those_in_it_and_the_next_goes_on(passes):
     with pytest.raises(RuntimeError, match="nothing to see"):
         asyncio.run(ask(None))
     assert asyncio.run(ask(3)) == 3
+
+
+def test_an_end_that_fails_fails_no_other_games_decision(passes, monkeypatch, caplog):
+    def fail(ends):
+        if ends:
+            raise ValueError("no return")
+
+    monkeypatch.setattr(passes, "end_all", fail)
+
+    async def ask():
+        passes.end(Agent(), 0.0, None)
+        return await passes.decide(Agent(), 1, 0.0)
+
+    assert asyncio.run(ask()) == 1
+    assert "the ends of 1 episodes could not be taken down" in caplog.text

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from game_clients import Http, Tcp
+from gateways import Echo
 from gymnasium.spaces import Box, Discrete
 from waiting import until
 
@@ -176,3 +177,33 @@ def test_a_game_that_leaves_while_it_is_answered_keeps_its_session(gateways: Any
         leaving.sendall(head.encode() + body)
     until(lambda: gateway.sampler.decisions == 1)
     until(lambda: http.game("a", "tick", OBSERVATION)[0] == 200)
+
+
+class Named(Echo):
+    """Knows its session from the first."""
+
+    def __init__(self) -> None:
+        self.name = self.session
+
+    async def start(self, body: bytes) -> str:
+        return self.name
+
+
+def test_an_actor_knows_its_session_in_its_constructor(gateways: Any) -> None:
+    assert Http(gateways(Named).server.port).game("a", "start") == (200, b"a")
+
+
+class Several(Echo):
+    """The body is the agent's name."""
+
+    async def tick(self, body: bytes) -> str:
+        return str(await self.act(np.zeros(3), agent=body.decode()))
+
+
+def test_agents_of_a_session_are_bounded(gateways: Any) -> None:
+    http = Http(gateways(Several, agents=3).server.port)
+    assert http.game("a", "start")[0] == 200
+    for _ in range(2):  # those that play go on
+        assert [http.game("a", "tick", name)[0] for name in (b"0", b"1", b"2")] == [200] * 3
+    status, body = http.game("a", "tick", b"3")
+    assert status == 422 and "3 agents play in this session, and no more may (gateway.max_agents)" in error(body)

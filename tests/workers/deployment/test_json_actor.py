@@ -1,0 +1,110 @@
+"""Rewards of games that a deployed policy answers in JSON: left out, of several channels, of refused ticks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+from deployed import SHAPES
+from waiting import until
+
+from agents import build_policy
+from envs.rewards import Rewards
+from workers.deployment.backends import build_backend
+from workers.deployment.json_actor import json_actor
+from workers.deployment.player import DeployedPlayer
+from workers.gateway.limits import Limits
+from workers.gateway.protocol import Kind, Refusal, Request
+from workers.gateway.server import opener
+from workers.gateway.sessions import Sessions
+
+CHANNELS = {"score": 1.0, "safety": 0.5}
+OBSERVATION = {"observation": [0.0, 1.0, 2.0, 3.0]}
+
+
+class Served:
+    """One deployed policy, asked without a port."""
+
+    def __init__(self, rewards: Rewards) -> None:
+        policy = build_policy({"hidden_sizes": [4]}, *SHAPES, 0)
+        self.player = DeployedPlayer(rewards, "sample", seed=0)
+        self.player.swap(build_backend("pytorch", policy), 1)
+        self._opener = opener(json_actor(policy), {}, self.player, rewards)
+
+    def play(self, game: Callable[[Callable[..., Any]], Coroutine[Any, Any, None]]) -> None:
+        """`game` is given what asks: session, kind, message -> the reply, or the status of a refusal."""
+
+        async def run() -> None:
+            sessions = Sessions(self._opener, Limits())
+
+            async def ask(session: str, kind: Kind, message: Any = None) -> Any:
+                body = b"" if message is None else json.dumps(message).encode()
+                try:
+                    return await sessions.answer(Request(session, kind, body))
+                except Refusal as refusal:
+                    return refusal.status
+
+            await game(ask)
+
+        asyncio.run(run())
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    made: list[Served] = []
+
+    def make(rewards: Rewards = Rewards()) -> Served:  # noqa: B008
+        made.append(Served(rewards))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.player.close()
+
+
+def test_reward_channels_may_be_left_out_of_every_message(serve: Any) -> None:
+    served = serve(Rewards(channels=CHANNELS))
+
+    async def game(ask: Any) -> None:
+        assert isinstance(await ask("a", Kind.auto, OBSERVATION), bytes)
+        assert isinstance(await ask("a", Kind.tick, OBSERVATION), bytes)
+        assert await ask("a", Kind.end) == b""
+        # The end of a game that never sent a reward fails no other game's decision.
+        assert isinstance(await ask("b", Kind.auto, OBSERVATION), bytes)
+        assert await ask("b", Kind.end) == b""
+
+    served.play(game)
+    until(lambda: served.player.episodes == 2)
+    assert served.player.mean_return == 0.0
+
+
+def test_reward_channels_are_weighted_in_the_mean_return(serve: Any) -> None:
+    served = serve(Rewards(channels=CHANNELS))
+
+    async def game(ask: Any) -> None:
+        await ask("a", Kind.auto, OBSERVATION)
+        await ask("a", Kind.tick, {**OBSERVATION, "reward": {"score": 3.0, "safety": 4.0}})
+        await ask("a", Kind.end, {"reward": [1.0, 2.0]})
+        await ask("b", Kind.auto, OBSERVATION)  # a pass after the end, which has been counted then
+
+    served.play(game)
+    assert served.player.mean_return == 3.0 + 2.0 + 1.0 + 1.0
+
+
+@pytest.mark.parametrize("wrong", [{"observation": [1.0]}, {**OBSERVATION, "action_mask": [False, False]}])
+def test_a_refused_tick_counts_no_reward(serve: Any, wrong: dict[str, Any]) -> None:
+    served = serve()
+
+    async def game(ask: Any) -> None:
+        await ask("a", Kind.auto, OBSERVATION)
+        for _ in range(2):
+            assert await ask("a", Kind.tick, {**wrong, "reward": 5.0}) == 422
+        assert isinstance(await ask("a", Kind.tick, {**OBSERVATION, "reward": 5.0}), bytes)
+        await ask("a", Kind.end, {"reward": 1.0})
+        await ask("b", Kind.auto, OBSERVATION)
+
+    served.play(game)
+    assert served.player.mean_return == 6.0

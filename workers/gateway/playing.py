@@ -1,0 +1,50 @@
+"""The part of a Player's knowledge of an agent that training and serving share: its memory, and what it earned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from envs.rewards import Rewards
+from workers.gateway.game import Agent
+
+P = TypeVar("P", bound="Playing")
+M = TypeVar("M")  # an array or a tensor
+
+
+class Playing:
+    """One agent, from its first decision to the end of its episode."""
+
+    __slots__ = ("length", "memory", "returns")
+
+    def __init__(self) -> None:
+        self.memory: Mapping[str, Any] = {}  # after its last decision
+        self.length = 0  # decisions of which it is known what came
+        self.returns: Any = 0.0  # as given, by channel
+
+    @classmethod
+    def of(cls: type[P], agent: Agent) -> P:
+        """Return the agent's own, a new one where it has none yet."""
+        if agent.state is None:
+            agent.state = cls()
+        playing: P = agent.state
+        return playing
+
+    def earn(self, rewards: Rewards, earned: Any) -> Any:
+        """Count what came of its last decision, and return it by channel, as `rewards` declares them."""
+        given = earned + np.zeros(len(rewards.channels)) if rewards.channels else earned
+        self.returns = self.returns + given
+        self.length += 1
+        return given
+
+
+def remembered(memory: dict[str, M], players: Sequence[Playing]) -> dict[str, M]:
+    """Write what each of `players` remembers into its row of `memory`, the initial one."""
+    part: Any
+    for name, part in memory.items():
+        for row, player in enumerate(players):
+            if player.memory:
+                part[row] = player.memory[name]
+    return memory
