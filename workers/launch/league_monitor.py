@@ -14,11 +14,13 @@ from typing import Any
 
 import redis
 
+from league.models.snapshots import Snapshots
+from league.models.unsaved import Unsaved
 from league.redis.texts import pairs
 from league.state.records import progress_from
 from tasks.events import EVALUATION, STATUS, Subscription, of_player
 from tasks.topology import Topology
-from warren.errors import BrokerError
+from warren.errors import BrokerError, WarrenError
 from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
 from workers.launch.configured import ConfiguredMonitor
@@ -26,7 +28,7 @@ from workers.launch.figures import Figures, scores, statuses
 from workers.launch.monitor import Context, Health
 from workers.launch.training_monitor import UpdateTimes
 from workers.launch.training_spec import learners_of
-from workers.runtime.league_paths import league_of, store_of
+from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
 LEAGUE_EVERY = 2.0  # s between polls of the league
@@ -38,7 +40,7 @@ class LeagueMonitor(ConfiguredMonitor):
     def __init__(self, config: Config, view: LeagueView, context: Context) -> None:
         super().__init__(config, context)
         self.view, self.league = view, league_of(config)
-        self.store = store_of(self.session)
+        self.store, self.folder = store_of(self.session), league_folder(config)
         self.figures = LeagueFigures()
         self._score = self.figures.score = scores()
         self._updates: dict[str, UpdateTimes] = {}
@@ -90,6 +92,17 @@ class LeagueMonitor(ConfiguredMonitor):
     def stop(self) -> None:
         for subscription in self._subscriptions:
             subscription.stop()
+        try:
+            self._save_the_rest()
+        except (redis.RedisError, OSError, WarrenError) as error:
+            self.context.say(f"warning: {self.folder} lacks the end of the league: {error}")
+
+    def _save_the_rest(self) -> None:
+        """Save what a league worker that was killed has not."""
+        unsaved = Unsaved(self.folder)
+        if unsaved.prefixes == [self.session.topology.key_prefix] and self.store.is_ready():
+            Snapshots(self.folder, self.store, self.session.pool).save()
+            unsaved.clear()
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
         return {"state": state, "steps": self.figures.steps, "seconds": self._clock.seconds}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,13 +72,24 @@ def run(config: Config, forks: Forks | None = None) -> int:
         verify(config, Path(), None)  # it raises, with all that is wrong
     with RunFolder.take(run_folder(config)) as folder, servers.begin(
         config.broker.mode, config.broker.url, config.broker.redis_url,
-        folder=folder.path, lock=folder.lock, run=config.run,
+        folder=folder.path, lock=folder.lock, run=config.run, unsaved=unsaved_league(config),
     ) as begun:  # fmt: skip
         forked = forks if may_fork(config) else None
         verify(config, folder.path / record.FOLDER, forked)  # while the servers boot
         if forked is not None and config.league is None:
             forked.load(AT_THE_END)  # while they still do
         return _lead(config, folder, begun, forks)
+
+
+def unsaved_league(config: Config) -> Callable[[], bool] | None:
+    """A test whether Redis may hold more of the run's league than its folder; None without a league."""
+    if config.league is None:
+        return None
+    from league.models.unsaved import Unsaved  # what a run without a league has no use for
+    from workers.runtime.league_paths import league_folder
+
+    unsaved = Unsaved(league_folder(config))
+    return lambda: bool(unsaved.prefixes)
 
 
 def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks | None) -> int:

@@ -20,6 +20,7 @@ from league.matchmaking.view import ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import LEAGUE, Pool
 from league.models.snapshots import STREAM, Snapshots
+from league.models.unsaved import Unsaved
 from league.redis.store import Store, check_outcomes
 from league.rules.settings import Settings
 from league.state.league_state import Match
@@ -224,6 +225,7 @@ def run(config: Config) -> int:
     if config.league_id == 0:
         lease.take(stopping, "give this worker league_id=1, or more")
         lease.hold(stopping, lost_to)
+        Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
         begin(store, session.pool, league, saved_league(config))
         own = Keeper(
             store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history

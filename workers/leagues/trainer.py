@@ -231,6 +231,16 @@ class LeagueTrainer(Trainer):
             self.client.snapshot(self.player, self.progress.version)
 
     def _start_from(self, model: ModelRef | None, generation: int) -> None:
+        if model is not None and self.session.pool.info(model) is None:
+            named, model = model, self._newest_of(generation)
+            logger.warning(
+                "player %s: the pool has lost %s, from which the league lets generation %d go on; going on from %s",
+                self.player, named, generation, model or "the weights of this learner's checkpoint",
+            )  # fmt: skip
+            if model is None:
+                self.generation = generation
+                self._number_anew()
+                return
         self.generation = generation
         self.policy, self.algorithm = self.build()
         if model is not None:
@@ -238,9 +248,20 @@ class LeagueTrainer(Trainer):
             checkpoints.load_weights(self.policy, tensors, str(model))
             # Its entropy and its rate go on falling from where the player is; Adam's moments were of other weights.
             self.algorithm.begin_at(self.progress.steps)
+        self._number_anew()
+        logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
+
+    def _number_anew(self) -> None:
         self.progress.version += 1
         self._checkpoint_at = 0.0  # at the next update: what a crash would lose is of another generation
-        logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
+
+    def _newest_of(self, generation: int) -> ModelRef | None:
+        """Return the newest weights that the pool has of this player, if they are of that generation."""
+        newest = self.session.pool.newest(self.player)
+        if newest is None:
+            return None
+        _, stamp = checkpoints.weights_from_bytes(newest.data)
+        return ModelRef(self.player, newest.version) if int(stamp.get("generation", 0)) == generation else None
 
     def _end_period(self) -> None:
         assert self.period is not None

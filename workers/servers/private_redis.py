@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import secrets
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
+from warren import redis_client
 from warren.errors import BrokerError
-from workers.servers.checks import check_redis
+from workers.servers.checks import CHECK_TIMEOUT, check_redis
 from workers.servers.exposure import OpenAddress
-from workers.servers.process import LOOPBACK, Child, Starting, private_folder, write_secret
+from workers.servers.process import LOOPBACK, Child, Starting, listens, private_folder, write_secret
 
-READY_TIMEOUT = 30.0  # seconds; it takes a tenth of one, longer when an append-only file is read back
+READY_TIMEOUT = 30.0  # seconds until it answers; it takes a tenth of one
+LOADING_TIMEOUT = 900.0  # seconds until it has read an append-only file back; some 10 take a GB
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
+GONE_WITHIN = GRACE + 10.0  # seconds in which a server ends whose launcher was killed
+UP, LOADING, AWAY = "up", "loading", "away"
+# As Redis says of an append-only file that it cannot read: cut off at its end it can.
+DAMAGED = re.compile(r"append[- ]only file|AOF|RDB format|wrong signature", re.IGNORECASE)
+DATA = ("appendonlydir", "appendonly.aof")  # the latter of Redis 6
 
 
 class PrivateRedis:
@@ -23,15 +33,30 @@ class PrivateRedis:
     """
 
     version = "Redis"  # as it calls itself, once it is ready
+    note = ""  # about data that it did not begin with
 
-    def __init__(self, child: Child, port: int, password: str) -> None:
-        self.child, self.port = child, port
+    def __init__(self, child: Child, folder: Path, port: int, password: str) -> None:
+        self.child, self.folder, self.port = child, folder, port
         self._password = password
 
     def wait_until_ready(self) -> None:
-        """Return once it answers a PING. Raises BrokerError, with its last lines."""
-        self.child.wait_until(lambda: _answers(self.url), READY_TIMEOUT)
+        """Return once it answers a PING. Raises BrokerError, with its last lines.
+
+        Data of an earlier server that it cannot read is set aside: it begins empty then, and says so in `note`.
+        """
+        try:
+            self._wait()
+        except BrokerError:
+            if self.child.alive or not DAMAGED.search(self.child.output()):
+                raise
+            self.note = f"empty, since what the last one left is damaged; that is in {set_aside(self.folder)}"
+            self.child.start_again()
+            self._wait()
         self.version = check_redis(self.url)
+
+    def _wait(self) -> None:
+        self.child.wait_until(lambda: _state(self.url) != AWAY, READY_TIMEOUT)
+        self.child.wait_until(lambda: _state(self.url) == UP, LOADING_TIMEOUT)
 
     def stop(self) -> None:
         """Stop it."""
@@ -45,6 +70,11 @@ class PrivateRedis:
     def database(self, number: int) -> str:
         """URL of one of the 16 numbered databases."""
         return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{number}"
+
+    def empty(self, number: int) -> None:
+        """Remove all that one of the databases holds."""
+        with redis_client.connect(self.database(number)) as client:
+            client.flushdb()
 
     @classmethod
     def start(cls, binary: Path, folder: Path, **given: Any) -> PrivateRedis:
@@ -64,13 +94,16 @@ class PrivateRedis:
         """Begin `binary`.
 
         Every write goes to an append-only file, so that a server that was killed comes back with what it held (see
-        `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well; without it
-        this one begins empty. `open_at`: where others may come in.
+        `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well, one whose
+        launcher was killed a moment ago included; without it this one begins empty. `open_at`: where others may come
+        in.
 
-        Raises ConfigurationError when the `port` asked for is taken.
+        Raises ConfigurationError when the `port` asked for is taken, BrokerError when the earlier server runs on.
         """
         private_folder(folder)
-        if not durable:
+        if durable:
+            wait_for_the_last(folder)
+        else:
             forget(folder)
         password = secrets.token_hex(24) if open_at is None else open_at.password
         addresses = (LOOPBACK,) if open_at is None else open_at.addresses
@@ -78,15 +111,49 @@ class PrivateRedis:
         def attempt(at: int) -> PrivateRedis:
             write_secret(folder / "redis.conf", configuration(folder, at, password, addresses))
             child = Child("private Redis", [binary, folder / "redis.conf"], folder / "redis.log", grace=GRACE)
-            return cls(child, at, password)
+            return cls(child, folder, at, password)
 
         return Starting(attempt, port, "Redis")
 
 
+def holds_data(folder: Path) -> bool:
+    """Whether a server in `folder` has left what it held."""
+    return any((folder / name).exists() for name in DATA)
+
+
 def forget(folder: Path) -> None:
     """Remove what a server in `folder` held; its logs stay."""
-    shutil.rmtree(folder / "appendonlydir", ignore_errors=True)
-    (folder / "appendonly.aof").unlink(missing_ok=True)  # Redis 6
+    for name in DATA:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (folder / name).unlink(missing_ok=True)
+
+
+def set_aside(folder: Path) -> Path:
+    """Move what a server in `folder` held out of the way of the next; where it is now."""
+    aside = folder / f"damaged-{time.time_ns() // 1_000_000}"
+    aside.mkdir()
+    for name in DATA:
+        if (folder / name).exists():
+            (folder / name).rename(aside / name)
+    return aside
+
+
+def wait_for_the_last(folder: Path) -> None:
+    """Return once the server that ran in `folder` before has ended: two would write the same append-only file."""
+    path = folder / "redis.conf"
+    given = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line) if path.exists() else {}
+    if "port" not in given:
+        return
+    url = f"redis://:{given['requirepass']}@{LOOPBACK}:{given['port']}/0"
+    deadline = time.monotonic() + GONE_WITHIN
+    while listens(int(given["port"])) and _is_ours(url):
+        if time.monotonic() > deadline:
+            raise BrokerError(
+                f"the private Redis of this folder's last launcher still runs at {LOOPBACK}:{given['port']}; end the "
+                f"process that `ps` shows with {path}, then start again"
+            )
+        time.sleep(0.1)
 
 
 def configuration(folder: Path, port: int, password: str, addresses: tuple[str, ...] = (LOOPBACK,)) -> str:
@@ -110,9 +177,19 @@ def configuration(folder: Path, port: int, password: str, addresses: tuple[str, 
     )
 
 
-def _answers(url: str) -> bool:
+def _state(url: str) -> str:
+    """UP, LOADING, or AWAY for anything else."""
     try:
         check_redis(url, timeout=2.0)
-    except BrokerError:
-        return False
+    except BrokerError as error:
+        return LOADING if "still loading" in str(error) else AWAY
+    return UP
+
+
+def _is_ours(url: str) -> bool:
+    """Whether the server that listens there may be the one with this password: another refuses it, or says no word."""
+    try:
+        check_redis(url, timeout=CHECK_TIMEOUT)
+    except BrokerError as error:
+        return not any(said in str(error) for said in ("password", "is down", "speak"))
     return True

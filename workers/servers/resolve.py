@@ -17,7 +17,7 @@ from workers.servers.exposure import BROKER_PORT, REDIS_PORT, OpenAddress, open_
 from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
-from workers.servers.private_redis import PrivateRedis, forget
+from workers.servers.private_redis import PrivateRedis, forget, holds_data
 from workers.servers.process import LOOPBACK, Server, Starting, listens
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say, Servers
 
@@ -41,6 +41,7 @@ REDIS_STEPS = {
     "install": ("private",),
     "embedded": ("embedded",),
 }
+PRIVATE = ("private", "embedded")  # of the steps those that begin with what the folder holds
 MODES = tuple(BROKER_STEPS)
 
 S = TypeVar("S", bound=Server)
@@ -83,6 +84,7 @@ def begin(
     folder: Path,
     run: str | None = None,
     durable: bool = False,
+    unsaved: Callable[[], bool] | None = None,
     broker_port: int | None = None,
     redis_port: int | None = None,
     listen: str | None = None,
@@ -101,6 +103,8 @@ def begin(
       `embedded`: one server from a pip package as broker, result backend and pool; needs nothing installed.
     run -- the run's name on the servers, for the record in its folder.
     durable -- whether a private Redis has the data of an earlier one in `folder`, and leaves its own for the next.
+    unsaved -- asked at the start, and at the end: whether a private Redis holds, or held, what is nowhere else in the
+      run's folder. Then its data is kept, as if `durable`, since the launcher was killed.
     broker_port, redis_port -- ports for private servers; default any free one.
     listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
       ports, for who has the password in WARREN_PASSWORD. What passes there is not encrypted.
@@ -114,7 +118,8 @@ def begin(
     if opened is not None:
         broker_port, redis_port = broker_port or BROKER_PORT, redis_port or REDIS_PORT
     settings = _Settings(
-        mode, broker_url, redis_url, folder, durable, broker_port, redis_port, opened, machine or Machine(), run, lock,
+        mode, broker_url, redis_url, folder, durable, unsaved or (lambda: False), broker_port, redis_port, opened,
+        machine or Machine(), run, lock,
     )  # fmt: skip
     return Begun(settings)
 
@@ -126,6 +131,7 @@ class _Settings:
     redis_url: str | None = field(repr=False)
     folder: Path
     durable: bool
+    unsaved: Callable[[], bool]
     broker_port: int | None
     redis_port: int | None
     open_at: OpenAddress | None
@@ -144,6 +150,7 @@ class Begun:
         self.embedded: PrivateRedis | None = None
         self.running = Servers("", "", "", "", settings.folder)  # filled in step by step; stopped whole on failure
         self._starting: list[Starting[Any]] = []
+        self._refuse_others()
         lock = settings.lock or FolderLock.take(settings.folder)
         self.running.on_stop = [lambda: record.remove(settings.folder)]
         if settings.lock is None:
@@ -153,6 +160,18 @@ class Begun:
         except BaseException:
             self.stop()
             raise
+
+    def _holds_unsaved(self) -> bool:
+        return self.set.unsaved() and holds_data(self.home / "redis")
+
+    def _refuse_others(self) -> None:
+        """Raises ConfigurationError where a Redis is named although a private one has left what is nowhere else."""
+        private = set(REDIS_STEPS[self.set.mode]) & set(PRIVATE)
+        if self._holds_unsaved() and (self.set.redis_url or not private):
+            raise ConfigurationError(
+                f"the launcher that had {self.set.folder} was killed, and its private Redis left what is not saved "
+                f"elsewhere: go on with broker=private and no URLs, or remove {self.home / 'redis'} to do without it"
+            )
 
     def finish(self, say: Say = print) -> Servers:
         """Both, once they have answered a login. Raises BrokerError, naming what was tried and why it failed.
@@ -164,7 +183,10 @@ class Begun:
             if self.embedded is not None and not self.set.redis_url:
                 redis = Found(self.embedded.url, "", broker.temporary)  # the one server is all three
             else:
-                redis = self._choice("redis", REDIS_STEPS).finish(say)
+                steps = REDIS_STEPS[self.set.mode]
+                if self._holds_unsaved():
+                    steps = tuple(step for step in steps if step in PRIVATE)
+                redis = self._choice("redis", {self.set.mode: steps}).finish(say)
             servers = self.running
             servers.broker_url, servers.redis_url = broker.url, redis.url
             servers.kind = kind_of(broker.url)
@@ -286,7 +308,8 @@ class Begun:
 
         def finish(say: Say) -> Found:
             server = self.embedded = self._finished_redis(starting)
-            description = f"embedded {server.version} at {LOOPBACK}:{server.port}, for everything"
+            server.empty(EMBEDDED_BROKER_DATABASE)  # queues of a launcher that was killed are nobody's
+            description = f"embedded {_described(server)}, for everything"
             return Found(server.database(EMBEDDED_BROKER_DATABASE), description, temporary=not self.set.durable)
 
         return finish
@@ -304,17 +327,20 @@ class Begun:
 
     def _begin_redis(self, binary: Path) -> Starting[PrivateRedis]:
         home, port = self.home / "redis", self.set.redis_port
+
+        def end() -> None:
+            if not self.set.unsaved():
+                forget(home)
+
         if not self.set.durable:
-            self.running.on_stop.insert(0, lambda: forget(home))
-        return self._begun(
-            PrivateRedis.begin(binary, home, port=port, durable=self.set.durable, open_at=self.set.open_at)
-        )
+            self.running.on_stop.insert(0, end)
+        durable = self.set.durable or self.set.unsaved()
+        return self._begun(PrivateRedis.begin(binary, home, port=port, durable=durable, open_at=self.set.open_at))
 
     def _redis_of(self, kind: str, starting: Starting[PrivateRedis]) -> Finish:
         def finish(say: Say) -> Found:
             server = self._finished_redis(starting)
-            description = f"{kind} {server.version} at {LOOPBACK}:{server.port}"
-            return Found(server.url, description, temporary=not self.set.durable)
+            return Found(server.url, f"{kind} {_described(server)}", temporary=not self.set.durable)
 
         return finish
 
@@ -322,6 +348,11 @@ class Begun:
         server = self._finished(starting)
         self.running.children.append(server.child)
         return server
+
+
+def _described(server: PrivateRedis) -> str:
+    note = f" ({server.note})" if server.note else ""
+    return f"{server.version} at {LOOPBACK}:{server.port}{note}"
 
 
 def _given(url: str | None, variable: str, check: Callable[[str], str]) -> Finish:

@@ -14,6 +14,7 @@ import torch
 from celery import Celery
 
 import envs
+from agents import checkpoints
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
@@ -139,6 +140,28 @@ def test_after_an_exploit_schedules_go_on_and_after_a_reset_they_begin(run: Run)
     assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
     trainer._start_from(None, generation=2)
     assert trainer.algorithm.steps == 0
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kept: bool) -> None:
+    before = trained(run)
+    run.client.close_period(before.period, 400, 2)  # the league names main@2, which was not frozen
+    if kept:
+        run.session.pool.put("main", 3, 400, before._stamped())
+    else:
+        run.session.pool.remove(ModelRef("main", 0))
+    before._start_from(None, generation=1)  # and what followed of the league is lost
+    before.checkpoint()
+    again: Any = run.trainer()
+    assert again.generation == 1
+    again.begin()
+    assert (again.generation, again.progress.version) == (0, 5)
+    if kept:
+        tensors, _ = checkpoints.weights_from_bytes(run.session.pool.get("main", 3).data)
+        weights = again.policy.state_dict()
+        assert all(torch.equal(tensor, weights[name]) for name, tensor in tensors.items())
+    else:
+        assert same(again.policy, before.policy)
 
 
 def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:

@@ -20,10 +20,11 @@ import redis
 from own_processes import descendants, living, servers_of
 from waiting import until
 
-from warren.errors import ConfigurationError
-from workers.servers import Machine, Servers, acquire, check_broker, check_redis
+from warren.errors import BrokerError, ConfigurationError
+from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis
 from workers.servers import process as children
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
+from workers.servers.private_redis import PrivateRedis
 from workers.servers.process import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -87,6 +88,54 @@ def test_a_durable_redis_remembers_and_another_does_not(tmp_path: Path) -> None:
             redis.Redis.from_url(found.redis_url) as client,
         ):
             assert client.get("payoff") == kept
+
+
+def test_what_is_saved_nowhere_else_stays_for_the_next(tmp_path: Path) -> None:
+    state = {"unsaved": True}
+
+    def held() -> tuple[bytes | None, bytes | None]:
+        given = {"folder": tmp_path, "unsaved": lambda: state["unsaved"]}
+        with acquire("embedded", **given) as found, redis.Redis.from_url(found.redis_url) as client:
+            with redis.Redis.from_url(found.broker_url) as broker:
+                before = client.get("payoff"), broker.get("a queue")
+                broker.set("a queue", 1)
+            client.set("payoff", 7)
+            return before
+
+    assert held() == (None, None)
+    assert held() == (b"7", None), "queues are those of a run that is gone"
+    with pytest.raises(ConfigurationError, match="left what is not saved elsewhere: go on with broker=private"):
+        acquire("external", "redis://127.0.0.1:1/0", folder=tmp_path, unsaved=lambda: True)
+    state["unsaved"] = False
+    assert held() == (None, None)
+    assert not (tmp_path / "servers" / "redis" / "appendonlydir").exists()
+
+
+def test_data_that_redis_cannot_read_is_set_aside_and_said(tmp_path: Path) -> None:
+    given = {"folder": tmp_path, "durable": True}
+    with acquire("embedded", **given) as found, redis.Redis.from_url(found.redis_url) as client:
+        client.set("payoff", 7)
+    home = tmp_path / "servers" / "redis"
+    (file,) = (home / "appendonlydir").glob("*.incr.aof")
+    file.write_bytes(b"what a failing disk has made of it" + file.read_bytes())
+    with acquire("embedded", **given) as found, redis.Redis.from_url(found.redis_url) as client:
+        assert client.get("payoff") is None
+        (aside,) = home.glob("damaged-*")
+        assert f"empty, since what the last one left is damaged; that is in {aside}" in found.description
+    assert (aside / "appendonlydir" / file.name).exists()
+
+
+def test_a_redis_waits_for_the_last_one_in_its_folder_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = Machine().redis() or Machine().embedded_redis()
+    assert binary is not None
+    first = PrivateRedis.start(binary, tmp_path, durable=True)
+    try:
+        monkeypatch.setattr(private_redis, "GONE_WITHIN", 0.2)
+        with pytest.raises(BrokerError, match=f"last launcher still runs at 127.0.0.1:{first.port}"):
+            PrivateRedis.start(binary, tmp_path, durable=True)
+    finally:
+        first.stop()
+    PrivateRedis.start(binary, tmp_path, durable=True).stop()
 
 
 # --- ports ---

@@ -1,0 +1,127 @@
+"""A league whose launcher is killed at a random moment and resumed, again and again, on servers of its own.
+
+Two kills, unless said otherwise; how soon every learner learns again is printed:
+`WARREN_LAUNCHER_KILLS=10 make test ARGS="tests/faults/test_league_launcher_kills.py -s"`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import redis
+from integration.league_run import LeagueOfRun, check_books
+
+from league.redis.shared_returns import SharedReturns
+from league.redis.store import Store
+from league.state.league_state import LeagueState
+from league.state.replay import fold, read_folder
+from warren.errors import WarrenError
+from workers.servers import record
+
+KILLS = int(os.environ.get("WARREN_LAUNCHER_KILLS", "2"))
+PLAYERS = ("main", "main_exploiter", "league_exploiter_0")
+# Kuhn poker with snapshots and resets every few seconds; the folder is brought up to date far less often than that.
+KUHN = (
+    *("league=kuhn", "league_workers=2", "broker=private", "total_steps=1000000000", "league.snapshot_every=30"),
+    *("league.games=64", "league.tables=2", "league.lanes=64", "league.match_games=32", "league.period_steps=2000"),
+    *("league.algorithm.minibatch_size=256", "~league.players.league_exploiter_1"),
+    *("league.cell_least=256", "league.evaluation_games=128", "league.reference_games=128"),
+    *(
+        f"league.players.{player}.config={{checkpoint_min_steps: 2000, checkpoint_max_steps: 4000}}"
+        for player in PLAYERS
+    ),
+)
+
+
+class Look(NamedTuple):
+    """What Redis held of a league at one moment."""
+
+    state: LeagueState
+    games: dict[tuple[int, int], float]  # between frozen players
+
+    @classmethod
+    def at(cls, store: Store) -> Look:
+        returns = SharedReturns(store.redis, store.prefix)
+        returns.refresh()
+        games = {(first, second): games for first, second, games, *_ in returns.cells()}
+        return cls(store.load(), games)
+
+
+class KuhnRun(LeagueOfRun):
+    """A Kuhn league, or that of `folder` resumed; `number` tells their logs apart."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        place = folder / "project" / "launcher-0"
+        settings = (f"resume={place}",) if number else KUHN
+        super(LeagueOfRun, self).__init__(folder, *settings, trial=f"launcher-{number}")
+        self.folder = place
+
+    def served(self) -> Store:
+        """The league, once it is served."""
+        self.until(lambda: "; Redis: " in self.output)  # so the record is this launcher's
+
+        def there() -> Store | None:
+            with suppress(WarrenError, redis.RedisError):
+                store = self.store(record.read(self.folder).redis_url)
+                return store if store.is_ready() else None
+            return None
+
+        return self.until(there)
+
+    def points(self, player: str) -> list[dict[str, Any]]:
+        """The learner's updates so far."""
+        path = self.folder / "players" / player / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+@pytest.mark.timeout(240 + 150 * KILLS)
+def test_a_league_loses_nothing_when_its_launcher_is_killed(tmp_path: Path) -> None:
+    rng, seconds = random.Random(12), list[float]()
+    before: Look | None = None
+    for kill in range(KILLS + 1):
+        with KuhnRun(tmp_path, kill) as run:
+            store, served = run.served(), time.time()
+            if before is not None:
+                check_nothing_lost(before, Look.at(store), run.folder / "league")
+            learn_again(run, served, seconds)
+            check_books(store)
+            if kill == KILLS:
+                assert [line for line in run.output.splitlines() if "ended with status" in line] == []
+                break
+            pause = time.monotonic() + rng.uniform(0.0, 8.0)
+            run.until(lambda until=pause: time.monotonic() > until)
+            before = Look.at(store)
+            run.process.kill()
+            run.process.wait()
+    print(
+        f"\n{KILLS} kills: s from serving until every learner had learned again: {seconds[1:]}; at first {seconds[0]}"
+    )
+
+
+def check_nothing_lost(before: Look, after: Look, folder: Path) -> None:
+    """The history reaches as far as was seen before the kill, and is then what was seen; nothing is smaller since."""
+    history = list(read_folder(folder))
+    seen = [entry for entry, _ in history].index(before.state.last_event)
+    assert fold(history[: seen + 1]).differences(before.state) == []
+    assert set(before.state.players) <= set(after.state.players)
+    for counter in ("issued", "counted", "games"):
+        assert after.state.counters[counter] >= before.state.counters[counter]
+    assert all(after.games.get(cell, 0.0) >= games for cell, games in before.games.items())
+
+
+def learn_again(run: KuhnRun, served: float, seconds: list[float]) -> None:
+    """Wait until each player has an update that was made since."""
+    for player in PLAYERS:
+        run.until(lambda player=player: any(point["time"] > served for point in run.points(player)))
+    first = [next(point["time"] for point in run.points(player) if point["time"] > served) for player in PLAYERS]
+    seconds.append(round(max(first) - served, 1))
