@@ -9,6 +9,7 @@ within another.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -23,18 +24,19 @@ from tasks import compat
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
 from tasks.amqp.heartbeat import heartbeats
-from tasks.amqp.parser import Content, Event, FrameError, Parser
+from tasks.amqp.parser import Content, Event, Frame, FrameError, Parser
 from tasks.amqp.stream import stream
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
 METHOD_TIMEOUT = 15.0  # s that the broker may take to answer a declaration
-PROBE_AFTER = 1.0  # s of silence after which a connection that only publishes is checked before it is used
+PROBE_EVERY = 0.05  # s between looks whether a connection that only publishes was closed, or takes no messages
 HELD_UP = 64 << 20  # bytes of messages that may wait for a broker which takes none at the moment
 
 ACK, NACK, CANCEL, RETURN = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x1e", b"\x00\x3c\x00\x32"
 BLOCKED, UNBLOCKED = b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
+HARMLESS = (ACK, NACK, BLOCKED, UNBLOCKED)  # methods that never end anything
 _CONFIRMED = struct.Struct(">QB")
 
 GONE = (OSError, AMQPError, OperationalError)  # what a lost connection, or one that cannot be made, raises
@@ -68,7 +70,9 @@ class Link:
         self._settled: dict[int, Settled] = {}  # channel in confirm mode -> who is told of its confirms
         self._returned: Callable[[str], None] = lambda _: None
         self._publisher: Link | None = None
+        self._probed_at = 0.0  # when it was looked after
         self._held_up: list[bytes] = []  # messages for it, while the broker takes none
+        self._publishing = threading.Lock()  # while it is made or used
         try:
             # From here on every byte of this connection passes `_fill` and `send`, py-amqp's too.
             sock, unused = compat.take_over(self.connection, self._read_frame, self.send)
@@ -149,31 +153,52 @@ class Link:
             raise self._lost(f"cannot write: {error}") from error
         self.sent_at = time.monotonic()
 
+    def beat(self) -> None:
+        """Send a heartbeat, unless that would have to wait: then something else is being sent."""
+        try:
+            if self._stream.write_at_once(frames.HEARTBEAT_FRAME):
+                self.sent_at = time.monotonic()
+        except (OSError, ValueError) as error:
+            raise self._lost(f"cannot write: {error}") from error
+
     def publish(self, data: bytes) -> None:
         """See Connection. It has a connection of its own: a short broker stops reading those that publish."""
+        with self._publishing:
+            publisher = self._ready_publisher()
+            if not publisher.blocked and not self._held_up:
+                publisher.send(data)
+                return
+            self._held_up.append(data)
+            if sum(map(len, self._held_up)) > HELD_UP:
+                raise self._lost(
+                    f"the broker takes no messages ({publisher.blocked}), and over {HELD_UP} bytes wait for it"
+                )
+
+    def _ready_publisher(self) -> Link:
+        """Return the connection that publishes; a new one where the last was closed since it was used."""
         publisher = self._publisher
+        if publisher is not None and time.monotonic() - self._probed_at > PROBE_EVERY:
+            self._probed_at = time.monotonic()
+            try:
+                publisher.drain(0.0)
+            except GONE as error:
+                logger.info("the connection that publishes is gone, making another: %s", error)
+                publisher.discard()
+                publisher = None
         if publisher is None:
             publisher = self._publisher = Link(self._app, self.heartbeat)
             if publisher.channel_id != self.channel_id:
                 raise self._lost(f"channel {publisher.channel_id} was opened in the place of {self.channel_id}")
-        elif time.monotonic() - publisher.received_at > PROBE_AFTER:
-            publisher.drain(0.0)
-        if not publisher.blocked and not self._held_up:
-            publisher.send(data)
-            return
-        self._held_up.append(data)
-        if sum(map(len, self._held_up)) > HELD_UP:
-            raise self._lost(
-                f"the broker takes no messages ({publisher.blocked}), and over {HELD_UP} bytes wait for it"
-            )
+        return publisher
 
     def _let_go(self) -> None:
         """Publish what was held up, when the broker takes messages again."""
-        assert self._publisher is not None
-        self._publisher.drain(0.0)
-        if not self._publisher.blocked:
-            waiting, self._held_up = self._held_up, []
-            self._publisher.send(b"".join(waiting))
+        with self._publishing:
+            self._probed_at = 0.0
+            publisher = self._ready_publisher()
+            if not publisher.blocked:
+                waiting, self._held_up = self._held_up, []
+                publisher.send(b"".join(waiting))
 
     # Reading.
 
@@ -189,8 +214,8 @@ class Link:
             event = events.popleft()
             if type(event) is Delivery:
                 deliveries.append(event)
-            elif deliveries:
-                events.appendleft(event)  # it may be the end of the connection; those are to be had first
+            elif deliveries and _may_be_the_end(event):
+                events.appendleft(event)  # what was delivered before is to be had first
                 break
             elif not self._handled(event):
                 compat.hand_frame(self.connection, event)
@@ -318,3 +343,8 @@ class Link:
         """This process was forked off: the connection is its parent's, and stays open there."""
         self.alive = False
         self._stream.abandon()
+
+
+def _may_be_the_end(event: Event) -> bool:
+    """Return whether to deal with `event` may raise, since the broker ends a consumer, the channel, the connection."""
+    return isinstance(event, Frame) and event.kind == frames.METHOD and event.payload[:4] not in HARMLESS

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from celery.utils.log import get_logger
 
-from tasks.amqp import frames
-
 logger = get_logger(__name__)
 
 IDLE = 5.0  # s between checks while there is no connection
@@ -25,15 +23,19 @@ class Beating(Protocol):
     blocked: str  # a broker that is short of memory reads nothing, and expects nothing
     sent_at: float
 
-    def send(self, data: bytes) -> None:
-        """Write frames; raises ConnectionError."""
+    def beat(self) -> None:
+        """Send a heartbeat, unless that would have to wait; raises ConnectionError."""
 
     def abandon(self) -> None:
         """This process was forked off: the connection is its parent's."""
 
 
 class Heartbeats:
-    """Sends a heartbeat on each connection that nothing was sent on for a third of its interval."""
+    """Sends a heartbeat on each connection that nothing was sent on for a third of its interval.
+
+    No connection keeps the others waiting: one that is being written to needs no heartbeat, one whose socket is full
+    would get it no sooner.
+    """
 
     def __init__(self) -> None:
         self._connections: weakref.WeakSet[Beating] = weakref.WeakSet()
@@ -69,7 +71,7 @@ class Heartbeats:
         for connection in connections:
             if time.monotonic() - connection.sent_at > connection.heartbeat / 3:
                 try:
-                    connection.send(frames.HEARTBEAT_FRAME)
+                    connection.beat()
                 except ConnectionError as error:
                     logger.debug("a heartbeat found its connection gone: %s", error)
         return min((connection.heartbeat / 4 for connection in connections), default=IDLE)

@@ -53,7 +53,22 @@ class Stream:
     def write(self, data: bytes | memoryview) -> None:
         """Write all of it."""
         with self._writing:
-            self._sock.sendall(data)
+            self._write(data)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._sock.sendall(data)
+
+    def write_at_once(self, data: bytes) -> bool:
+        """Write a few bytes, unless that would have to wait; return whether they were written."""
+        if not self._writing.acquire(blocking=False):
+            return False
+        try:
+            if not self._wait(select.POLLOUT, 0.0):
+                return False
+            self._write(data)
+            return True
+        finally:
+            self._writing.release()
 
     def write_parts(self, parts: list[Any]) -> None:
         """Write all of the parts, without joining them first."""
@@ -99,15 +114,13 @@ class TlsStream(Stream):
         """See Stream."""
         return self._read(lambda: self._sock.recv_into(room), timeout)  # type: ignore[no-any-return]
 
-    def write(self, data: bytes | memoryview) -> None:
-        """See Stream."""
+    def _write(self, data: bytes | memoryview) -> None:
         left = memoryview(data)
-        with self._writing:
-            while left:
-                sent = self._try(partial(self._sock.send, left), time.monotonic() + SEND_TIMEOUT)
-                if sent is None:
-                    raise TimeoutError(f"the broker has read nothing for {SEND_TIMEOUT:.0f} s")
-                left = left[sent:]
+        while left:
+            sent = self._try(partial(self._sock.send, left), time.monotonic() + SEND_TIMEOUT)
+            if sent is None:
+                raise TimeoutError(f"the broker has read nothing for {SEND_TIMEOUT:.0f} s")
+            left = left[sent:]
 
     def write_parts(self, parts: list[Any]) -> None:
         """See Stream."""

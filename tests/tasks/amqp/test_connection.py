@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from tasks.amqp import connection as connections
 from tasks.amqp import frames
 from tasks.amqp.connection import ACK, BLOCKED, CANCEL, NACK, RETURN, UNBLOCKED, Link, LinkLost
 from tasks.amqp.frames import HEARTBEAT_FRAME
+from tasks.amqp.heartbeat import Heartbeats
 
 CLOSED = b"\x00\x14\x00\x28"  # channel.close
 
@@ -149,6 +152,83 @@ def test_while_the_broker_takes_no_messages_acknowledgements_pass_and_replies_wa
     publisher.blocked = ""
     peer.link.drain(0.0)
     assert other.received(7) == b"reply 2"
+
+
+def test_a_publisher_that_was_closed_is_replaced_and_the_connection_beside_it_stays(peer):
+    first, second = Peer(), Peer()
+    others = iter((first, second))
+    peer.app.connection_for_write = lambda **_: next(others).app.connection_for_write()
+    peer.link.publish(b"reply 1")
+    assert first.received(7) == b"reply 1"
+    first.far.close()
+    peer.link._probed_at = 0.0
+    peer.link.publish(b"reply 2")
+    assert second.received(7) == b"reply 2"
+    assert peer.link.alive and not first.link._publisher
+
+
+def test_a_connection_that_only_publishes_is_not_looked_after_at_every_message(peer, monkeypatch):
+    other, looks = Peer(), list[float]()
+    peer.app.connection_for_write = other.app.connection_for_write
+    monkeypatch.setattr(connections, "PROBE_EVERY", 1000.0)
+    peer.link.publish(b"0")
+    publisher = peer.link._publisher
+    publisher.received_at -= 60.0  # nothing ever comes on it
+    monkeypatch.setattr(publisher, "drain", lambda timeout: looks.append(timeout))
+    for _ in range(5):
+        peer.link.publish(b"1")
+    assert len(looks) == 1
+    assert other.received(6) == b"011111"
+
+
+def test_several_threads_that_publish_at_once_open_one_connection(peer):
+    other, opened = Peer(), list[int]()
+    real = other.app.connection_for_write
+
+    def connect(**_: Any) -> Any:
+        opened.append(1)
+        time.sleep(0.01)  # for the others to come
+        return real()
+
+    peer.app.connection_for_write = connect
+    threads = [threading.Thread(target=peer.link.publish, args=(b"r",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [1] and other.received(8) == b"r" * 8
+
+
+def test_confirms_that_follow_deliveries_are_told_by_the_same_call(peer):
+    settled: list[Any] = []
+    peer.link._settled[1] = lambda *told: settled.append(told)
+    peer.far.sendall(delivery(1, b"one") + method(1, ACK, (7).to_bytes(8, "big") + b"\x00") + delivery(2, b"two"))
+    assert [one.body for one in peer.link.drain(60.0)] == [b"one", b"two"]
+    assert settled == [(7, False, True)]
+
+
+def test_a_connection_that_is_stuck_keeps_no_heartbeat_of_another_waiting():
+    stuck, healthy = Peer(heartbeat=0.003), Peer(heartbeat=0.003)
+    beats = Heartbeats()
+    beats._connections.update((stuck.link, healthy.link))
+    with stuck.link._stream._writing:  # as who waits for the broker to read
+        for peer in (stuck, healthy):
+            peer.link.sent_at -= 1.0
+        beating = threading.Thread(target=beats._beat, daemon=True)
+        beating.start()
+        assert healthy.received(8) == HEARTBEAT_FRAME
+        beating.join(60.0)
+        assert not beating.is_alive()
+
+
+def test_a_heartbeat_is_not_written_to_a_socket_that_takes_nothing(peer):
+    peer.near.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            peer.near.send(b"x" * 65536)
+    before = peer.link.sent_at
+    peer.link.beat()
+    assert peer.link.sent_at == before and peer.link.alive
 
 
 def test_a_forked_child_neither_beats_for_its_parents_connections_nor_keeps_them_open():
