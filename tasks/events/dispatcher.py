@@ -43,9 +43,10 @@ class EventDispatcher:
     def fire(self, name: str, payload: Any = None, another_follows: bool = False) -> None:
         """Send `payload` to every present subscriber of `name`; returns when the broker has it.
 
-        `another_follows`: soon, so that who subscribes at this very moment, as the first, may as well wait for that.
+        `another_follows`: another event follows soon; a new first subscriber may wait for that one.
 
-        Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for some seconds.
+        Raises CodecError for what cannot be encoded, BrokerError when the broker stays away for two seconds, or takes
+        no messages for 15 s, and as long for events that other threads fire at the time.
         """
         body = pack(payload)
         kept = self._retained.keep(name, body, ask=not another_follows)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
-
-from kombu.utils.functional import retry_over_time
 
 from tasks import brokers
 from tasks.amqp import frames
-from tasks.amqp.stream import SEND_TIMEOUT
+from tasks.amqp.stream import SEND_TIMEOUT, TICK
 from tasks.brokers import GONE, Connection, LinkLost
 from tasks.events.chunks import WINDOW, Assembler, sendable, split
 from tasks.service import Subscribed
 from tasks.topology import EVENT_LENGTH, Topology
 
 Keep = Callable[[str, bytes], None]
+PAUSES = (0.05, 0.25, 0.45, 0.65, 0.85)  # s between tries to send an event
 MIDWAY_FOR = 0.5  # s that the rest of a message is waited for before it counts as nothing
 
 
@@ -41,12 +40,32 @@ class Sender:
         self._lock = threading.Lock()
 
     def send(self, name: str, body: bytes) -> None:
-        """Send a packed payload to all present subscribers of `name`. Raises one of GONE if the broker stays away."""
+        """Send a packed payload to all present subscribers of `name`.
+
+        Raises one of GONE if the broker stays away, or takes no messages, for some seconds: SEND_TIMEOUT for this event
+        and as long for those that other threads are sending.
+        """
         body = sendable(name, body, getattr(self._app, "warren_claims", None))
-        with self._lock:
+        if not self._lock.acquire(timeout=SEND_TIMEOUT):
+            raise LinkLost(f"other events have waited for the broker for {SEND_TIMEOUT:.0f} s")
+        try:
             self._number += 1
-            policy = self._app.conf.task_publish_retry_policy
-            retry_over_time(self._publish, GONE, (name, body), errback=self._again, **policy)
+            self._try(name, body)
+        finally:
+            self._lock.release()
+
+    def _try(self, name: str, body: bytes) -> None:
+        """Publish, again where the connection breaks."""
+        limit = time.monotonic() + SEND_TIMEOUT
+        for pause in (*PAUSES, None):
+            try:
+                self._publish(name, body)
+                return
+            except GONE:
+                self._drop()
+                if pause is None or time.monotonic() + pause > limit:
+                    raise
+            time.sleep(pause)
 
     def close(self) -> None:
         """Drop the connection; the next event makes a new one."""
@@ -59,16 +78,23 @@ class Sender:
         if name not in self._declared:
             link.declare(exchange)
             self._declared.add(name)
+        self._wait(lambda: not link.blocked, link)
         method = frames.publish_method(self._channel_id, exchange.name, "")
         for properties, part in split(body, self._name, self._number):
             link.send_parts([method, *frames.content(self._channel_id, properties, part, link.frame_max)])
             self._sent += 1
             self._unconfirmed.add(self._sent)
+        self._wait(lambda: not self._unconfirmed, link)
+
+    @staticmethod
+    def _wait(done: Callable[[], bool], link: Connection) -> None:
+        """Read until `done()`. Raises LinkLost after SEND_TIMEOUT."""
         limit = time.monotonic() + SEND_TIMEOUT
-        while self._unconfirmed:
-            link.drain()
+        while not done():
             if time.monotonic() > limit:
-                raise LinkLost(f"the broker did not confirm an event within {SEND_TIMEOUT:.0f} s")
+                why = f"takes no messages: {link.blocked}" if link.blocked else "confirmed nothing"
+                raise LinkLost(f"the broker {why}, for {SEND_TIMEOUT:g} s")
+            link.drain(min(TICK, SEND_TIMEOUT))
 
     def _ready(self) -> Connection:
         # After a fork the link is the parent's, and would be closed there if garbage collection ended it here.
@@ -88,10 +114,6 @@ class Sender:
     def _confirmed(self, tag: int, multiple: bool, _taken: bool) -> None:
         # What is refused is refused by the queue of a subscriber that has gone.
         self._unconfirmed -= {sent for sent in self._unconfirmed if sent <= tag} if multiple else {tag}
-
-    def _again(self, _error: Exception, pauses: Iterator[float], _retries: int) -> float:
-        self._drop()
-        return next(pauses)
 
     def _drop(self) -> None:
         if self._link is not None:
