@@ -57,12 +57,12 @@ class _Acting(nn.Module):
 
 
 def listed(parts: Any) -> list[Any]:
-    """One part, or those of a dict, in their order."""
+    """Return one part, or those of a dict, in their order, as a list."""
     return list(parts.values()) if isinstance(parts, dict) else [parts]
 
 
 def names(policy: Policy) -> tuple[list[str], list[str]]:
-    """(names of the model's inputs, names of its outputs), in their order."""
+    """Return (names of the model's inputs, names of its outputs), in their order."""
     seen, done = (
         [prefix] if tree.bare else [f"{prefix}/{name}" for name in tree.leaves]
         for prefix, tree in (
@@ -76,8 +76,8 @@ def names(policy: Policy) -> tuple[list[str], list[str]]:
     return inputs, [*outputs, *(f"next_memory/{name}" for name in memory)]
 
 
-def to_onnx(policy: Policy, about: Mapping[str, Any] | None = None) -> bytes:
-    """The model of `policy`, whose weights are on the CPU; `about` is kept in its metadata, as JSON called "warren".
+def to_onnx(policy: Policy) -> bytes:
+    """Return the model of `policy`, whose weights are on the CPU.
 
     Raises ConfigurationError where a package is missing, or the network holds what ONNX has no form for.
     """
@@ -98,7 +98,6 @@ def to_onnx(policy: Policy, about: Mapping[str, Any] | None = None) -> bytes:
                 verbose=False,
             )
         assert program is not None
-        program.model.metadata_props["warren"] = json.dumps(dict(about or {}))
         data: bytes = program.model_proto.SerializeToString()
     except Exception as error:
         raise ConfigurationError(
@@ -108,25 +107,45 @@ def to_onnx(policy: Policy, about: Mapping[str, Any] | None = None) -> bytes:
     return data
 
 
+def labelled(model: bytes, about: Mapping[str, Any]) -> bytes:
+    """Return an ONNX model with `about` in its metadata, as JSON called "warren"."""
+    import onnx
+
+    read = onnx.load_from_string(model)
+    onnx.helper.set_model_props(read, {"warren": json.dumps(dict(about))})
+    data: bytes = read.SerializeToString()
+    return data
+
+
 def to_int8(model: bytes) -> bytes:
-    """An ONNX model with the weights of its layers as int8; what flows between them is scaled at each call.
+    """Return an ONNX model whose layers have weights of a byte each; what flows between them is scaled at each call.
+
+    It computes the same on every processor. One with AVX2 and no VNNI multiplies unsigned by signed bytes in pairs, and
+    cuts the sum of two products to 16 bits. So weights are unsigned: those are widened first. ONNX Runtime's quantizer
+    makes those of an LSTM signed only; they stay within 64, so that a sum is at most 2 x 255 x 64 < 2^15.
 
     Raises ConfigurationError where a package is missing.
     """
     needed()
     import onnx
-    from onnxruntime import quantization
+    from onnxruntime.quantization import QuantType, quantize_dynamic
 
     with _silence(), tempfile.TemporaryDirectory() as folder:
-        quantized = Path(folder) / "int8.onnx"
-        quantization.quantize_dynamic(
-            onnx.load_from_string(model), quantized, per_channel=True, weight_type=quantization.QuantType.QInt8
+        signed, quantized = Path(folder) / "lstm.onnx", Path(folder) / "int8.onnx"
+        quantize_dynamic(
+            onnx.load_from_string(model),
+            signed,
+            op_types_to_quantize=["LSTM"],
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            reduce_range=True,
         )
+        quantize_dynamic(onnx.load(signed), quantized, per_channel=True, weight_type=QuantType.QUInt8)
         return quantized.read_bytes()
 
 
 def needed() -> None:
-    """Raises ConfigurationError, which names the extra, where a package is missing."""
+    """Raise ConfigurationError, which names the extra, where a package is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigurationError(
@@ -135,13 +154,13 @@ def needed() -> None:
 
 
 def _examples(policy: Policy) -> list[Tensor]:
-    """Tensors as the model's inputs."""
+    """Return tensors as the model's inputs."""
     seen = policy.visible(zeros(spec_of(policy.observation_space), (EXAMPLES,)))
     return [*listed(seen), *policy.initial_memory(EXAMPLES).values()]
 
 
 def _reason(error: BaseException) -> str:
-    """The first line that says something, of the first error of a chain."""
+    """Return the first line that says something, of the first error of a chain."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -150,7 +169,7 @@ def _reason(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Exporters warn of what is theirs to mend."""
+    """Hide the warnings of exporters, which are about what is theirs to mend."""
     for name, level in CHATTY.items():
         logging.getLogger(name).setLevel(level)
     root = logging.getLogger()  # which ONNX Runtime writes to itself

@@ -1,40 +1,72 @@
-"""Whether a backend decides as the policy does: both play through recorded observations, each with its own memory."""
+"""Check that a backend acts as the policy does: both play through recorded observations, each with its own memory."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 
 from envs import gamecore_actors
 from warren.errors import ConfigurationError
 from warren.trees import leaves, take
 from workers.deployment.backends import Backend, PytorchBackend
 from workers.deployment.exporting import listed
+from workers.deployment.processor import processor
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import Trained
 
 PLAYED = 1000  # steps of the environment, where nothing was recorded
+ALONE = 1000  # observations that are asked one at a time
+TOGETHER = 4  # copies of a lone slot, so that a pass holds several
 AGREEMENT = 0.995  # share of the actions that have to be the same
 CLOSE = 0.01  # continuous actions that differ by less, or by less of the action where it is above 1, are the same
+LEGAL = 0.5  # share of the actions that a drawn mask allows
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`difference`: the largest between two outputs of the network; `agreement`: share of actions that are the same."""
+    """`difference`: the largest between two outputs of the network. `agreement`: share of actions that are the same, in
+    that of the `ways` of asking in which it is lowest; `way` names it."""
 
     backend: str
+    mode: str
     observations: int
     difference: float
-    agreement: float
+    ways: dict[str, float]
+    processor: str = field(default_factory=processor)
+
+    @property
+    def way(self) -> str:
+        """How the backend was asked where the fewest actions are the same."""
+        return min(self.ways, key=self.ways.__getitem__)
+
+    @property
+    def agreement(self) -> float:
+        """Share of actions that are the same, asked in that way."""
+        return self.ways[self.way]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a model's file says of its check."""
+        return {
+            "mode": self.mode,
+            "agreement": self.ways,
+            "difference": self.difference,
+            "observations": self.observations,
+            "processor": self.processor,
+        }
 
     def __str__(self) -> str:
+        where = "" if self.agreement == max(self.ways.values()) else f" where asked {self.way}"
         return (
             f"{self.backend} against pytorch on {self.observations:,} recorded observations: largest difference of an "
-            f"output {self.difference:.2g}, same action {100 * self.agreement:.2f} %"
+            f"output {self.difference:.2g}, same action {100 * self.agreement:.2f} %{where} (mode={self.mode}, on "
+            f"{self.processor})"
         )
 
     def check(self, least: float = AGREEMENT) -> None:
@@ -47,40 +79,40 @@ class Verdict:
 
 
 def verify(backend: Backend, recorded: Recorded, mode: str = "sample", seed: int = 0) -> Verdict:
-    """What `backend` and PyTorch make of the same observations, drawing with the same noise."""
-    reference = PytorchBackend(backend.policy)
-    generators = [torch.Generator().manual_seed(seed) for _ in range(2)]
-    memories = [recorded.memory or reference.initial_memory(recorded.begins.shape[1]) for _ in range(2)]
-    difference, same = 0.0, 0
-    for step, begins in enumerate(recorded.begins):
-        observation = take(recorded.observation, step)
-        outputs, actions = [], []
-        for which, one in enumerate((reference, backend)):
-            before = {name: _begun(part, begins) for name, part in memories[which].items()}
-            with torch.inference_mode():
-                output, memories[which] = one.outputs(observation, before)
-                chosen = one.policy.choose(output, mode, generators[which])
-            outputs.append([part.numpy() for part in listed(output)])
-            actions.append(one.policy.env_action(one.policy.distribution.numpy(chosen)))
-        gaps = [float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True)]
-        difference = max(difference, *(gap if np.isfinite(gap) else np.inf for gap in gaps))
-        same += int(agreeing(*actions).sum())
-    return Verdict(backend.name, recorded.observations, difference, same / recorded.observations)
+    """Ask `backend` and PyTorch to act on the same observations, drawing with the same noise.
+
+    They are asked in every way that games are served: many observations a pass and one, and where the policy takes
+    masks of legal actions, with masks (those that were recorded, or drawn ones) and without.
+    """
+    masks: list[np.ndarray | None] = [None]
+    if isinstance(backend.policy.action_space, Discrete):
+        masks.append(recorded.action_mask if recorded.action_mask is not None else _drawn(backend.policy, recorded))
+    ways = {}
+    for mask in masks:
+        for passes, name in ((_together(recorded, mask), "together"), (_alone(recorded, mask), "one at a time")):
+            same = [_agreeing_in(backend, each, mode, seed) for each in passes]
+            ways[f"{name}{'' if mask is None else ', with masks'}"] = float(np.concatenate(same).mean())
+    return Verdict(backend.name, mode, recorded.observations, _difference(backend, recorded), ways)
 
 
 def observations_of(trained: Trained, file: str | None = None) -> Recorded:
-    """What a backend for a trained policy is verified on: `file`, else what the learner wrote, else
-    what is seen in a game. Raises CheckpointError for the file, ConfigurationError where there is nothing.
+    """Return what a backend for a trained policy is verified on: `file`, else what the learner wrote, else what is seen
+    in a game.
+
+    Of a league's player that has no file of its own, a frozen one say, those of the run's other players will do: they
+    play the same game. Raises CheckpointError for the file, ConfigurationError where there is nothing.
     """
-    own = trained.source.parents[1] / FILE
-    if file is not None or own.is_file():
-        return Recorded.read(own if file is None else Path(file), trained.policy)
-    if trained.two_player or gamecore_actors.is_gamecore(trained.env_id):
+    own = (folder / FILE for folder in trained.seen_in)
+    found = [Path(file)] if file is not None else [path for path in own if path.is_file()]
+    if found:
+        return Recorded.read(found[0], trained.policy)
+    if gamecore_actors.is_gamecore(trained.env_id):
         raise ConfigurationError(
-            f"recorded: {own.parent} holds no {FILE} to verify a model on, and {trained.env_id} is not played from "
-            "here; name such a file by recorded=FILE, or serve by backend=pytorch"
+            f"recorded: {trained.seen_in[0]} holds no {FILE} to verify a model on, and {trained.env_id} is not "
+            "played from here; name such a file by recorded=FILE, or serve by backend=pytorch"
         )
-    return Recorded.played(trained, PLAYED)
+    play = Recorded.of_two if trained.two_player else Recorded.played
+    return play(trained, PLAYED)
 
 
 def agreeing(ones: Any, others: Any) -> np.ndarray:
@@ -93,12 +125,68 @@ def agreeing(ones: Any, others: Any) -> np.ndarray:
     return all_same
 
 
+def _together(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
+    """All slots a pass; several copies of one that is alone."""
+    slots = recorded.begins.shape[1]
+    yield recorded.slots(list(range(slots)) if slots > 1 else [0] * TOGETHER, mask)
+
+
+def _alone(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
+    """A slot after the other, up to ALONE observations."""
+    steps, slots = recorded.begins.shape
+    for slot in range(min(slots, max(1, ALONE // steps))):
+        yield recorded.slots([slot], mask, ALONE)
+
+
+def _agreeing_in(backend: Backend, recorded: Recorded, mode: str, seed: int) -> np.ndarray:
+    """bool [T * N]: whether `act` of both gives the same action."""
+    asked = (PytorchBackend(backend.policy), backend)
+    generators = [torch.Generator().manual_seed(seed) for _ in asked]
+    memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
+    same = []
+    for step, begins in enumerate(recorded.begins):
+        observation = take(recorded.observation, step)
+        legal = None if recorded.action_mask is None else recorded.action_mask[step]
+        actions = []
+        for which, one in enumerate(asked):
+            before = _begun(memories[which], begins)
+            action, memories[which] = one.act(observation, before, mode, generators[which], legal)
+            actions.append(one.policy.env_action(action))
+        same.append(agreeing(*actions))
+    return np.concatenate(same)
+
+
+def _difference(backend: Backend, recorded: Recorded) -> float:
+    """The largest between two outputs of the network, each with the memory that it made itself."""
+    asked = (PytorchBackend(backend.policy), backend)
+    memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
+    largest = 0.0
+    for step, begins in enumerate(recorded.begins):
+        outputs = []
+        for which, one in enumerate(asked):
+            with torch.inference_mode():
+                output, memories[which] = one.outputs(take(recorded.observation, step), _begun(memories[which], begins))
+            outputs.append([part.numpy() for part in listed(output)])
+        gaps = [float(np.abs(a - b).max()) for a, b in zip(*outputs, strict=True)]
+        largest = max(largest, *(gap if np.isfinite(gap) else np.inf for gap in gaps))
+    return largest
+
+
+def _drawn(policy: Any, recorded: Recorded) -> np.ndarray:
+    """bool [T, N, A]: masks with one legal action at least."""
+    shape, random = (*recorded.begins.shape, int(policy.action_space.n)), np.random.default_rng(0)
+    legal = random.random(shape) < LEGAL
+    np.put_along_axis(legal, random.integers(0, shape[-1], (*shape[:-1], 1)), True, axis=-1)
+    return legal
+
+
 def _close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     close: np.ndarray = np.abs(one - other) <= CLOSE * np.maximum(1.0, np.abs(one))
     return close
 
 
-def _begun(memory: np.ndarray, begins: np.ndarray) -> np.ndarray:
-    """`memory` [N, ...], zeros where an episode begins."""
-    begun: np.ndarray = np.where(begins.reshape(-1, *[1] * (memory.ndim - 1)), np.float32(0), memory)
-    return begun
+def _begun(memory: dict[str, np.ndarray], begins: np.ndarray) -> dict[str, np.ndarray]:
+    """`memory`, each part [N, ...], zeros where an episode begins."""
+    return {
+        name: np.where(begins.reshape(-1, *[1] * (part.ndim - 1)), np.float32(0), part) for name, part in memory.items()
+    }

@@ -1,7 +1,8 @@
 """Recorded observations: what a policy saw in a row, in one file of a run folder, for whoever compares policies on it.
 
 The learner writes what it learned from; `recorded.safetensors` holds "observation" (of a Dict or Tuple
-"observation/NAME" for each leaf) [T, N, ...], "begins" bool [T, N], and "memory/NAME" [N, ...] of the policy's memory.
+"observation/NAME" for each leaf) [T, N, ...], "begins" bool [T, N], "memory/NAME" [N, ...] of the policy's memory, and
+"action_mask" bool [T, N, A] where the game says which actions are legal.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Recorded:
     observation: Tree  # [T, N, ...]
     begins: np.ndarray  # bool [T, N]: where an episode begins, and with it the memory
     memory: dict[str, np.ndarray] = field(default_factory=dict)  # [N, ...] before step 0
+    action_mask: np.ndarray | None = None  # bool [T, N, A]: legal actions; None where the game says nothing of them
 
     @property
     def observations(self) -> int:
@@ -42,17 +44,19 @@ class Recorded:
 
     @classmethod
     def of(cls, trajectory: Trajectory, most: int = BYTES) -> Recorded:
-        """Copies of as many slots as `most` bytes hold, one at least."""
+        """Return copies of as many slots as `most` bytes hold, one at least."""
         size = sum(leaf.nbytes for _, leaf in leaves(trajectory.observation)) / trajectory.num_slots
         slots = slice(max(1, int(most / size)))
         over = (trajectory.terminated | trajectory.truncated)[:, slots]
         begins = np.concatenate([np.zeros_like(over[:1]), over[:-1]])
         observation = map_tree(lambda leaf: leaf[:, slots].copy(), trajectory.observation)
-        return cls(observation, begins, {name: part[slots].copy() for name, part in trajectory.memory.items()})
+        mask: Any = trajectory.action_mask
+        memory = {name: part[slots].copy() for name, part in trajectory.memory.items()}
+        return cls(observation, begins, memory, mask[:, slots].copy() if isinstance(mask, np.ndarray) else None)
 
     @classmethod
     def played(cls, trained: Trained, steps: int, seed: int = 0) -> Recorded:
-        """`steps` of the environment that it was trained on, by its own actions, drawn as in training."""
+        """Play `steps` of the environment that it was trained on, by its own actions, drawn as in training."""
         env = trained.make()
         observations, begins, over = [], [], True
         trained.begin()
@@ -71,21 +75,68 @@ class Recorded:
                         spec_of(env.observation_space), *observations)  # fmt: skip
         return cls(tree, np.array(begins)[:, None], _no_memory(trained.policy, 1))
 
+    @classmethod
+    def of_two(cls, trained: Trained, decisions: int, seed: int = 0) -> Recorded:
+        """Play the two-player game that it was trained on, both seats by its own actions, so many decisions in all.
+
+        Each seat is a slot, so that it has a memory of its own; both are cut to the shorter.
+        """
+        games = trained.games(seed=seed)
+        seen: list[list[Any]] = [[], []]
+        masks: list[list[np.ndarray]] = [[], []]
+        begins: list[list[bool]] = [[], []]
+        memories: list[Any] = [None, None]
+        fresh = [True, True]
+        try:
+            turn = games.reset()
+            for _ in range(decisions):
+                seat = int(turn.to_move[0])
+                seen[seat].append(turn.observation[0])
+                masks[seat].append(turn.action_mask[0])
+                begins[seat].append(fresh[seat])
+                before = None if fresh[seat] else memories[seat]
+                action, memories[seat] = trained.policy.act(turn.observation, before, "sample", turn.action_mask)
+                fresh[seat] = False
+                turn = games.step(trained.policy.env_action(action))
+                games.pop_finished()
+                if turn.done[0]:
+                    fresh = [True, True]
+        finally:
+            games.close()
+        seats = [seat for seat in (0, 1) if seen[seat]]  # in a game of one move, say, the second never is asked
+        steps = min(len(seen[seat]) for seat in seats)
+        arrays = [np.stack([np.stack(held[seat][:steps]) for seat in seats], axis=1) for held in (seen, begins, masks)]
+        return cls(arrays[0], arrays[1], _no_memory(trained.policy, len(seats)), arrays[2])
+
+    def slots(self, chosen: list[int], action_mask: np.ndarray | None, steps: int | None = None) -> Recorded:
+        """Return those slots of it, with slots of `action_mask` bool [T, N, A] or no masks, and the first `steps`."""
+        return Recorded(
+            map_tree(lambda leaf: leaf[:steps, chosen], self.observation),
+            self.begins[:steps, chosen],
+            {name: part[chosen] for name, part in self.memory.items()},
+            None if action_mask is None else action_mask[:steps, chosen],
+        )
+
     def write(self, file: Path, policy: Policy) -> None:
-        """Into `file`, whole or not at all. Raises OSError."""
+        """Write `file`, whole or not at all. Raises OSError."""
         write_whole(file, self.to_bytes(policy))
 
     def to_bytes(self, policy: Policy) -> bytes:
-        """What the file holds."""
+        """Return what the file holds."""
         parts = SpaceTree(policy.observation_space, "observation").flatten(self.observation)
         named = {"observation": parts} if not isinstance(parts, dict) else _under("observation/", parts)
         held = {**named, "begins": self.begins, **_under("memory/", self.memory)}
+        if self.action_mask is not None:
+            held["action_mask"] = self.action_mask
         data: bytes = safetensors.numpy.save({name: np.ascontiguousarray(part) for name, part in held.items()})
         return data
 
     @classmethod
     def read(cls, file: Path, policy: Policy) -> Recorded:
-        """What `write` left there. Raises CheckpointError for a file that is not there, damaged, or of other spaces."""
+        """Read what `write` left in `file`.
+
+        Raises CheckpointError for a file that is not there, damaged, or of other spaces.
+        """
         try:
             held = safetensors.numpy.load_file(file)
             begins = held["begins"]
@@ -95,12 +146,15 @@ class Recorded:
             else:
                 observation = tree.unflatten({name: held[f"observation/{name}"] for name in tree.leaves})
             memory = {name: held[f"memory/{name}"] for name in policy.network.memory}
+            mask = held.get("action_mask")
         except (OSError, SafetensorError, KeyError, IndexError) as error:
             raise CheckpointError(f"{file}: holds no recorded observations of this policy ({error!r})") from None
         wrong = problems(spec_of(policy.observation_space), observation, begins.shape, "observation")
         if wrong or begins.ndim != 2 or not begins.size:
             raise CheckpointError(f"{file}: {'; '.join(wrong) or 'holds no steps of slots'}")
-        return cls(observation, begins, memory)
+        if mask is not None and mask.shape[:2] != begins.shape:
+            raise CheckpointError(f"{file}: action_mask is {list(mask.shape)}, and begins {list(begins.shape)}")
+        return cls(observation, begins, memory, mask)
 
 
 def _no_memory(policy: Policy, slots: int) -> dict[str, np.ndarray]:

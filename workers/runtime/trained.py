@@ -40,6 +40,7 @@ class Trained:
     memory: Memory | None = None  # after the last `act`, of a policy that has one
     settings: envs.EnvSettings | None = None  # of an environment for one agent
     version: int = -1  # of the weights
+    seen_in: tuple[Path, ...] = ()  # folders where learners of its game record what they saw, its own first
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
         """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
@@ -86,7 +87,7 @@ def load(folder: str | Path, player: str = "main", version: int | None = None) -
     source = _checkpoint(folder / "checkpoints", version)
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
     kwargs, number = dict(config.env.kwargs), int(source.stem)
-    return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number)
+    return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number, seen_in=(folder,))
 
 
 def run_in(folder: Path) -> Path:
@@ -115,7 +116,9 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
     else:
         raise UnknownName("player", player, [*learning, *frozen], f"in {folder}")
     checkpoints.load_weights(policy, weights, str(source))
-    return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number)
+    own = folder / "players" / player.partition("@")[0]
+    seen_in = (own, *sorted(path.parent for path in learning.values() if path.parent != own))
+    return Trained(policy, league.env, dict(league.env_kwargs), True, source, version=number, seen_in=seen_in)
 
 
 def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], gymnasium.Space[Any]]:

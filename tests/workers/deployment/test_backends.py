@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,12 @@ from workers import export
 from workers.deployment import exporting
 from workers.deployment.backends import OnnxBackend, PytorchBackend, build_backend
 from workers.deployment.json_actor import json_actor
+from workers.deployment.processor import processor
 from workers.deployment.verifying import agreeing, observations_of, verify
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import load
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 with_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in exporting.PACKAGES), reason="the extra onnx is not installed"
 )
@@ -126,12 +130,86 @@ class Other(PytorchBackend):
 def test_a_backend_that_acts_otherwise_is_refused() -> None:
     policy = policy_of({})
     verdict = verify(Other(policy), recorded_of(policy, 20, 10), "greedy")
-    assert verdict.agreement == pytest.approx(0.9, abs=0.01)
-    with pytest.raises(ConfigurationError, match=r"backend=other: refused.*same action 90.* %; at least 99.5 %"):
+    assert verdict.ways["together"] == pytest.approx(0.9, abs=0.01) and verdict.ways["one at a time"] == 0
+    wanted = r"backend=other: refused.*same action 0.00 % where asked one at a time .*; at least 99.5 %"
+    with pytest.raises(ConfigurationError, match=wanted):
         verdict.check()
-    verdict.check(0.85)
+    verdict.check(0.0)
     same = verify(PytorchBackend(policy), recorded_of(policy))
     assert (same.agreement, same.difference) == (1.0, 0.0)
+
+
+class Constant(PytorchBackend):
+    """Says what the network says, and does the same whatever it was."""
+
+    name = "constant"
+
+    def act(self, observation: Any, memory: Any, *args: Any) -> Any:
+        action, memory = super().act(observation, memory, *args)
+        return np.zeros_like(action), memory
+
+
+class Unmasked(PytorchBackend):
+    """Acts as if every action was legal."""
+
+    name = "unmasked"
+
+    def act(self, observation: Any, memory: Any, mode: str, generator: Any, action_mask: Any = None) -> Any:
+        return super().act(observation, memory, mode, generator)
+
+
+class OneByOne(PytorchBackend):
+    """Is wrong where it is asked for a single observation."""
+
+    name = "one by one"
+
+    def act(self, observation: Any, memory: Any, *args: Any) -> Any:
+        action, memory = super().act(observation, memory, *args)
+        return (1 - action if len(action) == 1 else action), memory
+
+
+@pytest.mark.parametrize(
+    ("kind", "right"), [(Constant, set()), (Unmasked, {"together", "one at a time"}), (OneByOne, {"together"})]
+)
+def test_verification_asks_a_backend_to_act_as_games_do(kind: type[PytorchBackend], right: set[str]) -> None:
+    policy = policy_of({})
+    recorded = recorded_of(policy, 20, 10)
+    for mode in ("sample", "greedy"):
+        verdict = verify(kind(policy), recorded, mode)
+        assert {way for way, share in verdict.ways.items() if share == 1} >= right and verdict.difference == 0
+        with pytest.raises(ConfigurationError, match="refused"):
+            verdict.check()
+    masks = np.zeros((20, 10, 2), np.bool_)
+    masks[..., 0] = True
+    told = verify(Unmasked(policy), replace(recorded, action_mask=masks), "greedy")
+    assert told.way == "together, with masks" or told.way == "one at a time, with masks"
+
+
+@with_onnx
+@pytest.mark.parametrize("case", ["mlp", "lstm"])
+def test_int8_is_the_same_on_processors_that_cut_sums_of_products(case: str) -> None:
+    """They add two products of an unsigned and a signed byte, and cut the sum to 16 bits."""
+    import onnx
+    from onnxruntime import quantization
+
+    def can_be_cut(model: onnx.ModelProto) -> set[str]:
+        held = [onnx.numpy_helper.to_array(tensor).astype(np.int64) for tensor in model.graph.initializer]
+        signed = [tensor.data_type == onnx.TensorProto.INT8 for tensor in model.graph.initializer]
+        names = [tensor.name for tensor in model.graph.initializer]
+        return {
+            name
+            for name, is_signed, weights in zip(names, signed, held, strict=True)
+            if is_signed and 2 * 255 * np.abs(weights).max(initial=0) > np.iinfo(np.int16).max
+        }
+
+    _, model = exported(case)
+    int8 = onnx.load_from_string(exporting.to_int8(model))
+    bytes_each = [tensor for tensor in int8.graph.initializer if tensor.data_type in (2, 3) and len(tensor.dims) > 1]
+    assert len(bytes_each) >= 3 and not can_be_cut(int8)
+    with exporting._silence(), tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / "plain.onnx"
+        quantization.quantize_dynamic(onnx.load_from_string(model), plain, weight_type=quantization.QuantType.QInt8)
+        assert can_be_cut(onnx.load(plain))
 
 
 class Branching(Network):
@@ -179,7 +257,10 @@ def test_the_command_writes_a_model_that_says_where_it_is_from(
     said = capsys.readouterr().out
     assert "same action 100.00 %" in said and "observation -> output, action" in said
     (about,) = onnx.load(file).metadata_props
-    assert about.key == "warren" and '"version": 7' in about.value
+    assert about.key == "warren"
+    told = json.loads(about.value)
+    assert told["version"] == 7 and [each["mode"] for each in told["verified"]] == ["sample", "greedy"]
+    assert all(each["processor"] == processor() and processor() in said for each in told["verified"])
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     output, action = session.run(None, {"observation": np.zeros((5, 4), np.float32)})
     assert output.shape == (5, 2) and (action == output.argmax(-1)).all()
