@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
+from workers.config import staying
 from workers.config.league_algorithm import with_algorithm
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
@@ -53,7 +54,10 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
             sys.exit(code)
+        told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+        if told_to_stop is not None and status == [0]:
+            staying.stay_unless(told_to_stop)
         # The interpreter's last garbage collections visit every object that torch and the rest imported: a second of
         # work a process, when all stop at the same time and have few seconds for it. Destructors run all the same.
         gc.disable()

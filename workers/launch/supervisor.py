@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from warren.errors import NotFinite, WarrenError
+from workers.config import staying
 from workers.launch.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, Done, ProcessSpec, Restart
 from workers.servers.forks import Forks
@@ -173,6 +174,7 @@ class Supervisor:
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
         numbers = {"WARREN_RANK": str(managed.rank), "WARREN_NUM": str(spec.num or len(spec.ranks))}
+        numbers[staying.VARIABLE] = "no"  # the launcher itself starts again what has to be
         environment: Mapping[str, str] = {**os.environ, **self._environment, **numbers, **spec.environment}
         forks = self._forks if spec.forked else None
         managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace, forks)

@@ -1,0 +1,69 @@
+"""A role that has done its work, where its container would be started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from waiting import PATIENCE, until
+
+ROOT = Path(__file__).resolve().parents[3]
+DONE = "def run(config): return 0"
+STOPPED = """
+def run(config):
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    print("ready", flush=True)
+    stop.wait()
+    return 0
+"""
+FAILED = "def run(config): return 1"
+Start = Callable[[str, str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(run: str, policy: str) -> subprocess.Popen[str]:
+        code = f"import signal, threading\nfrom workers.config.command_line import role\n{run}\nrole('actor', run)()"
+        environment = {**os.environ, "WARREN_RESTART": policy, "PYTHONPATH": str(ROOT)}
+        process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("policy", ["unless-stopped", "always"])
+def test_finished_role_stays_idle_until_it_is_stopped(start: Start, policy: str) -> None:
+    process = start(DONE, policy)
+    until(lambda: psutil.Process(process.pid).name() == "sleep", "the idle process")
+    process.terminate()
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("policy", ["no", "on-failure:5", ""])
+def test_finished_role_ends_where_that_is_no_new_start(start: Start, policy: str) -> None:
+    assert start(DONE, policy).wait(PATIENCE) == 0
+
+
+def test_role_that_is_told_to_stop_ends(start: Start) -> None:
+    process = start(STOPPED, "unless-stopped")
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+
+
+def test_failed_role_ends_to_be_started_again(start: Start) -> None:
+    assert start(FAILED, "unless-stopped").wait(PATIENCE) == 1
