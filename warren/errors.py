@@ -69,6 +69,10 @@ class BrokerError(WireError):
     """Raised when the broker or Redis is down, refuses the password, or goes away for longer than allowed."""
 
 
+class ServerAway(BrokerError):
+    """Raised when the broker or Redis does not answer now but may soon: down, unknown to the name service, loading."""
+
+
 class CallError(WireError):
     """Root of what can become of a call that got no result; `service` is what was called."""
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
 from warren import redis_client
 from warren.environment import secret
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, ServerAway
 from workers.config.schema import Config
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, check_broker, check_redis
 
 logger = logging.getLogger(__name__)
 
 FAR = 0.02  # s there and back
+AGAIN_AFTER, AGAIN_AT_MOST = 0.5, 5.0  # s between two tries to reach a server that is away
+SAID_EVERY = 60.0  # s
 
 
 def given_urls(config: Config) -> tuple[str | None, str | None]:
@@ -45,7 +48,10 @@ def round_trip(redis_url: str, tries: int = 5) -> float:
 
 
 def connect(config: Config) -> tuple[str, str]:
-    """The URLs of the broker and of Redis, both checked to answer. Raises BrokerError or ConfigurationError."""
+    """Return the URLs of the broker and of Redis once both answer; servers that are away are waited for.
+
+    Raises BrokerError for a server that refuses this process, ConfigurationError for a URL that is missing or wrong.
+    """
     broker_url, redis_url = given_urls(config)
     if broker_url is None or redis_url is None:
         missing = [name for name, url in (("broker.url", broker_url), ("broker.redis_url", redis_url)) if url is None]
@@ -53,6 +59,22 @@ def connect(config: Config) -> tuple[str, str]:
             f"{' and '.join(missing)}: not given; a role started by itself joins a run's servers: "
             "set them, or WARREN_BROKER_URL and WARREN_REDIS_URL in the environment"
         )
-    check_broker(broker_url)
-    check_redis(redis_url)
+    wait_for(lambda: check_broker(broker_url))
+    wait_for(lambda: check_redis(redis_url))
     return broker_url, redis_url
+
+
+def wait_for(check: Callable[[], object], pause: Callable[[float], object] = time.sleep) -> None:
+    """Call `check` until it raises ServerAway no more; `pause` waits for so many s between."""
+    began, seconds, say_at = time.monotonic(), AGAIN_AFTER, 0.0
+    while True:
+        try:
+            check()
+            return
+        except ServerAway as error:
+            waited = time.monotonic() - began
+            if waited >= say_at:
+                logger.warning("waiting for it: %s", error)
+                say_at = waited + SAID_EVERY
+        pause(seconds)
+        seconds = min(2 * seconds, AGAIN_AT_MOST)

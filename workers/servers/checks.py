@@ -20,7 +20,7 @@ from redis.sentinel import MasterNotFoundError
 
 import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
 from warren import redis_client
-from warren.errors import BrokerError, ConfigurationError
+from warren.errors import BrokerError, ConfigurationError, ServerAway
 
 CHECK_TIMEOUT = 5.0  # seconds, for each of connecting and handshaking
 REDIS_SCHEMES = ("redis", "rediss", "redis+socket", "unix")
@@ -108,7 +108,7 @@ def _check_amqp(url: str, timeout: float) -> str:
             )
         raise BrokerError(f"broker {shown} {remedy}") from None
     except (amqp.AMQPError, OSError) as error:
-        raise BrokerError(f"broker {shown} {_network_reason(error, host, timeout, 'a RabbitMQ')}") from None
+        raise _unreachable(f"broker {shown}", error, host, timeout, "a RabbitMQ") from None
     try:
         about = link.server_properties
         return f"{about.get('product', 'AMQP broker')} {about.get('version', '')}".strip()
@@ -140,12 +140,12 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
             remedy = "refuses the password in the URL; correct the URL"
         raise BrokerError(f"Redis {shown} {remedy}") from None
     except redis.BusyLoadingError:
-        raise BrokerError(f"Redis {shown} is still loading its data; try again when it has") from None
+        raise ServerAway(f"Redis {shown} is still loading its data; try again when it has") from None
     except redis.ResponseError as error:  # its message holds nothing of the URL's password
         raise BrokerError(f"Redis {shown} refuses: {error}; correct the URL or its configuration") from None
     except (redis.RedisError, OSError, ValueError) as error:
         host = urlsplit(url).hostname or urlsplit(url).path
-        raise BrokerError(f"Redis {shown} {_network_reason(error, host, timeout, 'a Redis')}") from None
+        raise _unreachable(f"Redis {shown}", error, host, timeout, "a Redis") from None
     finally:
         client.close()
     if about.get("server_name") == "valkey":
@@ -157,26 +157,33 @@ def _has_password(url: str) -> bool:
     return bool(unquote(urlsplit(url).password or ""))
 
 
-def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> str:
-    """Why a connection failed, with what to do; goes through the errors that wrap one another."""
+def _unreachable(what: str, error: BaseException, host: str, timeout: float, server: str) -> BrokerError:
+    """Return the error that tells why a connection failed, with the remedy: ServerAway where it may work later."""
+    reason, passes = _network_reason(error, host, timeout, server)
+    return (ServerAway if passes else BrokerError)(f"{what} {reason}")
+
+
+def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> tuple[str, bool]:
+    """Return the reason in the errors that wrap one another, and whether it may pass by itself."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:
         chain.append(link)
         link = link.__cause__ or link.__context__
     if any(isinstance(one, MasterNotFoundError) for one in chain):
-        return "has no master: no sentinel that answers knows one by the service's name; correct the URL or start them"
+        found = "has no master: no sentinel that answers knows one by the service's name"
+        return f"{found}; correct the URL or start them", True
     if any(isinstance(one, ssl.SSLError) for one in chain):
         return (
             f"does not agree on TLS ({error}); check the scheme and the certificates: the broker's has to name the "
             "URL's host, and to be signed by the system's authorities or those of ?ssl_ca_certs=FILE"
-        )
+        ), False
     if any(isinstance(one, socket.gaierror) for one in chain):
-        return f"names a host that is unknown: {host!r}; correct the URL or the name service"
+        return f"names a host that is unknown: {host!r}; correct the URL or the name service", True
     if any(isinstance(one, ConnectionRefusedError) for one in chain):
-        return "is down: nothing listens there; start it, or choose another with broker=auto"
+        return "is down: nothing listens there; start it, or choose another with broker=auto", True
     if any(isinstance(one, (TimeoutError, redis.TimeoutError)) for one in chain):
-        return f"gave no answer in {timeout:g} s; is a firewall between, or another kind of server there?"
-    if reason := next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), None):
-        return f"cannot be reached: {reason}; correct the URL or the network"
-    return f"does not speak like {server} ({type(error).__name__}: {error}); is another kind of server there?"
+        return f"gave no answer in {timeout:g} s; is a firewall between, or another kind of server there?", True
+    if told := next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), None):
+        return f"cannot be reached: {told}; correct the URL or the network", True
+    return f"does not speak like {server} ({type(error).__name__}: {error}); is another kind of server there?", False
