@@ -120,14 +120,15 @@ class Keeper:
         held = {str(info.ref): info for info in listed if info.frozen and info.place == REDIS}
         size = sum(info.size for info in held.values())
         spilled: list[ModelRef] = []
-        if size <= self.memory_bound:
+        bound = self._bound()
+        if size <= bound:
             return spilled
         for name in self.pool.redis.zrange(f"{self.pool.prefix}used", 0, -1):
             info = held.get(text(name))
             if info is not None and self._to_disk(info):
                 spilled.append(info.ref)
                 size -= info.size
-            if size <= self.memory_bound:
+            if size <= bound:
                 break
         return spilled
 
@@ -135,6 +136,11 @@ class Keeper:
         """Return a spilled model to Redis; False when its file is not here or it is back already."""
         path = self.files.path(ref)
         return path.exists() and self.pool.bring_back(ref, path.read_bytes())
+
+    def _bound(self) -> int:
+        """Return the bytes of frozen weights that Redis may hold: at most half of its own bound, where it has one."""
+        limit = int(self.pool.redis.info("memory").get("maxmemory", 0))
+        return min(self.memory_bound, limit // 2) if limit else self.memory_bound
 
     def _to_disk(self, info: ModelInfo) -> bool:
         return self.files.write(info) and self.pool.spill(info.ref)

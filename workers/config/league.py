@@ -64,7 +64,7 @@ class LeagueConfig:
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over
     lease: float = 60.0  # s; a match or a learning period that nobody renews for so long is free again
-    memory_bound: int = 4 << 30  # bytes of frozen models in Redis; the least used are spilled beyond it
+    memory_bound: int = 4 << 30  # bytes of frozen models in Redis, or half of its maxmemory; the least used are spilled
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
     references: tuple[str, ...] = ("uniform",)  # opponents to measure the main agent by: that, or frozen players' names

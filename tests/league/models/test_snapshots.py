@@ -196,6 +196,21 @@ def test_the_least_used_frozen_models_are_spilled_beyond_the_bound(pool: Pool, k
     assert keeper.spill() == []
 
 
+def test_models_take_at_most_half_of_the_bound_of_redis(own_redis: OwnRedis, run_name: str, tmp_path: Path) -> None:
+    store = Store(own_redis.client, f"{run_name}:league:", seed=0)
+    store.create()
+    pool = Pool(own_redis.client, f"{run_name}:")
+    keeper = Keeper(store, pool, tmp_path / "kept", memory_bound=4 << 30, every=3600.0)
+    size = 8 << 20
+    for version in range(1, 6):
+        pool.put("main", version, 0, bytes(size))
+        pool.freeze("main", version)
+    assert keeper.spill() == []
+    own_redis.client.config_set("maxmemory", 9 * size)  # half of it has room for four
+    assert [ref.version for ref in keeper.spill()] == [1]
+    assert places(pool)[2] == "redis"
+
+
 def test_a_spilled_model_comes_back_when_it_is_asked_for(pool: Pool, keeper: Keeper, run_name: str) -> None:
     frozen(pool, range(1, 6))
     keeper.spill()
