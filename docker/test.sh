@@ -3,8 +3,8 @@
 #   docker/test.sh PYTHON -m pytest tests/tasks
 # RABBITMQ_IMAGE and REDIS_IMAGE name other images, QUEUES another default queue type of the virtual host (quorum).
 set -eu
-rabbitmq_image=${RABBITMQ_IMAGE:-rabbitmq:4-management}
-redis_image=${REDIS_IMAGE:-redis:8-alpine}
+rabbitmq_image=${RABBITMQ_IMAGE:-rabbitmq:4.0-management}
+redis_image=${REDIS_IMAGE:-redis:8.0-alpine}
 password=$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')
 name=warren-test-$(od -An -N4 -tx1 /dev/urandom | tr -d ' \n')
 trap 'docker rm --force --volumes "$name-rabbitmq" "$name-redis" >/dev/null 2>&1 || :' EXIT

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +18,8 @@ import hydra
 import pytest
 import yaml
 
+from warren.errors import ConfigurationError
+from workers.config import staying
 from workers.config.command_line import check_overrides
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
@@ -99,7 +104,7 @@ def test_it_has_servers_a_learner_actors_and_flower() -> None:
 
 
 def test_every_experiment_of_hydra_s_can_be_named() -> None:
-    experiments = {"cartpole", *(path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml"))}
+    experiments = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
     # Games that the image does not have:
     games_of_their_own = {
         "cartpole_gamecore", "fightingice", "football", "football_league", "pong", "pong_league", "slimevolley",
@@ -117,13 +122,21 @@ def test_a_league_has_a_league_worker_an_evaluator_and_a_learner_for_each_player
     assert sorted(config_of(name, EXPERIMENT=experiment).player for name in learners) == sorted(league["players"])
 
 
-@pytest.mark.parametrize("experiment", ["", "acrobot", *LEAGUES])
-def test_the_command_of_each_service_is_a_valid_configuration_of_the_one_run(experiment: str) -> None:
+@pytest.mark.parametrize("experiment", ["", *EXPERIMENTS])
+def test_each_experiment_composes_and_has_its_packages_in_the_image(experiment: str) -> None:
+    verified = set()
     for name in roles(EXPERIMENT=experiment):
         role, _ = command_of(name, EXPERIMENT=experiment)
         config = config_of(name, EXPERIMENT=experiment)
-        verify(config, role)
         assert (config.run, config.trial) == (experiment or "compose", experiment or "compose")
+        if role in verified:  # a league's learners differ by their players' names
+            continue
+        verified.add(role)
+        try:
+            verify(config, role)
+        except ConfigurationError as error:  # packages that the image has need not be installed for these tests
+            lacking = [set(re.findall(r"'\.\[(\w+)\]'", problem)) for problem in error.problems]
+            assert all(extras and extras <= image_extras() for extras in lacking), error.problems
 
 
 @pytest.mark.parametrize(
@@ -155,10 +168,53 @@ def test_a_served_run_has_as_many_env_runners_as_it_says(experiment: str) -> Non
         assert (config.sampling, config.env_runners, config.actors) == (Sampling.served, 4, 1)
 
 
-def test_restarts_are_the_launcher_s() -> None:
-    for name, service in roles(EXPERIMENT="kuhn").items():
-        watches = name in ("evaluator", "flower")
-        assert service["restart"] == ("unless-stopped" if watches else f"on-failure:{Config().restarts}")
+def test_everything_starts_again_with_the_engine_and_after_any_outage() -> None:
+    for experiment in ("", "kuhn"):
+        for service in services(EXPERIMENT=experiment).values():
+            assert service["restart"] == "unless-stopped"
+    for service in roles(EXPERIMENT="kuhn").values():
+        assert service["environment"][staying.VARIABLE] == service["restart"] in staying.STARTED_AGAIN
+
+
+def test_a_script_can_have_roles_that_end() -> None:
+    for service in roles(WARREN_RESTART="no").values():
+        assert service["environment"][staying.VARIABLE] == service["restart"] == "no"
+    assert "no" not in staying.STARTED_AGAIN
+
+
+def seconds(span: str) -> float:
+    """Return the seconds of a span as Compose writes it: 30s, 2m."""
+    return float(span[:-1]) * {"s": 1, "m": 60}[span[-1]]
+
+
+def test_each_service_has_time_to_end_well() -> None:
+    for experiment in ("", "kuhn"):
+        for name, service in services(EXPERIMENT=experiment).items():
+            keeps = name in SERVERS or name.startswith(("learner", "league"))
+            least = 60 if keeps else 2 * Config().grace
+            assert name == "passwords" or seconds(service["stop_grace_period"]) >= least, name
+
+
+def test_a_server_with_much_to_read_back_has_time_to_start() -> None:
+    for name in SERVERS:
+        assert seconds(services()[name]["healthcheck"]["start_period"]) >= 180
+
+
+def test_redis_refuses_writes_at_a_bound_that_can_be_set() -> None:
+    for given, bound in (({}, "4gb"), ({"WARREN_REDIS_MEMORY": "512mb"}, "512mb")):
+        command = services(**given)["redis"]["command"]
+        assert command[command.index("--maxmemory") + 1] == bound
+        assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
+
+
+def test_images_of_servers_are_of_one_minor_version_and_can_be_others() -> None:
+    for name in SERVERS:
+        assert re.fullmatch(r"\w+:\d+\.\d+-\w+", services()[name]["image"])
+    others = services(RABBITMQ_IMAGE="mine/rabbitmq:1", REDIS_IMAGE="mine/redis:2")
+    assert {others[name]["image"] for name in SERVERS} == {"mine/rabbitmq:1", "mine/redis:2"}
+    script = (DOCKER / "test.sh").read_text()
+    assert all(services()[name]["image"] in script for name in SERVERS)
+    assert set(re.findall(r"^FROM (\S+)", dockerfile(), re.MULTILINE)) == {"python:3.11-slim-bookworm"}
 
 
 def test_the_overrides_of_the_environment_reach_every_role() -> None:
@@ -184,16 +240,19 @@ def test_a_run_outlives_its_containers() -> None:
         keeps = name.startswith(("learner", "league", "evaluator"))
         runs = f"runs:{workdir}/{config_of(name).folder}" if name in ONE_LEARNER else f"runs:{workdir}/runs"
         assert (runs in service["volumes"]) == keeps
-    assert {"runs", "redis", "passwords"} == set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    assert {"runs", "rabbitmq", "redis", "passwords"} == set(yaml.safe_load(COMPOSE.read_text())["volumes"])
+    rabbitmq = services()["rabbitmq"]
+    assert "rabbitmq:/var/lib/rabbitmq" in rabbitmq["volumes"]
+    assert rabbitmq["hostname"] == "rabbitmq"  # part of the name of its data folder
 
 
 def test_every_role_waits_for_healthy_servers_and_they_for_passwords() -> None:
-    found, made = services(EXPERIMENT="kuhn"), {"passwords": {"condition": "service_completed_successfully"}}
+    found, made = services(EXPERIMENT="kuhn"), {"passwords": {"condition": "service_healthy"}}
     healthy = {server: {"condition": "service_healthy"} for server in SERVERS}
     for name in roles(EXPERIMENT="kuhn"):
         assert found[name]["depends_on"] == {**made, **healthy}
     assert all(found[server]["depends_on"] == made for server in SERVERS)
-    assert all("test" in found[server]["healthcheck"] for server in (*SERVERS, "flower"))
+    assert all("test" in found[server]["healthcheck"] for server in (*SERVERS, "flower", "passwords"))
 
 
 def test_only_flower_is_published_and_only_to_this_machine() -> None:
@@ -243,7 +302,6 @@ def test_a_stop_signal_reaches_python() -> None:
 
 def test_the_image_holds_every_package_that_a_role_imports() -> None:
     copied = set(re.findall(r"^COPY (\w+) \1$", dockerfile(), re.MULTILINE))
-    admitted = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     wanted, seen = [f"workers.{command_of(name, EXPERIMENT='kuhn')[0]}" for name in roles(EXPERIMENT="kuhn")], set()
     while wanted:
         seen.add(module := wanted.pop())
@@ -253,7 +311,8 @@ def test_the_image_holds_every_package_that_a_role_imports() -> None:
     packages = {module.partition(".")[0] for module in seen}
     assert packages >= {"workers", "tasks", "agents", "league", "envs"}
     assert packages | {"conf"} <= copied
-    assert copied <= admitted
+    for copied_path in re.findall(r"^COPY (?!--from)(\S+) \S+$", dockerfile(), re.MULTILINE):
+        assert reaches_the_engine(f"{copied_path}/x.py" if (ROOT / copied_path).is_dir() else copied_path), copied_path
 
 
 def imported(path: Path) -> set[str]:
@@ -273,14 +332,75 @@ def test_what_is_installed_is_pinned() -> None:
     assert all("--constraint constraints.txt" in line for line in installs)
     pinned = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["games"]]
+    wanted = [
+        *project["dependencies"],
+        *(one for extra in image_extras() for one in project["optional-dependencies"][extra]),
+    ]
     assert {re.split(r"[^\w-]", line, maxsplit=1)[0].lower().replace("_", "-") for line in wanted} <= pinned
 
 
 def test_secrets_stay_out_of_git_and_of_the_image() -> None:
-    assert ".env" in (ROOT / ".gitignore").read_text().splitlines()
-    rules = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith(("#", "!"))]
-    assert rules[0] == "*"
+    ignored = (ROOT / ".gitignore").read_text().split()
+    assert {".env", "conf/local/"} <= set(ignored)
+    assert not reaches_the_engine(".git/config")
+    for rule in ignored:
+        path = rule.strip("/").replace("*", "x")
+        below = [] if "/" in rule.strip("/") or rule.startswith("/") else ["conf/", "workers/launch/", "docker/"]
+        for place in ["", *below]:
+            assert not reaches_the_engine(place + path), place + path
+            assert not reaches_the_engine(f"{place}{path}/default.yaml"), place + path
+
+
+def reaches_the_engine(path: str) -> bool:
+    """Return whether .dockerignore lets a file in: of the rules for it, or for a folder above it, the last decides."""
+    parts, inside = path.split("/"), True
+    above = ["/".join(parts[: count + 1]) for count in range(len(parts))]
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pattern = re.escape(line.removeprefix("!")).replace(r"\*\*/", "(.*/)?").replace(r"\*", "[^/]*")
+            if any(re.fullmatch(pattern, one) for one in above):
+                inside = line.startswith("!")
+    return inside
+
+
+def test_rules_of_dockerignore_are_resolved_as_docker_does() -> None:
+    found = {path: reaches_the_engine(path) for path in (
+        "conf/env/cartpole.yaml", "conf/local/default.yaml", "conf/local.yaml", "docker/passwords.sh", "docker/test.sh",
+        "README.md", "workers/launch/__pycache__/hosts.cpython-311.pyc",
+    )}  # fmt: skip
+    assert [path for path, inside in found.items() if inside] == [
+        "conf/env/cartpole.yaml", "conf/local.yaml", "docker/passwords.sh",
+    ]  # fmt: skip
+
+
+def image_extras() -> set[str]:
+    """Return the extras of pyproject.toml that the image has."""
+    return set(re.findall(r'extras\["(\w+)"\]', dockerfile()))
+
+
+@pytest.mark.parametrize("experiment", ["", "kuhn"])
+def test_docker_compose_reads_the_file_as_these_tests_do(experiment: str) -> None:
+    if shutil.which("docker") is None:
+        pytest.skip("docker is not installed")
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "EXPERIMENT": experiment}
+    command = ["docker", "compose", "--file", COMPOSE, "config", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    if "is not a docker command" in done.stderr:
+        pytest.skip("this docker has no docker compose")
+    assert done.returncode == 0, done.stderr
+    theirs = json.loads(done.stdout)["services"]
+    ours = services(EXPERIMENT=experiment)
+    assert set(theirs) - {"env"} == set(ours)
+    for name, service in ours.items():
+        for key in ("image", "restart", "entrypoint", "depends_on", "environment", "read_only"):
+            if isinstance(service.get(key), str | list | bool):
+                assert theirs[name][key] == service[key], (name, key)
+            elif key == "depends_on" and key in service:
+                assert {one: how["condition"] for one, how in theirs[name][key].items()} == {
+                    one: how["condition"] for one, how in service[key].items()
+                }
+            elif key == "environment" and key in service:
+                assert set(theirs[name][key]) == set(service[key])
 
 
 def made(folder: Path, *domain: str, **environment: str) -> dict[str, str]:

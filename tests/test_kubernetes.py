@@ -16,7 +16,7 @@ import pytest
 import yaml
 from test_compose import DOCKER, ROOT, dockerfile, made, services
 
-from workers.config import command_line
+from workers.config import command_line, staying
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.doctor import target
@@ -311,6 +311,22 @@ def test_each_has_time_to_end_and_what_is_asked_can_be_probed(overlay: str) -> N
         else:  # a role that cannot go on ends; what its servers lack is said before it begins
             assert [one["name"] for one in pod["initContainers"]] == ["doctor"]
             assert pod["shareProcessNamespace"] is True
+
+
+@overlays
+def test_a_role_whose_run_is_over_stays_idle(overlay: str) -> None:
+    for name, pod in workloads(overlay).items():
+        if name not in (*SERVERS, "flower"):  # Flower has no end of its own
+            environment = {one["name"]: one["value"] for one in pod["containers"][0]["env"] if "value" in one}
+            assert environment[staying.VARIABLE] in staying.STARTED_AGAIN
+
+
+@overlays
+def test_redis_may_hold_half_of_its_memory(overlay: str) -> None:
+    (redis,) = workloads(overlay)["redis"]["containers"]
+    assert redis["resources"]["limits"]["memory"] == "4Gi"
+    assert redis["command"][redis["command"].index("--maxmemory") + 1] == "2gb"
+    assert redis["command"][redis["command"].index("--maxmemory-policy") + 1] == "noeviction"
 
 
 @overlays

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from test_compose import DOCKER, ROOT, dockerfile, made, services, substituted
 
+from workers.config import staying
 from workers.config.schema import Config, from_hydra
 from workers.config.validation import verify
 
@@ -89,8 +90,16 @@ def test_nothing_is_published_and_what_is_kept_stays_on_one_node() -> None:
     assert kept == set(found["volumes"])
 
 
-def test_roles_run_without_privileges_and_are_started_again_after_an_error() -> None:
+def test_roles_run_without_privileges_and_are_started_again() -> None:
     for name in ROLES:
         service = stack()["services"][name]
         assert (service["read_only"], service["cap_drop"], service["init"]) == (True, ["ALL"], True)
-        assert service["deploy"]["restart_policy"]["condition"] == "on-failure"
+        # A node that is shut down ends them with status 0.
+        assert service["deploy"]["restart_policy"]["condition"] == "any"
+        assert service["environment"][staying.VARIABLE] in staying.STARTED_AGAIN
+
+
+def test_redis_may_hold_half_of_its_memory() -> None:
+    redis = stack()["services"]["redis"]
+    assert redis["command"][redis["command"].index("--maxmemory") + 1] == "2gb"
+    assert redis["deploy"]["resources"]["limits"]["memory"] == "4G"
