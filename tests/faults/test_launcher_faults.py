@@ -88,6 +88,7 @@ def test_events_that_make_no_sense_change_nothing_in_the_launcher(tmp_path: Path
     assert "Traceback" not in run.output and "ended with status" not in run.output
 
 
+@pytest.mark.servers
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["gathered", "streaming"])
 def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path: Path, sampling: str) -> None:
@@ -108,6 +109,7 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
     assert not any(path.exists() for path in leftovers), "of a run that is over, nothing is kept"
 
 
+@pytest.mark.servers
 @pytest.mark.slow
 def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path) -> None:
     with LeagueOfRun(tmp_path, "broker=private") as run:
