@@ -78,7 +78,7 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
     write_whole(path, data)
     _sync_folder(folder)
     if keep is not None:
-        for old in _newest_first(folder)[max(keep, 1) :]:
+        for old in readable(folder)[max(keep, 1) :]:
             old.unlink(missing_ok=True)
     return path
 
@@ -129,8 +129,23 @@ def _checkpoint(name: str, tensors: Mapping[str, Tensor], header: Mapping[str, A
 
 def latest(folder: Path) -> Path | None:
     """The newest whole checkpoint in `folder`, by the time written in it, or None."""
-    paths = _newest_first(folder)
+    paths = readable(folder)
     return paths[0] if paths else None
+
+
+def readable(folder: Path) -> list[Path]:
+    """Return the checkpoints in `folder` whose header can be read, the newest first by the time written in it."""
+    saved = {path: saved_at(path) for path in folder.glob("*" + SUFFIX)}
+    times = {path: time for path, time in saved.items() if time is not None}
+    return sorted(times, key=times.__getitem__, reverse=True)
+
+
+def saved_at(path: Path) -> int | None:
+    """Return the time written in a checkpoint, in ns since 1970; None where its header cannot be read."""
+    try:
+        return int(_read_header(path)["saved_at"])
+    except (CheckpointError, KeyError, TypeError, ValueError):
+        return None
 
 
 def restore(policy: Policy, algorithm: Algorithm, checkpoint: Checkpoint) -> None:
@@ -220,17 +235,6 @@ def _read_header(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"checkpoint {path} is damaged: {error}") from None
     except (TypeError, KeyError, ValueError):
         raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of Warren's") from None
-
-
-def _newest_first(folder: Path) -> list[Path]:
-    """Checkpoints whose header can be read; others in the folder are not this module's to judge."""
-    saved_at = {}
-    for path in folder.glob("*" + SUFFIX):
-        try:
-            saved_at[path] = _read_header(path)["saved_at"]
-        except (CheckpointError, KeyError):
-            continue
-    return sorted(saved_at, key=saved_at.__getitem__, reverse=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -21,7 +21,8 @@ from warren.errors import ConfigurationError, UnknownName, WarrenError
 EXTRAS = {
     "pettingzoo": "games", "pyspiel": "games", "open_spiel": "games", "ale_py": "atari", "cv2": "atari",
     "envpool": "envpool", "vizdoom": "vizdoom", "mpe2": "mpe", "slimevolleygym": "slimevolley",
-    "multi_agent_ale_py": "atari-two",
+    "multi_agent_ale_py": "atari-two", "uvicorn": "gateway", "httptools": "gateway", "onnx": "onnx",
+    "onnxruntime": "onnx", "onnxscript": "onnx",
 }  # fmt: skip
 BUILT = {
     "gfootball": "make gfootball",

@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import sys
 
-from workers.deployment import several
-from workers.deployment.role import run
 from workers.deployment.settings import DeployConfig, command
 
 
+def run(config: DeployConfig) -> int:
+    """Serve, by one process or several, until told to stop; return the exit status."""
+    from workers.deployment import role, several  # need uvicorn, whose absence the settings have told by now
+
+    return several.run(config) if config.processes > 1 else role.run(config)
+
+
 def main() -> int:
-    """The command line."""
-    return command(__doc__, DeployConfig, lambda config: (several.run if config.processes > 1 else run)(config))
+    """Run the command line; return the exit status."""
+    return command(__doc__, DeployConfig, run)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
+from warren.user_code import EXTRAS, install
 from workers.config import staying
 from workers.config.league_algorithm import with_algorithm
 from workers.config.schema import CONF, Config, from_hydra
@@ -91,7 +92,10 @@ def urls_from_environment(options: argparse.Namespace) -> None:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
+    """Return the exit status of `run`; an error of Warren's own is printed as one message, with no traceback.
+
+    So is that a package of one of Warren's extras is missing.
+    """
     try:
         return run()
     except ConfigurationError as error:
@@ -103,6 +107,12 @@ def guarded(run: Callable[[], int]) -> int:
     except WarrenError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        print(f"error: {missing} is not installed, and this command needs it; {install(missing)}", file=sys.stderr)
+        return ERROR_STATUS
     except KeyboardInterrupt:
         return STOPPED
 

@@ -18,6 +18,7 @@ from envs import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.config import hosts
+from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling
 from workers.servers import given_urls
@@ -173,20 +174,9 @@ def _gateway(config: Config, role: str) -> Iterator[str]:
         )
     for name in gamecore_actors.unfit(config.env.settings()):
         yield f"env.{name}: is done to environments that are stepped; leave it out, {config.env.id} drives itself"
-    gateway = config.gateway
-    for name in ("max_sessions", "max_agents", "max_connections", "max_body"):
-        if getattr(gateway, name) < 1:
-            yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
-    for name in ("idle", "receive", "answer"):
-        if not getattr(gateway, name) > 0:
-            yield f"gateway.{name}: {getattr(gateway, name)} is no time span; it must be more than 0 seconds"
-    if not gateway.drain >= 0:
-        yield f"gateway.drain: {gateway.drain} is no time span; it must be 0 seconds or more"
-    for name in ("port", "tcp_port", "own_port"):
-        if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
-            yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
-    if role in ("gateway", "train") and importlib.util.find_spec("uvicorn") is None:
-        yield "gateway: needs the packages of the extra 'gateway': pip install -e '.[gateway]'"
+    yield from wrong_values(config.gateway)
+    if role in ("gateway", "train"):
+        yield from missing_packages()
 
 
 def _served(config: Config, role: str) -> Iterator[str]:

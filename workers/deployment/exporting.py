@@ -29,6 +29,7 @@ from agents.policies import Policy
 from agents.spaces import Leaves, SpaceTree
 from agents.trees import spec_of, zeros
 from warren.errors import ConfigurationError
+from warren.user_code import install
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 CHATTY = {  # loggers that tell how they optimise, and what else could be installed
@@ -146,11 +147,16 @@ def to_int8(model: bytes) -> bytes:
 
 def needed() -> None:
     """Raise ConfigurationError, which names the extra, where a package is missing."""
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigurationError(
-            f"{' and '.join(missing)}: not installed, and ONNX models need them; pip install -e '.[onnx]'"
-        )
+    if problems := missing():
+        raise ConfigurationError(problems)
+
+
+def missing() -> list[str]:
+    """Return a sentence on the packages that are not installed; none where all are."""
+    absent = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if not absent:
+        return []
+    return [f"backends onnx and int8: {' and '.join(absent)}: not installed; {install('onnx')}"]
 
 
 def _examples(policy: Policy) -> list[Tensor]:

@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from agents import checkpoints
 from envs import gamecore_actors
 from envs.rewards import Rewards
 from warren.environment import secret
-from warren.errors import CheckpointError, ConfigurationError, WarrenError
+from warren.errors import ConfigurationError, WarrenError
 from workers.deployment.backends import build_backend
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
@@ -29,7 +30,7 @@ from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import log_to_stderr
-from workers.runtime.trained import Trained, load, run_in
+from workers.runtime.trained import Trained, load, numbered, run_in, version_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +38,17 @@ LOOK = 1.0  # s between looks whether the server still serves
 
 
 class Deployment:
-    """Serves from `start` to `close`; the first version is verified before any game can come."""
+    """Serve from `start` to `close`; the first version is verified before any game can come."""
 
     def __init__(self, config: DeployConfig, neighbours: Processes | None = None) -> None:
         """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
         is refused say."""
         self.config, self.folder = config, run_in(Path(config.run))
         self.refused, self._last_refused = 0, -1  # newer versions that were not served
+        self._damaged: set[Path] = set()  # newer checkpoints that cannot be read
         self.verdict: Verdict | None = None
         trained = load(self.folder, config.player, config.version)
+        self._checkpoints = trained.source.parent
         rewards = Rewards() if trained.settings is None else trained.settings.rewards()
         self.player = DeployedPlayer(rewards, config.mode, config.seed)
         try:
@@ -89,25 +92,38 @@ class Deployment:
         self.player.close()
 
     def look(self) -> bool:
-        """Whether there was a newer checkpoint, which is served from now on; one that is refused is counted."""
+        """Serve a newer checkpoint from now on; return whether there was one. Count one that cannot be served."""
         player = self.player
-        try:
-            trained = load(self.folder, self.config.player)
-        except CheckpointError as error:  # the learner has removed it meanwhile, say
-            logger.warning("%s", error)
-            return False
-        if trained.version <= max(player.version, self._last_refused):
+        self._tell_of_damage()
+        newest = checkpoints.latest(self._checkpoints)
+        version = -1 if newest is None else version_of(newest)
+        if version <= max(player.version, self._last_refused):
             return False
         try:
-            self._put_in_service(trained)
-        except WarrenError as error:
-            self.refused, self._last_refused = self.refused + 1, trained.version
-            logger.error("version %d goes on, version %d is not served: %s", player.version, trained.version, error)
+            self._put_in_service(load(self.folder, self.config.player, version))
+        except Exception as error:  # of ONNX Runtime, say: none may end the service of the version before
+            if newest is None or not newest.is_file():
+                return False  # the learner has removed it meanwhile
+            self.refused, self._last_refused = self.refused + 1, version
+            why = str(error) if isinstance(error, WarrenError) else f"{type(error).__name__}: {error}"
+            logger.error(
+                "version %d goes on, version %d is not served: %s", player.version, version, why,
+                exc_info=not isinstance(error, WarrenError),
+            )  # fmt: skip
             return False
         return True
 
+    def _tell_of_damage(self) -> None:
+        """Log, once for each, which newer checkpoints are passed over since they cannot be read."""
+        whole = {path.stem for path in checkpoints.readable(self._checkpoints)}
+        newer = {path for path in numbered(self._checkpoints) if version_of(path) > self.player.version}
+        damaged = {path for path in newer if path.stem not in whole and path.is_file()}
+        for path in sorted(damaged - self._damaged):
+            logger.warning("version %d goes on: checkpoint %s is damaged, and passed over", self.player.version, path)
+        self._damaged = damaged
+
     def facts(self) -> dict[str, Any]:
-        """What GET tells beside the sessions."""
+        """Return what GET tells beside the sessions."""
         player, verdict = self.player, self.verdict
         return {
             "run": str(self.folder),
@@ -116,6 +132,7 @@ class Deployment:
             "version": player.version,
             "backend": self.config.backend,
             "agreement": None if verdict is None else verdict.agreement,
+            "verified_on": None if verdict is None else verdict.processor,
             "decisions": player.decisions,
             "passes": player.passes,
             "seconds_in_passes": round(player.seconds, 3),
@@ -136,7 +153,7 @@ class Deployment:
         logger.info("version %d of %s is in service, by %s", trained.version, self.folder, config.backend)
 
     def _actor(self, trained: Trained) -> tuple[type[Actor], dict[str, Any]]:
-        """(the class that games ask, what its constructor takes)."""
+        """Return (the class that games ask, what its constructor takes)."""
         policy, name = trained.policy, self.config.actor
         if name is None and gamecore_actors.is_gamecore(trained.env_id):
             name = trained.env_id.partition(":")[2]

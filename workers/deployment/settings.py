@@ -13,7 +13,10 @@ from yaml import YAMLError
 
 from warren.errors import ConfigurationError, unknown_name
 from workers.config.command_line import guarded
+from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.schema import GatewayConfig
+from workers.deployment.backends import BACKENDS
+from workers.deployment.exporting import missing
 from workers.deployment.verifying import AGREEMENT
 
 MODES = ("sample", "greedy")
@@ -65,6 +68,11 @@ class DeployConfig:
         for name in ("threads", "processes"):
             if getattr(self, name) < 1:
                 problems.append(f"{name}={getattr(self, name)} must be at least 1")
+        if self.backend not in BACKENDS:
+            problems.append(unknown_name("backend", self.backend, BACKENDS))
+        if self.backend in ("onnx", "int8"):
+            problems += missing()
+        problems += [*wrong_values(self.gateway), *missing_packages()]
         if problems:
             raise ConfigurationError(problems)
 

@@ -16,7 +16,6 @@ from envs.rewards import Rewards
 from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
 from workers.gateway.game import Game, Player
-from workers.gateway.http import Endpoint, server
 from workers.gateway.limits import Limits
 from workers.gateway.metrics import Gather, alone
 from workers.gateway.sessions import Open, Sessions
@@ -79,6 +78,10 @@ class Server:
 
         Raises ConfigurationError for a port or an address that cannot be taken.
         """
+        from workers.gateway.http import (
+            Endpoint,
+        )  # needs uvicorn, of an extra: whoever lacks it is told in one sentence
+
         self._sessions, self._on_failure = sessions, on_failure
         self._endpoint = Endpoint(sessions, facts, gather)
         self._http = [listen("gateway.port", address, port, shared)]
@@ -120,6 +123,8 @@ class Server:
             self._loop.close()
 
     async def _serve(self) -> None:
+        from workers.gateway.http import server
+
         http = server(self._endpoint, self._sessions.limits)
         tasks = [asyncio.ensure_future(http.serve(self._http)), asyncio.ensure_future(self._sessions.run())]
         tcp = TcpServer(self._sessions)

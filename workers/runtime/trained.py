@@ -86,7 +86,7 @@ def load(folder: str | Path, player: str = "main", version: int | None = None) -
     policy = build_policy(config.network, *envs.spaces(settings), config.seed, settings.value_channels)
     source = _checkpoint(folder / "checkpoints", version)
     checkpoints.load_weights(policy, checkpoints.load(source).policy, str(source))
-    kwargs, number = dict(config.env.kwargs), int(source.stem)
+    kwargs, number = dict(config.env.kwargs), version_of(source)
     return Trained(policy, config.env.id, kwargs, False, source, settings=settings, version=number, seen_in=(folder,))
 
 
@@ -108,7 +108,7 @@ def _of_league(folder: Path, config: Config, player: str, version: int | None) -
     learning = {path.parent.name: path for path in folder.glob("players/*/checkpoints")}
     if player in learning:
         source = _checkpoint(learning[player], version)
-        number, weights = int(source.stem), checkpoints.load(source).policy
+        number, weights = version_of(source), checkpoints.load(source).policy
     elif player in frozen:
         source = frozen[player]
         number = int(player.rpartition("@")[2])
@@ -139,5 +139,15 @@ def _checkpoint(folder: Path, version: int | None) -> Path:
 
 
 def versions(folder: Path) -> list[int]:
-    """The weight versions of which a folder of checkpoints holds one, the oldest first."""
-    return sorted(int(path.stem) for path in folder.glob(f"*{checkpoints.SUFFIX}") if path.stem.isdigit())
+    """Return the weight versions of which a folder of checkpoints holds one, the oldest first."""
+    return sorted(version_of(path) for path in numbered(folder))
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Return the files of a folder that are checkpoints by their names, damaged or not."""
+    return [path for path in folder.glob(f"*{checkpoints.SUFFIX}") if path.stem.isdigit()]
+
+
+def version_of(checkpoint: Path) -> int:
+    """Return the weight version that a checkpoint's file is named by."""
+    return int(checkpoint.stem)

@@ -24,7 +24,7 @@ from envs.rewards import Rewards
 from warren.errors import CheckpointError, ConfigurationError
 from workers import deploy
 from workers.config.schema import GatewayConfig
-from workers.deployment import backends
+from workers.deployment import backends, role
 from workers.deployment.backends import build_backend
 from workers.deployment.exporting import to_onnx
 from workers.deployment.player import DeployedPlayer
@@ -204,7 +204,9 @@ def test_many_games_share_forward_passes(tmp_path: Path, deployments: Deploy) ->
     assert facts["decisions"] == 640 > facts["passes"]
 
 
-def test_a_newer_checkpoint_is_served_in_the_middle_of_a_game(tmp_path: Path, deployments: Deploy) -> None:
+def test_a_newer_checkpoint_is_served_in_the_middle_of_a_game(
+    tmp_path: Path, deployments: Deploy, caplog: pytest.LogCaptureFixture
+) -> None:
     network = {"hidden_sizes": [8], "core": {"name": "lstm", "size": 8}}
     run_folder(tmp_path, network, version=1)
     deployment = deployments(tmp_path, follow=60.0, mode="greedy")
@@ -216,8 +218,54 @@ def test_a_newer_checkpoint_is_served_in_the_middle_of_a_game(tmp_path: Path, de
     assert deployment.look() and not deployment.look()
     after = [game.tick([0, 1, 0, number % 7]) for number in range(20)]
     assert game.facts()["version"] == 5 and before != after
-    (tmp_path / "checkpoints" / "00000009.safetensors").write_bytes(b"damaged")
-    assert not deployment.look() and game.facts()["version"] == 5
+    with caplog.at_level("WARNING"):
+        (tmp_path / "checkpoints" / "00000009.safetensors").write_bytes(b"damaged")
+        assert not deployment.look() and not deployment.look() and game.facts()["version"] == 5
+    assert caplog.text.count("00000009.safetensors is damaged, and passed over") == 1
+
+
+def test_following_loads_nothing_where_nothing_is_newer(
+    tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, version=1)
+    deployment = deployments(tmp_path, follow=60.0)
+
+    def load(*_: Any) -> Any:
+        raise AssertionError("everything was loaded")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(role, "load", load)
+        assert not deployment.look() and deployment.refused == 0
+    save(tmp_path, 2, {"hidden_sizes": [8]})
+    assert deployment.look()
+
+
+def test_no_error_of_a_newer_version_ends_the_service(
+    tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]}, version=1)
+    deployment = deployments(tmp_path, follow=60.0)
+    save(tmp_path, 2, {"hidden_sizes": [8]})
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(role, "build_backend", fail)
+        assert not deployment.look() and not deployment.look()
+    assert deployment.refused == 1 and deployment.player.version == 1
+    assert "version 1 goes on, version 2 is not served: RuntimeError: [ONNXRuntimeError]" in caplog.text
+    game = Game(deployment)
+    game.ask("start")
+    assert game.tick([0, 1, 2, 3]) in (0, 1)
+    save(tmp_path, 3, {"hidden_sizes": [8]})
+    assert deployment.look() and deployment.player.version == 3
+
+
+@pytest.mark.parametrize("wrong", ["port=70000", "idle=0", "max_sessions=0", "receive=-1", "tcp_port=-1"])
+def test_settings_of_the_gateway_are_checked_as_in_training(wrong: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"gateway.{wrong.partition('=')[0]}: "):
+        parse(DeployConfig, ["run=x", f"gateway.{wrong}"])
 
 
 @with_onnx
@@ -254,7 +302,7 @@ def test_the_version_is_chosen_and_must_be_there(tmp_path: Path, deployments: De
         deployments(tmp_path, version=2)
 
 
-def test_wrong_settings_are_told_all_at_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_wrong_settings_are_told_all_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse(DeployConfig, ["bakend=onnx", "port", "gateway.prt=1"])
     said = "\n".join(raised.value.problems)
@@ -267,9 +315,8 @@ def test_wrong_settings_are_told_all_at_once(capsys: pytest.CaptureFixture[str],
         parse(DeployConfig, ["run=x", "version=1", "follow=1"])
     found = parse(DeployConfig, ["run=x", "gateway.port=0", "kwargs.level=3", "follow=2"])
     assert (found.gateway.port, found.kwargs, found.follow) == (0, {"level": 3}, 2.0)
-    run_folder(tmp_path, {"hidden_sizes": [8]})
     with pytest.raises(ConfigurationError, match="backend 'onx'"):
-        Deployment(DeployConfig(run=str(tmp_path), backend="onx"))
+        parse(DeployConfig, ["run=x", "backend=onx"])
 
 
 def test_the_command_prints_where_it_serves_and_stops_when_told(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""Find what is wrong with a gateway's settings, in training and where a trained policy is deployed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+from warren.user_code import install
+from workers.config.schema import GatewayConfig
+
+COUNTS = ("max_sessions", "max_agents", "max_connections", "max_body")
+SPANS = ("idle", "receive", "answer")
+PORTS = ("port", "tcp_port", "own_port")
+
+
+def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
+    """Yield a sentence for each setting that no gateway can have."""
+    for name in COUNTS:
+        if getattr(gateway, name) < 1:
+            yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
+    for name in SPANS:
+        if not getattr(gateway, name) > 0:
+            yield f"gateway.{name}: {getattr(gateway, name)} is no time span; it must be more than 0 seconds"
+    if not gateway.drain >= 0:
+        yield f"gateway.drain: {gateway.drain} is no time span; it must be 0 seconds or more"
+    for name in PORTS:
+        if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
+            yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
+
+
+def missing_packages() -> Iterator[str]:
+    """Yield a sentence where a package is not installed that gateways need."""
+    if importlib.util.find_spec("uvicorn") is None:
+        yield f"gateway: uvicorn is not installed, and games are answered by it; {install('uvicorn')}"
