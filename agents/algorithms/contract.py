@@ -116,7 +116,11 @@ class Algorithm(Protocol):
         ...
 
     def begin_at(self, steps: int) -> None:
-        """Schedules (learning rate, entropy) stand where they do after `steps` environment steps."""
+        """Set the schedules (learning rate, entropy) to where they stand after `steps` environment steps.
+
+        Called before each update with the steps of all learners since the player began, or began anew: schedules have
+        one clock, however many learners share the updates and wherever a run goes on from.
+        """
         ...
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -71,7 +71,7 @@ class GradientAlgorithm(Generic[C]):
     def __init__(self, policy: Policy, config: C, seed: int) -> None:
         self.policy = policy
         self.config = config
-        self.steps = 0  # environment steps trained on
+        self.steps = 0  # environment steps that all learners have trained on; schedules follow it
         if isinstance(config, BurnInConfig):
             self.needs = replace(self.needs, burn_in=config.burn_in)
         self.teacher: Policy | None = None
@@ -102,7 +102,7 @@ class GradientAlgorithm(Generic[C]):
             self.config = parse(type(self.config), self.config.name, {**asdict(self.config), **changes})
 
     def begin_at(self, steps: int) -> None:
-        """Schedules are where they are after `steps` environment steps."""
+        """Set the schedules to where they stand after `steps` environment steps of all learners."""
         self.steps = steps
 
     def take_peers(self, peers: Peers) -> None:
@@ -152,13 +152,14 @@ class GradientAlgorithm(Generic[C]):
         return weighted_channels(advantage, self.policy.channel_coefficients, self.policy.value_scale)
 
     def learned_from(self, batch: Batch, target: Callable[[], Tensor]) -> None:
-        """Ends an update: `batch` counts, and the policy normalises by it from now on.
+        """End an update: count the steps of all learners' batches, and normalise by them from now on.
 
         `target` [..., channels] of the value is asked for only where values are normalised.
         """
-        self.steps += batch.steps
         with torch.no_grad():
             self.policy.take_in(batch.observation, None if self.policy.value_scale is None else target())
+        # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
+        self.steps += int(self.peers.total(torch.tensor(batch.steps, dtype=torch.float64)))
 
     def descend(
         self,

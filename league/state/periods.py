@@ -26,7 +26,11 @@ from warren.errors import PlayerError, PlayerStopped, PlayerUnavailable
 
 @dataclass(frozen=True)
 class LearningPeriod:
-    """What a learner is asked to do. `model` is what it starts from; None: weights of its own making."""
+    """What a learner is asked to do. `model` is what it starts from; None: weights of its own making.
+
+    `from_initial`: the player begins, or begins anew after a reset; else it goes on, after an exploit with the weights
+    of another.
+    """
 
     player: str
     number: int  # from 1
@@ -37,6 +41,7 @@ class LearningPeriod:
     rules: Mapping[str, Any]
     hyperparameters: Mapping[str, Any]  # as the league stores them; `at` gives those to train with
     deadline: int  # ms of Unix time
+    from_initial: bool = False
 
     def at(self, progress: float = 0.0) -> dict[str, Any]:
         """Hyperparameters to train with, `progress` in [0, 1] through the period."""
@@ -89,6 +94,7 @@ class Periods:
             rules=json.loads(rules),
             hyperparameters=json.loads(hyperparameters),
             deadline=int(deadline),
+            from_initial=not start,
         )
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:

@@ -23,6 +23,7 @@ class PlayerConfig:
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     updates: int = 1  # in each round of a league in one process: its share of the learning
+    initial: str | None = None  # what a reset goes back to (workers.config.initial_weights); null: fresh weights
     learners: int | None = None  # that share its updates; null: as many as the run's `learners`
 
 
@@ -138,6 +139,8 @@ class LeagueConfig:
                 problems.append(f"player {name!r}: its name must be {ALLOWED}")
             if player.updates < 1:
                 problems.append(f"updates={player.updates} of player {name!r} must be at least 1")
+            if player.initial == "":
+                problems.append(f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null")
             if player.learners is not None and player.learners < 1:
                 problems.append(f"learners={player.learners} of player {name!r} must be at least 1, or null")
             try:

@@ -22,6 +22,7 @@ from league.matchmaking.view import ModelRef
 from warren.errors import CheckpointError, ConfigurationError, PoolError
 from warren.files import write_whole
 
+SETTING = "algorithm.teacher"
 KEPT = "teacher.safetensors"  # the copy, in the student's folder
 Pool = Callable[[ModelRef], bytes]  # weights of a model; raises PoolError where it has none
 Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the settings of their network
@@ -48,7 +49,7 @@ def load(name: str, student: Policy, folder: Path | None) -> tuple[Policy, Mappi
         tensors, network = _kept(name, folder) or _saved(name)
         return _built(network, tensors, student, name), network
     except CheckpointError as error:
-        raise ConfigurationError(f"algorithm.teacher: {error}") from None
+        raise ConfigurationError(f"{SETTING}: {error}") from None
 
 
 def is_kept(name: str, folder: Path) -> bool:
@@ -64,7 +65,7 @@ def from_pool(name: str, pool: Pool, network: Mapping[str, Any], student: Policy
         tensors, _ = checkpoints.weights_from_bytes(pool(ref))
         return _built(network, tensors, student, name)
     except (CheckpointError, PoolError) as error:
-        raise ConfigurationError(f"algorithm.teacher: {error}") from None
+        raise ConfigurationError(f"{SETTING}: {error}") from None
 
 
 def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -> None:
@@ -75,18 +76,20 @@ def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -
         write_whole(folder / KEPT, weights)
 
 
-def _file(name: str) -> Path:
+def file_of(name: str, setting: str = SETTING) -> Path:
+    """The checkpoint, or the folder of checkpoints, at the path `name`, which `setting` gave.
+
+    Raises ConfigurationError where there is none.
+    """
     path = Path(name)
     if (path / "checkpoints").is_dir():
         return path / "checkpoints"
     if (path / "players").is_dir():
         players = ", ".join(sorted(str(player) for player in (path / "players").iterdir()))
-        raise ConfigurationError(
-            f"algorithm.teacher: {name} is a league's run folder; name one of its players: {players}"
-        )
+        raise ConfigurationError(f"{setting}: {name} is a league's run folder; name one of its players: {players}")
     if not path.exists():
         raise ConfigurationError(
-            f"algorithm.teacher: there is no {name}; name a run folder or a checkpoint, as in runs/cartpole/TRIAL, or "
+            f"{setting}: there is no {name}; name a run folder or a checkpoint, as in runs/cartpole/TRIAL, or "
             "in a league a model of its pool, as in main@1200"
         )
     return path
@@ -100,7 +103,7 @@ def _kept(name: str, folder: Path | None) -> Saved | None:
 
 
 def _saved(name: str) -> Saved:
-    checkpoint = checkpoints.load(_file(name))
+    checkpoint = checkpoints.load(file_of(name))
     return checkpoint.policy, checkpoint.meta.get("network") or {}
 
 

@@ -19,7 +19,7 @@ from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import plain_checks, teachers
+from workers.config import initial_weights, plain_checks, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import CONF, Config
@@ -173,6 +173,8 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
                 f"(lanes {league.lanes} x unroll_length {league.unroll_length})"
             )
         for name, player in league.players.items():
+            if role == "train":
+                yield from (f"league: {problem}" for problem in _initial(name, player.initial, policy))
             drawn = Hyperparameters(player.hyperparameters).initial(np.random.default_rng(0))
             try:
                 algorithm.adjust(Hyperparameters(player.hyperparameters).at(drawn, 0, 0.0))
@@ -187,6 +189,16 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not elsewhere and not kept and not (Path(config.restore) / STREAM).exists():
         yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+
+
+def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:
+    """Why a player cannot begin with the checkpoint that its setting names; a model's learner waits for it."""
+    if initial is None or teachers.reference(initial) is not None:
+        return
+    try:
+        initial_weights.load(initial, policy, player)
+    except ConfigurationError as error:
+        yield from error.problems
 
 
 def _engines(league: LeagueConfig) -> Iterator[str]:

@@ -31,7 +31,8 @@ from league.rules.settings import Settings
 from league.rules.win_rates import Slots
 from league.state.in_memory import MemoryLeague
 from league.state.league_state import Event, Match
-from workers.config import teachers
+from warren.errors import ConfigurationError
+from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
 from workers.rollout.match_result import MatchResult
@@ -51,6 +52,7 @@ class Trainee:
     steps: int = 0  # decisions since it joined the league
     version: int = 0
     period_end: int = 0  # steps at which its learning period ends
+    schedules_from: int = 0  # steps at which its schedules began: those of its last reset
 
 
 class LocalLeague:
@@ -66,7 +68,10 @@ class LocalLeague:
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
-        self.trainees = {name: self._join(name) for name in config.players}
+        # Who begins with another's model joins after it.
+        order = sorted(config.players, key=lambda name: self._initial_model(name) is not None)
+        joined = {name: self._join(name) for name in order}
+        self.trainees = {name: joined[name] for name in config.players}
         for trainee in self.trainees.values():  # only now is there anybody to play
             self._begin(trainee)
 
@@ -125,7 +130,7 @@ class LocalLeague:
         config, player = self.config, self.config.players[name]
         self.league.add_player(name, player.kind, player.config, rules=player.hyperparameters)
         games = envs.make_two_player(config.env, config.games, self._seed(f"{name} games"), **config.env_kwargs)
-        policy = self._new_policy(name, 0)
+        policy = self._begun(name, 0)
         sampler = MatchSampler(
             games, policy, self._seed(f"{name} actions"), config.unroll_length, config.tables, config.reward_scale
         )
@@ -161,13 +166,14 @@ class LocalLeague:
         if len(self.league.state.players) > before:
             self._freeze(trainee, self.league.state.roster.by_slot[before])
         if decision.reset or decision.exploit is not None:
-            source = self.trainees[decision.exploit].policy if decision.exploit else self._new_policy(
-                name, self.league.state.players[name].generation
-            )  # fmt: skip
+            if decision.exploit:  # as in the distributed league: schedules go on, Adam's moments do not
+                source = self.trainees[decision.exploit].policy
+            else:
+                source = self._begun(name, self.league.state.players[name].generation)
+                trainee.schedules_from = trainee.steps
             load_weights(trainee.policy, source.state_dict())
             trainee.algorithm = self._new_algorithm(name, trainee.policy)
-            if decision.exploit:  # as in the distributed league: the schedules are the player's, Adam's moments are not
-                trainee.algorithm.begin_at(trainee.steps)
+            trainee.algorithm.begin_at(trainee.steps - trainee.schedules_from)
             trainee.matches.restart()
         self.league.open_period(name)
         trainee.period_end = trainee.steps + self.config.period_steps
@@ -177,6 +183,25 @@ class LocalLeague:
         model = self._new_policy(trainee.name, 0)
         load_weights(model, trainee.policy.state_dict())
         self.frozen[snapshot.name] = model.requires_grad_(False)
+
+    def _begun(self, name: str, generation: int) -> Policy:
+        """A policy with the weights that the player begins with, at first and after a reset."""
+        policy, initial = self._new_policy(name, generation), self.config.players[name].initial
+        model = self._initial_model(name)
+        if model is not None:
+            if str(model) not in self.frozen:
+                raise ConfigurationError(
+                    f"{initial_weights.setting_of(name)}: there is no {model} when {name} begins; name one of "
+                    f"{', '.join(self.frozen) or 'no frozen model'}, or a checkpoint"
+                )
+            load_weights(policy, self.frozen[str(model)].state_dict())
+        elif initial is not None:
+            initial_weights.load(initial, policy, name)
+        return policy
+
+    def _initial_model(self, name: str) -> ModelRef | None:
+        initial = self.config.players[name].initial
+        return None if initial is None else teachers.reference(initial)
 
     def _new_policy(self, name: str, generation: int) -> Policy:
         return build_policy(self.config.network, *self._spaces, self._seed(f"{name} weights {generation}"))

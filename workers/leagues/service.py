@@ -11,11 +11,13 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import redis
 
+from agents.checkpoints import weights_to_bytes
 from league.matchmaking.view import ModelRef
 from league.models.keeper import Keeper
 from league.models.pool import LEAGUE, Pool
@@ -29,6 +31,7 @@ from tasks.service import Worker, service
 from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
+from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
@@ -38,7 +41,7 @@ from workers.replays.folder import FOLDER as REPLAYS
 from workers.replays.sending import ReplayKeeper
 from workers.runtime.connect import connect
 from workers.runtime.ended import closing
-from workers.runtime.league_paths import league_folder, league_of, store_of
+from workers.runtime.league_paths import league_folder, league_of, policy_builder, store_of
 from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate, log_to_stderr
 
@@ -171,10 +174,28 @@ def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) 
         state = Snapshots(restore, store, pool).restore(ready=False)
         logger.info("%s: %d players restored", restore, len(state.players))
     store.create(Settings(**league.settings), ready=False)
+    there = store.view().roster
     for name, player in league.players.items():
-        if store.add_player(name, player.kind, player.config, rules=player.hyperparameters, by="league"):
+        if name in there:
+            continue
+        initial = None if player.initial is None else _initial(pool, league, name, player.initial)
+        rules = player.hyperparameters
+        if store.add_player(name, player.kind, player.config, initial=initial, rules=rules, by="league"):
             logger.info("player %s joins as %s", name, player.kind)
     store.open_up()
+
+
+def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> ModelRef:
+    """The model of the pool that the setting `initial` means; a checkpoint is put into it under a name of its own."""
+    model = teachers.reference(initial)
+    if model is None:
+        policy, model = policy_builder(league)(0), ModelRef(f"{player}-initial", 0)
+        initial_weights.load(initial, policy, player)
+        stamp = {"player": model.player, "version": model.version, "step": 0}
+        pool.put(*model, 0, weights_to_bytes(policy, stamp))
+    with suppress(PoolError):  # a model of this league that is still to come: the player's learner waits for it
+        pool.freeze(*model, kept_by=LEAGUE)
+    return model
 
 
 def saved_league(config: Config) -> Path | None:

@@ -95,7 +95,8 @@ class LeagueTrainer(Trainer):
         return {**super().stamp(), "generation": self.generation}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """Which generation the weights are of; another one than so far has an optimizer of its own."""
+        """As of TrainedPlayer; weights of another generation than so far have an optimizer of their own."""
+        super().read_stamp(stamp)
         generation = int(stamp.get("generation", 0))
         if generation != self.generation:
             self.generation = generation
@@ -225,14 +226,20 @@ class LeagueTrainer(Trainer):
         self._period_end = (self.progress.steps // every + 1) * every
         unlearned = self.progress.version == 0 and self.progress.updates == 0
         if period.generation != self.generation or (unlearned and period.model is not None):
-            self._start_from(period.model, period.generation)
+            self._start_from(period.model, period.generation, anew=period.from_initial)
         if unlearned and period.steps == 0 and begins_frozen(kind):
             self.publish()
             self.client.snapshot(self.player, self.progress.version)
 
-    def _start_from(self, model: ModelRef | None, generation: int) -> None:
+    def _start_from(self, model: ModelRef | None, generation: int, anew: bool) -> None:
+        """Go on with the weights of `model`, None for fresh ones, and no moments of Adam's.
+
+        `anew`: after a reset schedules begin again too; after an exploit they go on from where the player is.
+        """
         if model is not None and self.session.pool.info(model) is None:
-            named, model = model, self._newest_of(generation)
+            if not self.progress.steps:
+                raise PlayerUnavailable(f"its initial model {model} is not in the pool yet")
+            named, model, anew = model, self._newest_of(generation), False
             logger.warning(
                 "player %s: the pool has lost %s, from which the league lets generation %d go on; going on from %s",
                 self.player, named, generation, model or "the weights of this learner's checkpoint",
@@ -244,10 +251,13 @@ class LeagueTrainer(Trainer):
         self.generation = generation
         self.policy, self.algorithm = self.build()
         if model is not None:
-            tensors, _ = checkpoints.weights_from_bytes(self.session.pool.get(*model).data)
+            tensors, stamp = checkpoints.weights_from_bytes(self.session.pool.get(*model).data)
             checkpoints.load_weights(self.policy, tensors, str(model))
-            # Its entropy and its rate go on falling from where the player is; Adam's moments were of other weights.
-            self.algorithm.begin_at(self.progress.steps)
+            if model.player == self.player:  # an earlier life of its own, which the league was set back to
+                self.schedules_from = int(stamp.get("schedules_from", 0))
+        if anew:
+            self.schedules_from = self.progress.steps
+        self.set_clock()
         self._number_anew()
         logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
 

@@ -40,6 +40,7 @@ class TrainedPlayer:
         legal_actions = self.legal_actions or envs.has_masks(self.config.env.id)
         self.spec = self.policy.spec(legal_actions, len(self.config.env.reward_channels))
         self.progress = Progress()
+        self.schedules_from = 0  # steps at which the schedules began: those of the last reset
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from
         self.first_version = self._go_on()
 
@@ -96,11 +97,17 @@ class TrainedPlayer:
             "player": self.player,
             "version": self.progress.version,
             "step": self.progress.steps,
+            "schedules_from": self.schedules_from,
             "behaviour": self.algorithm.behaviour(),
         }
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """Read the stamp of weights from a checkpoint or the pool, before they are loaded."""
+        """Read the stamp of weights from a checkpoint, the pool or another rank, before they are loaded."""
+        self.schedules_from = int(stamp.get("schedules_from", 0))
+
+    def set_clock(self) -> None:
+        """Set the algorithm's schedules by the player's steps, which all its learners count together."""
+        self.algorithm.begin_at(self.progress.steps - self.schedules_from)
 
     def _go_on(self) -> int:
         """Continue from the newest checkpoint, or from the pool; the version of those weights."""
@@ -131,8 +138,8 @@ class TrainedPlayer:
             self.read_stamp(stamp)
             self.policy, self.algorithm = self.build()
             checkpoints.load_weights(self.policy, tensors)
-            self.algorithm.begin_at(model.step)
             self.progress.version, self.progress.steps = model.version, model.step
+            self.set_clock()
             logger.info("going on from the pool: version %d at %d steps", model.version, model.step)
             return True
         logger.info(

@@ -130,6 +130,7 @@ class UpdatedPlayer(TrainedPlayer):
         progress.data_age, progress.staleness = share.data_age, share.staleness
         progress.version = share.version
         self.before_update()
+        self.set_clock()
         try:
             update = self._checked(self.algorithm.update(trajectories))
         except (NotFinite, ConfigurationError):

@@ -62,9 +62,9 @@ class InThreads:
         return sum((loss * weight / whole for _, loss, weight in given), torch.zeros(()))
 
 
-def make(name: str) -> Any:
+def make(name: str, **changes: Any) -> Any:
     policy = build_policy({"hidden_sizes": [16], "normalize_observations": True}, *SPACES, 3)
-    settings = {"learning_rate": 0.01, "scale_rewards": True, **WHOLE.get(name, {})}
+    settings = {"learning_rate": 0.01, "scale_rewards": True, **WHOLE.get(name, {}), **changes}
     return build_algorithm(name, settings, policy, 3)
 
 
@@ -90,6 +90,48 @@ def test_learners_with_unequal_shares_make_the_steps_of_one_with_all_data(name: 
         torch.testing.assert_close(first, expected, rtol=1e-3, atol=1e-5, msg=key)
     assert updates[0].metrics["grad_norm"] == pytest.approx(whole.metrics["grad_norm"], rel=1e-3)
     assert updates[0].metrics["grad_norm"] == updates[1].metrics["grad_norm"]
+
+
+ANNEALED = {"anneal_steps": 500, "anneal_to": 0.1, "entropy_coefficient": 0.05, "entropy_decay_steps": 50}
+
+
+@pytest.mark.parametrize("shares", [(1, 1), (1, 3), (1, 2, 1), (3, 2, 0)], ids=str)
+@pytest.mark.parametrize("name", ["a2c", "appo", "impala", "ppo"])
+def test_schedules_follow_the_steps_of_all_learners(name: str, shares: tuple[int, ...]) -> None:
+    """A share of 0 is a learner that is lost after the first update, in which it had one trajectory."""
+    size, one = len(shares), make(name, **ANNEALED)
+    data = [random_trajectory(one.policy, steps=8, envs=3, seed=seed) for seed in range(sum(shares) or 1)]
+    parts, taken = [], 0
+    for share in shares:
+        parts.append(data[taken : taken + share])
+        taken += share
+    first = [part or [random_trajectory(one.policy, steps=8, envs=3, seed=99)] for part in parts]
+    left = [rank for rank, share in enumerate(shares) if share]
+    learners = [make(name, **ANNEALED) for _ in shares]
+    rates: list[list[float]] = [[] for _ in shares]
+
+    def learn(peers: InThreads, of: list[list[Any]], ranks: list[int], times: int) -> None:
+        def work(place: int) -> None:
+            rank = ranks[place]
+            learners[rank].take_peers(peers)
+            for _ in range(times):
+                rates[rank].append(learners[rank].update(of[rank]).metrics["learning_rate"])
+
+        peers.run(work)
+
+    expected = [one.update([t for part in first for t in part]).metrics["learning_rate"]]
+    expected += [one.update(data).metrics["learning_rate"] for _ in range(4)]
+    learn(InThreads(size), first, list(range(size)), 1)
+    learn(InThreads(len(left)), parts, left, 4)
+    for rank in left:
+        assert rates[rank] == expected
+        assert learners[rank].steps == one.steps
+        assert learners[rank].entropy_coefficient == one.entropy_coefficient
+        for key, weights in one.policy.state_dict().items():
+            same = learners[left[0]].policy.state_dict()[key], learners[rank].policy.state_dict()[key]
+            assert torch.equal(*same), key
+            torch.testing.assert_close(same[1], weights, rtol=1e-3, atol=1e-5, msg=key)
+    assert len(set(expected)) == len(expected)
 
 
 def test_all_stop_at_the_target_of_the_divergence_together() -> None:

@@ -496,3 +496,9 @@ def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
     monkeypatch.setattr("envs.make_two_player", lambda *given, **kwargs: rps)  # in its place, where it is not built
     monkeypatch.setattr("workers.config.validation.check", lambda *given, **kwargs: None)
     assert problems("league=engines", "league.env=football:1_vs_1_easy") == []
+
+
+def test_an_initial_checkpoint_that_cannot_be_one_is_named(problems: Problems, tmp_path: Path) -> None:
+    (line,) = problems("league=rps", f"+league.players.main.initial={tmp_path / 'none'}")
+    assert line.startswith(f"league: players.main.initial: there is no {tmp_path / 'none'}; name a run folder")
+    assert problems("league=rps", "+league.players.main.initial=main@3") == []

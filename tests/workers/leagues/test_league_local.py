@@ -6,6 +6,7 @@ import torch
 import yaml
 from omegaconf import OmegaConf
 
+from agents import checkpoints
 from envs import exploitability
 from league.matchmaking import distribution, kind_of
 from league.state.league_state import LeagueState
@@ -114,6 +115,35 @@ def test_a_reset_player_has_fresh_weights_a_fresh_optimizer_and_no_old_experienc
     assert not torch.equal(fresh, first)  # but others
     assert exploiter.algorithm.state()[1] == {"steps": 0}
     assert exploiter.matches.collect(32).version.min() == exploiter.version
+
+
+RESETTING = {"kind": "main_agent", "config": {**SOON, "reset_probability": 1.0}}
+
+
+def until_reset(league, name):
+    while league.league.state.players[name].generation == 0:
+        league.learn(league.trainees[name])
+
+
+def test_a_reset_goes_back_to_the_initial_model_and_schedules_begin_anew(tmp_path):
+    trained = LocalLeague(config(players={"main": {"kind": "main_agent"}})).trainees["main"]
+    checkpoints.save(tmp_path / "checkpoints", "1", trained.policy, trained.algorithm, {"network": {}})
+    players = {
+        "other": {**RESETTING, "initial": "main@0"},
+        "third": {**RESETTING, "initial": str(tmp_path)},
+        "main": {"kind": "main_agent"},
+    }
+    annealed = {**PPO, "anneal_steps": 10_000}
+    league = LocalLeague(config(players=players, algorithm=annealed))
+    for name, initial in (("other", league.frozen["main@0"]), ("third", trained.policy)):
+        trainee = league.trainees[name]
+        assert torch.equal(weights(trainee.policy), weights(initial))
+        until_reset(league, name)
+        assert torch.equal(weights(trainee.policy), weights(initial))
+        assert (trainee.algorithm.steps, trainee.schedules_from) == (0, trainee.steps)
+        assert league.learn(trainee)["learning_rate"] == PPO["learning_rate"]
+    with pytest.raises(ConfigurationError, match=r"players\.other\.initial: there is no main@7 when other begins"):
+        LocalLeague(config(players={"other": {**RESETTING, "initial": "main@7"}, "main": players["main"]}))
 
 
 def test_the_same_seed_is_the_same_league_and_another_is_not():

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import redis
+import torch
 
+from agents import build_algorithm, checkpoints
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
 from warren.errors import LeagueError, PlayerError, PlayerUnavailable, PoolError, RemoteFailure
+from workers.config.league import LeagueConfig
 from workers.leagues import client as client_module
 from workers.leagues import service as league_module
 from workers.leagues.client import LeagueClient, refused
 from workers.leagues.service import LeagueService, keep
 from workers.leagues.wire import invitation_from_wire, outcome_from_wire, period_from_wire
+from workers.runtime.league_paths import policy_builder
 
 
 @pytest.fixture
@@ -135,3 +140,22 @@ def test_the_thread_that_keeps_the_folder_survives_any_error(monkeypatch: pytest
     keeper: Any = SimpleNamespace(run=run)
     keep(keeper, threading.Event())
     assert len(tries) == 3
+
+
+def test_a_league_begins_with_the_initial_models_of_its_players(league: LeagueService, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"env": "matrix:rps", "network": {"hidden_sizes": []}, "players": {}}
+    policy = policy_builder(LeagueConfig.from_dict({**given, "players": {"a": {"kind": "pfsp"}}}))(5)
+    checkpoints.save(tmp_path / "checkpoints", "1", policy, build_algorithm("ppo", {}, policy, 1), {"network": {}})
+    given["players"] = {
+        "student": {"kind": "pfsp", "initial": str(tmp_path)},
+        "later": {"kind": "pfsp", "initial": "main@12"},
+    }
+    module_league = LeagueConfig.from_dict(given)
+    for _ in range(2):  # it may be told twice
+        league_module.begin(league.store, league.pool, module_league, restore=None)
+    initial = {name: league.store.player(name).initial for name in given["players"]}
+    assert initial == {"student": ModelRef("student-initial", 0), "later": ModelRef("main", 12)}
+    found, _ = checkpoints.weights_from_bytes(league.pool.get("student-initial", 0).data)
+    assert all(torch.equal(tensor, found[name]) for name, tensor in policy.state_dict().items())
+    info = league.pool.info(ModelRef("student-initial", 0))
+    assert info is not None and info.frozen

@@ -105,7 +105,7 @@ def same(one: Any, other: Any) -> bool:
 
 def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(run: Run) -> None:
     first = trained(run)
-    first._start_from(None, generation=1)
+    first._start_from(None, generation=1, anew=True)
     first.publish()  # and is killed before the next checkpoint
     second: Any = run.trainer()
     assert (second.generation, second.progress.version) == (1, 4)
@@ -131,15 +131,63 @@ def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
     )
 
 
-def test_after_an_exploit_schedules_go_on_and_after_a_reset_they_begin(run: Run) -> None:
-    trainer = trained(run)
+RESETS = {"checkpoint_min_steps": 0, "checkpoint_max_steps": 0, "reset_probability": 1.0}
+
+
+def pooled(run: Run, name: str) -> ModelRef:
+    """A model in the pool with weights that nobody draws."""
+    policy, _ = run.trainer().build()
+    with torch.no_grad():
+        next(policy.parameters()).fill_(0.25)
+    run.session.pool.put(name, 1, 7, checkpoints.weights_to_bytes(policy, {"player": name, "version": 1, "step": 7}))
+    return ModelRef(name, 1)
+
+
+def is_pooled(trainer: Any) -> bool:
+    return bool((next(trainer.policy.parameters()) == 0.25).all())
+
+
+@pytest.mark.parametrize("to_a_model", [False, True])
+def test_schedules_begin_anew_at_a_reset_and_go_on_at_an_exploit(run: Run, to_a_model: bool) -> None:
+    trainer, model = trained(run), pooled(run, "other")
+    run.store.change("main", config=RESETS, initial=model if to_a_model else None)
     trainer.progress.steps = 12_345
-    run.session.pool.put("stronger", 1, 7, trainer._stamped())
-    trainer._start_from(ModelRef("stronger", 1), generation=1)
+    trainer._start_from(model, generation=0, anew=False)
     assert trainer.algorithm.steps == 12_345
     assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
-    trainer._start_from(None, generation=2)
-    assert trainer.algorithm.steps == 0
+    assert run.client.close_period(trainer.period, 12_345, 3).status == "reset"
+    trainer.begin()
+    assert (trainer.generation, trainer.algorithm.steps, is_pooled(trainer)) == (1, 0, to_a_model)
+    trainer.progress.steps += 64
+    trainer._start_from(model, generation=2, anew=False)
+    assert trainer.algorithm.steps == 64, "an exploit goes on from the last reset"
+
+
+def test_weights_from_the_pool_go_on_with_the_schedules_of_their_life(run: Run) -> None:
+    first = trained(run)
+    first.progress.steps = 1_000
+    first._start_from(None, generation=1, anew=True)
+    first.progress.steps = 1_500
+    first.publish()  # and is killed before the next checkpoint
+    second: Any = run.trainer()
+    assert (second.generation, second.progress.steps, second.algorithm.steps) == (1, 1_500, 500)
+
+
+def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "OPEN_AGAIN", 0.01)
+    run.store.change("main", initial=ModelRef("other", 1))
+    trainer: Any = run.trainer()
+    opened = run.client.open_period
+
+    def put_meanwhile(player: str, lease: float) -> Any:
+        if run.client.opened == 2:
+            pooled(run, "other")
+        return opened(player, lease)
+
+    monkeypatch.setattr(run.client, "open_period", put_meanwhile)
+    trainer.begin()
+    assert run.client.opened == 3
+    assert is_pooled(trainer)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -150,7 +198,7 @@ def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kep
         run.session.pool.put("main", 3, 400, before._stamped())
     else:
         run.session.pool.remove(ModelRef("main", 0))
-    before._start_from(None, generation=1)  # and what followed of the league is lost
+    before._start_from(None, generation=1, anew=True)  # and what followed of the league is lost
     before.checkpoint()
     again: Any = run.trainer()
     assert again.generation == 1
@@ -167,7 +215,7 @@ def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kep
 def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:
     trainer, settled = trained(run), []
     run.session.ledger = SimpleNamespace(settle=settled.extend)
-    trainer._start_from(None, generation=2)
+    trainer._start_from(None, generation=2, anew=True)
     games = envs.make_two_player("matrix:rps", 4, 1)
     trajectory = MatchSampler(games, trainer.policy, seed=1, unroll_length=4).collect(8)
     trajectory.version[:] = trainer.progress.version
