@@ -26,6 +26,7 @@ from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from warren.trees import map_tree
 from workers.config.schema import Config, from_yaml
 from workers.runtime.league_paths import league_of
+from workers.servers import record
 
 
 @dataclass
@@ -91,14 +92,31 @@ def load(folder: str | Path, player: str = "main", version: int | None = None) -
 
 
 def run_in(folder: Path) -> Path:
-    """`folder`, where it is a run folder, or the newest run in it. Raises ConfigurationError where there is none."""
-    if not (folder / "config.yaml").is_file() and (runs := sorted(folder.glob("*/config.yaml"))):
-        folder = runs[-1].parent  # their names begin with the time
+    """Return `folder`, where it is a run folder, or the newest run in it: the one that was started last.
+
+    A run that failed before it had anything to load counts for less than any other. Raises ConfigurationError where
+    there is none.
+    """
+    if not (folder / "config.yaml").is_file() and (runs := [file.parent for file in folder.glob("*/config.yaml")]):
+        folder = max(runs, key=lambda run: (_began(run), run.name))
     if not (folder / "config.yaml").is_file():
         raise ConfigurationError(
             f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
         )
     return folder
+
+
+def _began(run: Path) -> float:
+    """Return when a run was started, in s since 1970; 0 for one that failed before it saved anything.
+
+    Where no launcher wrote the time, for roles that were started one by one say, that of its newest checkpoint counts.
+    """
+    held = [checkpoints.latest(folder) for folder in (run / "checkpoints", *run.glob("players/*/checkpoints"))]
+    saved = max((checkpoints.saved_at(path) or 0 for path in held if path is not None), default=0) / 1e9
+    started = record.started_at(run)
+    if started is None or (not saved and (run / "outcome.json").is_file()):
+        return saved
+    return started
 
 
 def _of_league(folder: Path, config: Config, player: str, version: int | None) -> Trained:

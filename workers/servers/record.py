@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from warren.errors import ConfigurationError
+from warren.files import read_json, write_whole
 from workers.servers.process import write_secret
 
 FOLDER, FILE = "servers", "servers.json"
+STARTED = "started.json"  # when the run last had its servers: {"started_at": s since 1970}; it stays when they stop
 RUNS = Path("runs")
 SEARCH_DEPTH = 4  # folders below RUNS that the newest run is looked for in
 
@@ -31,8 +34,9 @@ class Record:
     run: str | None = None  # the run's name on the servers, where whoever acquired them said it
 
     def write(self, run_folder: Path) -> None:
-        """Put the record into the run's folder."""
+        """Put the record into the run's folder, and the time beside it: the run has started."""
         write_secret(run_folder / FOLDER / FILE, json.dumps(asdict(self), indent=2) + "\n")
+        write_whole(run_folder / STARTED, json.dumps({"started_at": time.time()}) + "\n")
 
 
 def read(run_folder: Path) -> Record:
@@ -54,12 +58,21 @@ def remove(run_folder: Path) -> None:
         (run_folder / FOLDER / FILE).unlink()
 
 
+def started_at(run_folder: Path) -> float | None:
+    """Return when the run last had its servers, in s since 1970; None where it never had, or wrote no such time."""
+    found = read_json(run_folder / STARTED).get("started_at")
+    return float(found) if isinstance(found, int | float) else None
+
+
 def newest(runs: Path = RUNS) -> Path:
-    """The run folder below `runs` whose servers were started last. Raises ConfigurationError when there is none."""
-    found = sorted(_records(runs), key=lambda path: path.stat().st_mtime)
+    """Return the run folder below `runs` whose run was started last, of those that have servers.
+
+    Raises ConfigurationError when there is none.
+    """
+    found = folders(runs)
     if not found:
         raise ConfigurationError(f"no run below {runs.resolve()} has running servers; name one with --run FOLDER")
-    return found[-1].parent.parent
+    return max(found, key=lambda folder: started_at(folder) or 0.0)
 
 
 def folders(runs: Path = RUNS) -> list[Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,8 @@ from league.models.snapshots import MODELS
 from warren.errors import CheckpointError, ConfigurationError, UnknownName
 from workers.config.schema import CONF, from_hydra, to_yaml
 from workers.evaluation import play
-from workers.runtime.trained import load
+from workers.runtime.trained import load, run_in
+from workers.servers import record
 
 
 def run_folder(tmp_path: Path, *overrides: str) -> Path:
@@ -155,6 +158,27 @@ def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
     (cartpole / "config.yaml").unlink()
     (cartpole / "checkpoints").rename(newest / "checkpoints")
     assert load(cartpole).source.is_relative_to(newest)
+
+
+def test_the_newest_run_is_the_one_that_was_started_last(cartpole: Path, tmp_path: Path) -> None:
+    """Whatever runs are called; and one that failed before it had saved anything is none to load."""
+    runs = tmp_path / "runs"
+    when = {"compose": 1000.0, "20260101-000000-bbbb": 3000.0, "20260102-000000-aaaa": 2000.0, "zz-ended": 4000.0}
+    for name in (*when, "zz-never-began"):
+        shutil.copytree(cartpole, runs / name, ignore=lambda *_: ["runs"])
+        if name.startswith("zz"):
+            shutil.rmtree(runs / name / "checkpoints")
+    for name, started in when.items():
+        (runs / name / record.STARTED).write_text(json.dumps({"started_at": started}))
+    (runs / "zz-ended" / "outcome.json").write_text("{}")
+    assert run_in(runs).name == "20260101-000000-bbbb"
+    (runs / "zz-ended" / "outcome.json").unlink()
+    assert run_in(runs).name == "zz-ended", "it may be running, and has not saved yet"
+    for name in when:
+        (runs / name / record.STARTED).unlink()
+    again = build_policy({"hidden_sizes": [8]}, *envs.spaces("CartPole-v1"), 5)
+    checkpoints.save(runs / "compose/checkpoints", "00000002", again, build_algorithm("ppo", {}, again, 0), {})
+    assert run_in(runs).name == "compose", "without such a time, the one that saved last"
 
 
 def test_a_person_plays_and_is_asked_again_after_a_wrong_move(nim: Path) -> None:

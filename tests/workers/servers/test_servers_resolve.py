@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -319,11 +318,11 @@ def test_the_newest_record_below_a_folder_is_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no run below"):
         record.newest(tmp_path)
     for age, run in ((20, "game/old"), (10, "game/new"), (30, "deep/a/b/c")):
-        folder = tmp_path / run / record.FOLDER
-        folder.mkdir(parents=True)
+        (tmp_path / run / record.FOLDER).mkdir(parents=True)
         record.Record("amqp://h", "redis://h", "rabbitmq", run, 1).write(tmp_path / run)
-        stamp = time.time() - age
-        os.utime(folder / record.FILE, (stamp, stamp))
+        assert abs(time.time() - (record.started_at(tmp_path / run) or 0.0)) < 3600
+        (tmp_path / run / record.STARTED).write_text(json.dumps({"started_at": time.time() - age}))
+    (tmp_path / "game/old" / record.FOLDER / record.FILE).touch()  # copied, or looked after: that starts nothing
     assert record.newest(tmp_path) == tmp_path / "game/new"
     assert record.read(record.newest(tmp_path)).description == "game/new"
 
