@@ -22,8 +22,9 @@ from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
 from tasks.app.dead_letters import letter_of, send_dead_letter
+from tasks.app.outcome import Outcome, for_celery, outcome_of
 from tasks.app.protocol import problem_with_body, problem_with_headers
-from tasks.app.redelivery import DELIVERIES, Deliveries, exceeded, was_redelivered
+from tasks.app.redelivery import DELIVERIES, Deliveries, was_redelivered
 from tasks.codec import claim_check
 from warren.errors import BrokerError, ClaimGone, DeliveriesExceeded
 
@@ -163,21 +164,24 @@ class Task(celery.Task):  # type: ignore[misc]
             return super().__call__(*args, **kwargs)
         again = was_redelivered(request.delivery_info, request.headers)
         if not again and self.deliveries > 1:
-            return self.run(*args, **kwargs)
-        counts: Deliveries = self.app.warren_deliveries
-        if again:
-            (number,) = counts.numbers([request.id], self.deliveries)
-            if number > self.deliveries:
-                raise exceeded(self.name, request.id, self.deliveries)
-        counts.begin([request.id], must=self.deliveries == 1)
+            (outcome,) = self._run_all([(args, kwargs)])
+        else:
+            counts: Deliveries = self.app.warren_deliveries
+            redelivered, first = ([request.id], [None]) if again else ([None], [request.id])
+            calls = [(args, kwargs)]
+            (outcome,) = counts.run(self.name, self.deliveries, self._run_all, calls, redelivered, first)
+        if isinstance(outcome, Outcome):
+            raise for_celery(outcome)
+        return outcome
+
+    def _run_all(self, calls: list[tuple[Any, Any]]) -> list[Any]:
+        return [self._run_one(args, kwargs) for args, kwargs in calls]
+
+    def _run_one(self, args: Any, kwargs: Any) -> Any:
         try:
-            result = self.run(*args, **kwargs)
-        except Exception:
-            counts.end([request.id])
-            raise
-        # Not for SystemExit: it ends this worker, so the count stays, as after a kill.
-        counts.end([request.id])
-        return result
+            return self.run(*args, **kwargs)
+        except BaseException as error:
+            return outcome_of(error)
 
 
 class Request(CeleryRequest):  # type: ignore[misc]

@@ -2,9 +2,12 @@
 
 A broker hands on what a dead worker held, marked as redelivered, and neither a classic queue nor Redis counts how
 often. Here each run of a redelivered message is counted in Redis when it begins, under the message's id, and forgotten
-when it ends: what is left is the number of workers that did not come back from it. A message that is delivered once,
+when it ends: the remaining count is the number of workers that died while running it. A message that is delivered once,
 as nearly all are, costs nothing; one that was merely held by a worker that died for another reason counts nothing.
-Where one delivery is the limit, every run is counted, or what was merely held could not be told from what was begun.
+
+Where one delivery is the limit, every run is marked as begun and then as done, whether its message is redelivered or
+not. What was merely held has no mark and runs. What was begun and not done is given up. What was done is not run again:
+its acknowledgement was lost, or its sender published it twice.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
+from celery.exceptions import Retry
 from celery.utils.log import get_logger
 
-from tasks.topology import Topology
+from tasks.app.outcome import Dropped, NotYet, Requeue, failed, has_run, not_yet
+from tasks.topology import UNUSED_EXPIRES, Topology
 from warren import redis_client
 from warren.errors import BrokerError, DeliveriesExceeded
 
@@ -23,6 +28,8 @@ logger = get_logger(__name__)
 
 DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
+DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
+BEGUN, DONE = b"begun", b"done"
 
 
 class Deliveries:
@@ -32,41 +39,54 @@ class Deliveries:
         self._redis = redis_client.connect(url, socket_connect_timeout=2.0, socket_timeout=2.0)
         self._prefix = f"{topology.key_prefix}begun:"
 
-    def numbers(self, ids: Sequence[str], limit: int = DELIVERIES) -> list[int]:
-        """Which delivery of each redelivered message this is, as far as it was begun before: 2 after none.
+    def numbers(self, ids: Sequence[str]) -> list[int]:
+        """Return which delivery of each redelivered message this is, as far as it was begun before: 2 after none.
 
-        With a `limit` of 1 the first run is counted too, so a message that was merely held is at 1. Without Redis
-        nobody knows: the answer is 2, or BrokerError with a `limit` of 1.
+        Without Redis nobody knows: the answer is 2.
         """
-        uncounted = 0 if limit == 1 else 1
         try:
             begun: Any = self._redis.mget([self._prefix + one for one in ids])
         except redis.RedisError as error:
-            if limit == 1:
-                raise BrokerError(
-                    f"cannot read whether messages have been run that must not run twice: {error}"
-                ) from error
             logger.warning("cannot read how often messages were delivered: %s", error)
             return [2] * len(ids)
-        return [1 + uncounted + int(count or 0) for count in begun]
+        return [2 + int(count or 0) for count in begun]
 
-    def begin(self, ids: Sequence[str], must: bool = False) -> None:
-        """The messages are about to be run. `must`: raise BrokerError where that cannot be counted."""
-        self._try(lambda pipe, key: (pipe.incr(key), pipe.expire(key, REMEMBERED)), ids, must)
+    def begin(self, ids: Sequence[str]) -> None:
+        """Count that the messages are about to be run."""
+        self._try(lambda pipe, key: (pipe.incr(key), pipe.expire(key, REMEMBERED)), ids)
 
     def end(self, ids: Sequence[str]) -> None:
-        """They were run, with whatever outcome, and the worker is alive."""
+        """Forget the runs of the messages: they ended, with whatever outcome, and the worker is alive."""
         self._try(lambda pipe, key: pipe.delete(key), ids)
 
-    def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str], must: bool = False) -> None:
+    def begin_once(self, ids: Sequence[str]) -> list[bytes | None]:
+        """Mark messages that must not run twice as BEGUN; return the mark that each had, None where it may run.
+
+        Raises BrokerError while Redis is away.
+        """
+        try:
+            with self._redis.pipeline() as pipe:
+                for one in ids:
+                    pipe.get(self._prefix + one)
+                    pipe.set(self._prefix + one, BEGUN, nx=True, ex=REMEMBERED)
+                found: list[Any] = pipe.execute()
+        except redis.RedisError as error:
+            raise BrokerError(f"cannot mark the runs of what must not run twice: {error}") from error
+        return found[::2]
+
+    def end_once(self, ids: Sequence[str]) -> None:
+        """Mark the messages as DONE; the mark outlives the acknowledgement, which may be lost."""
+        self._try(lambda pipe, key: pipe.set(key, DONE, ex=DONE_FOR), ids)
+
+    def _try(self, add: Callable[[Any, str], Any], ids: Sequence[str]) -> None:
+        if not ids:
+            return
         try:
             with self._redis.pipeline(transaction=False) as pipe:
                 for one in ids:
                     add(pipe, self._prefix + one)
                 pipe.execute()
         except redis.RedisError as error:
-            if must:
-                raise BrokerError(f"cannot count the runs of what must not run twice: {error}") from error
             logger.warning("cannot count how often messages were delivered: %s", error)
 
     def run(
@@ -78,36 +98,37 @@ class Deliveries:
         ids: Sequence[str | None],
         first: Sequence[str | None] | None = None,
     ) -> list[Any]:
-        """One outcome a call of `name`. `call_all` runs any number of calls; `ids`: of those that were redelivered.
+        """Run calls of `name` by `call_all`; return one outcome a call. `ids`: of those that were redelivered.
 
-        A message over `limit` is not run: its outcome is the DeliveriesExceeded. One on its last delivery is run
-        alone, so that of a batch that killed its workers only the message at fault is given up. With a `limit` of 1
-        those that are delivered `first` are counted too, and BrokerError is raised while nothing can be counted.
+        A message over `limit` is not run: its outcome is a failure with DeliveriesExceeded. One on its last delivery is
+        run alone, so that of a batch that killed its workers only the message at fault is given up. With a `limit` of 1
+        those that are delivered `first` are marked too, and what cannot be marked is NotYet run.
         """
+        if limit == 1:
+            return self._run_once(name, call_all, calls, [a or b for a, b in zip(ids, first or ids, strict=True)])
         known = [one for one in ids if one]
-        numbers = dict(zip(known, self.numbers(known, limit), strict=True)) if known else {}
-        counted = [one or (first[index] if first and limit == 1 else None) for index, one in enumerate(ids)]
+        numbers = dict(zip(known, self.numbers(known), strict=True)) if known else {}
         outcomes: list[Any] = [None] * len(calls)
         together = []
         for index, one in enumerate(ids):
             number = numbers[one] if one else 1
             if one and number > limit:
-                outcomes[index] = exceeded(name, one, limit)
+                outcomes[index] = failed(exceeded(name, one, limit))
             elif one and number == limit and len(calls) > 1:
-                outcomes[index] = self._counted([one], lambda index=index: call_all([calls[index]]), limit)[0]  # type: ignore[misc]
+                outcomes[index] = self._counted([one], lambda index=index: call_all([calls[index]]))[0]  # type: ignore[misc]
             else:
                 together.append(index)
         if together:
-            suspects = [one for index in together if (one := counted[index])]
-            found = self._counted(suspects, lambda: call_all([calls[index] for index in together]), limit)
+            suspects = [one for index in together if (one := ids[index])]
+            found = self._counted(suspects, lambda: call_all([calls[index] for index in together]))
             for index, outcome in zip(together, found, strict=True):
                 outcomes[index] = outcome
         return outcomes
 
-    def _counted(self, ids: list[str], job: Callable[[], list[Any]], limit: int) -> list[Any]:
+    def _counted(self, ids: list[str], job: Callable[[], list[Any]]) -> list[Any]:
         if not ids:
             return job()
-        self.begin(ids, must=limit == 1)
+        self.begin(ids)
         try:
             outcomes = job()
         except Exception:
@@ -116,6 +137,36 @@ class Deliveries:
         # Not after SystemExit: it ends this worker, so the count stays, as after a kill.
         self.end(ids)
         return outcomes
+
+    def _run_once(
+        self, name: str, call_all: Callable[[list[Any]], list[Any]], calls: Sequence[Any], ids: Sequence[str | None]
+    ) -> list[Any]:
+        """Run what has no mark yet; `ids`: None for a call that its caller sends again, or does not."""
+        known = [index for index, one in enumerate(ids) if one]
+        outcomes: list[Any] = [None] * len(calls)
+        try:
+            marks = self.begin_once([one for one in ids if one]) if known else []
+        except BrokerError as error:
+            marks = []
+            outcomes = [not_yet(error) if one else None for one in ids]
+        for index, mark in zip(known, marks, strict=False):
+            if mark is not None:
+                twice = ids[index] in ids[:index]
+                given_up = failed(exceeded(name, str(ids[index]), 1))
+                outcomes[index] = has_run() if mark == DONE or twice else given_up
+        free = [index for index, outcome in enumerate(outcomes) if outcome is None]
+        if free:
+            for index, outcome in zip(free, call_all([calls[index] for index in free]), strict=True):
+                outcomes[index] = outcome
+        ran = [(marked, outcomes[index]) for index in free if (marked := ids[index])]
+        self.end([marked for marked, outcome in ran if _comes_again(outcome)])
+        self.end_once([marked for marked, outcome in ran if not _comes_again(outcome)])
+        return outcomes
+
+
+def _comes_again(outcome: Any) -> bool:
+    """Whether a message of the same id is to run, as the call itself said."""
+    return isinstance(outcome, Requeue | NotYet) or (isinstance(outcome, Dropped) and isinstance(outcome.error, Retry))
 
 
 def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:

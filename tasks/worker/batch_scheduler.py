@@ -1,40 +1,59 @@
-"""Which calls run next, and together: services take turns in the order in which their calls came."""
+"""Which calls run next, and together: of the services that are ready, the one whose oldest call came first."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any
 
-from tasks.worker.service_queue import Call, ServiceQueue
+from tasks.worker.service_queue import ServiceQueue
 
-Dropped = Callable[[ServiceQueue, Call], None]
+Dropped = Callable[[ServiceQueue, Any, str], None]
 
 
 class BatchScheduler:
-    """Gathers the calls of `queues` to batches. `dropped` is told of calls that nobody needs any more."""
+    """Gathers the calls of `queues` to batches. `dropped` is told of calls that nobody needs any more, and why.
 
-    def __init__(self, queues: Iterable[ServiceQueue], dropped: Dropped) -> None:
+    A service with calls has one entry in the ring, by the age of its oldest call, until it is found not ready: then its
+    next call, or its time, enters it again. `age`: a number by which a call is older than those that came after it.
+    """
+
+    def __init__(
+        self,
+        queues: Iterable[ServiceQueue],
+        dropped: Dropped,
+        age: Callable[[Any], int] = attrgetter("delivery.tag"),
+    ) -> None:
         self._queues = list(queues)
         self._timed = [queue for queue in self._queues if queue.spec.wait is not None]
-        self._order: deque[ServiceQueue] = deque()  # a turn for each call that came
-        self._dropped = dropped
+        self._ring: list[tuple[int, int, ServiceQueue]] = []  # a heap
+        self._numbers = itertools.count()  # of entries, so that services are never compared
+        self._dropped, self._age = dropped, age
 
     def clear(self) -> None:
         """Forget all calls: their messages are delivered again."""
-        self._order.clear()
+        self._ring.clear()
         for queue in self._queues:
             queue.waiting.clear()
+            queue.entered = False
 
-    def add(self, queue: ServiceQueue, call: Call) -> None:
-        """A call that may run from now on."""
+    def add(self, queue: ServiceQueue, call: Any) -> None:
+        """Take in a call that may run from now on."""
         if not queue.waiting:
             queue.since = time.monotonic()
-        self._order.append(queue)
         queue.waiting.append(call)
+        if not queue.entered:
+            self._enter(queue)
+
+    def _enter(self, queue: ServiceQueue) -> None:
+        queue.entered = True
+        heapq.heappush(self._ring, (self._age(queue.waiting[0]), next(self._numbers), queue))
 
     def patience(self) -> float | None:
-        """s until a batch that waits for more calls has waited long enough; None while none does."""
+        """Return the s until a batch that waits for more calls has waited long enough; None while none does."""
         left = [
             queue.since + queue.spec.wait - time.monotonic()
             for queue in self._timed
@@ -42,33 +61,27 @@ class BatchScheduler:
         ]
         return max(0.0, min(left)) if left else None
 
-    def next(self, poll: Callable[[], bool]) -> tuple[ServiceQueue, list[Call]] | None:
-        """The next batch, or None while nothing may run. `poll` takes in what else has arrived; False: nothing has."""
-        order = self._order
+    def next(self, poll: Callable[[], bool]) -> tuple[ServiceQueue, list[Any]] | None:
+        """Return the next batch, or None while nothing may run. `poll` takes in what has arrived; False: nothing."""
+        ring = self._ring
         for queue in self._timed:
-            if queue.waiting and self._waited(queue):
-                order.append(queue)
-        while order:
-            queue = order.popleft()
-            spec = queue.spec
-            if not queue.waiting:
-                continue  # its calls went with an earlier batch
-            if spec.batch > 1 and len(queue.waiting) < spec.batch:
-                # Is there really nothing more? A poll of the socket costs little beside a call.
-                order.appendleft(queue)
-                if poll():
-                    continue
-                order.popleft()
-                if not self.ready(queue):
-                    continue  # its next call, or its time, brings it back
-            elif spec.minimum > 1 and not self.ready(queue):
+            if queue.waiting and not queue.entered and self._waited(queue):
+                self._enter(queue)
+        while ring:
+            queue = ring[0][2]
+            # Is there really nothing more? A poll of the socket costs little beside a call.
+            if queue.waiting and len(queue.waiting) < queue.spec.batch and poll():
                 continue
-            if calls := self.take(queue):
+            heapq.heappop(ring)
+            queue.entered = False
+            if queue.waiting and self.ready(queue) and (calls := self.take(queue)):
+                if queue.waiting:
+                    self._enter(queue)
                 return queue, calls
         return None
 
     def ready(self, queue: ServiceQueue) -> bool:
-        """Whether enough calls wait that somebody still needs, or they have waited long enough."""
+        """Return whether enough calls wait that somebody still needs, or they have waited long enough."""
         minimum = queue.spec.minimum
         if minimum > 1 and len(queue.waiting) >= minimum:
             live = [call for call in queue.waiting if not self._drop(queue, call)]
@@ -76,9 +89,9 @@ class BatchScheduler:
             queue.waiting.extend(live)
         return len(queue.waiting) >= minimum or self._waited(queue)
 
-    def take(self, queue: ServiceQueue) -> list[Call]:
-        """Up to a batch of calls that somebody still needs."""
-        calls: list[Call] = []
+    def take(self, queue: ServiceQueue) -> list[Any]:
+        """Return up to a batch of calls that somebody still needs."""
+        calls: list[Any] = []
         waiting, batch = queue.waiting, queue.spec.batch
         while waiting and len(calls) < batch:
             call = waiting.popleft()
@@ -88,10 +101,11 @@ class BatchScheduler:
             queue.since = time.monotonic()
         return calls
 
-    def _drop(self, queue: ServiceQueue, call: Call) -> bool:
+    def _drop(self, queue: ServiceQueue, call: Any) -> bool:
         for hook in queue.chain.before_run:
-            if hook(queue, call) is not None:
-                self._dropped(queue, call)
+            why = hook(queue, call)
+            if why is not None:
+                self._dropped(queue, call, why)
                 return True
         return False
 

@@ -12,8 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from tasks.app.celery_consumer import Task
+from tasks.app.outcome import Outcome, for_celery
+from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
-from tasks.worker.running import Arguments, Failed, replayed, run
+from tasks.worker.running import Arguments, run
 
 
 class BatchTask(Task):
@@ -32,18 +34,15 @@ class BatchTask(Task):
     Strategy = "tasks.worker.celery_strategy:strategy"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Within `replay`: the outcome there is. Otherwise (`task.apply`, a worker with another strategy): run it."""
+        """Within `record`: the outcome there is. Otherwise (`task.apply`, a worker with another strategy): run it."""
         kept = replayed()
-        if kept is None:
-            (outcome,) = self.run_calls([(args, kwargs)])
-        else:
-            (outcome,) = kept
-        if isinstance(outcome, Failed):
-            raise outcome.error
+        (outcome,) = self.run_calls([(args, kwargs)]) if kept is None else kept
+        if isinstance(outcome, Outcome):
+            raise for_celery(outcome)
         return outcome
 
     def run_calls(self, calls: Sequence[Arguments]) -> list[Any]:
-        """One outcome a call. What was raised is said in the log, and kept in `failures`."""
+        """Run calls and return one outcome a call. Failures are logged, and kept in `failures`."""
         outcomes = run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
         self.failures.note(outcomes)
         return outcomes

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from operator import attrgetter
 from typing import Any
 
 from celery import signals
 from celery.utils.log import get_logger
+from celery.worker import state as worker_state
 from celery.worker.state import task_ready, task_reserved
 
 from tasks import compat
-from tasks.worker.running import Arguments, failed, recording, replay
-from warren.errors import ConfigurationError, DeliveriesExceeded
+from tasks.app.outcome import EXPIRED, REVOKED, Dropped, NotYet, dropped
+from tasks.service import Spec
+from tasks.worker.batch_scheduler import BatchScheduler
+from tasks.worker.bookkeeping import AWAY, record
+from tasks.worker.middleware import Chain, Middleware
+from tasks.worker.running import Arguments, recording
+from tasks.worker.service_queue import ServiceQueue
+from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
 
@@ -24,7 +33,6 @@ AGAIN_AFTER = 1.0  # s until calls whose outcome could not be recorded go back t
 
 def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     """A Celery receive strategy: hold requests until enough of them wait, then run them as one pool job."""
-    pool, eventer = consumer.pool, consumer.event_dispatcher
     request_class = compat.request_class(task, consumer, app)
     minimum = task.batch if task.minimum is None else task.minimum
     held = consumer.initial_prefetch_count
@@ -32,9 +40,9 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         raise ConfigurationError(
             f"{task.name} runs {minimum} calls together, and its worker may hold {held}; set prefetch to {minimum}"
         )
-    waiting: deque[Any] = deque()
-    jobs: deque[None] = deque()  # one for each pool job that has not yet taken its calls; both threads change it
-    timer: Any = None
+    spec = Spec(task.name, True, max(task.batch, 1), minimum, task.wait, task.deliveries - 1)
+    gathering = Gathering.of(consumer)
+    queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Needed()], lambda queue, calls: [])))
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         request = request_class(
@@ -43,7 +51,7 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
             on_reject=reject,
             app=app,
             hostname=consumer.hostname,
-            eventer=eventer,
+            eventer=consumer.event_dispatcher,
             task=task,
             connection_errors=consumer.connection_errors,
             body=message.body,
@@ -58,50 +66,125 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         task_reserved(request)
         for callback in callbacks or ():
             callback(request)
-        waiting.append(request)
-        leave()
-
-    def leave() -> None:
-        nonlocal timer
-        if len(waiting) - len(jobs) * task.batch >= minimum:
-            dispatch()
-        elif task.wait is not None and timer is None and waiting:
-            timer = consumer.timer.call_after(task.wait, waited)
-
-    def waited() -> None:
-        nonlocal timer
-        timer = None
-        if waiting and not jobs:
-            dispatch()
-
-    def dispatch() -> None:
-        jobs.append(None)
-        taken: list[Any] = []
-
-        def take_and_run() -> tuple[list[Ending], float, Future[Any] | None]:
-            # In the pool's thread. What runs is taken now, not when the job was made: by now more may wait.
-            jobs.pop()
-            while waiting and len(taken) < task.batch:
-                taken.append(waiting.popleft())
-            started = time.monotonic()
-            return run_batch(task, taken), started, recording()
-
-        def ended(endings: list[Ending], started: float, recorded: Future[Any] | None) -> None:
-            if recorded is None:
-                settle(consumer, taken, endings, started)
-            else:
-                pool.once(recorded, lambda: settle(consumer, taken, endings, started))
-
-        def failed_to_run(_: Any) -> None:
-            settle(consumer, taken, [UNRECORDED] * len(taken), time.monotonic())
-
-        pool.apply_async(take_and_run, callback=lambda outcome: ended(*outcome), error_callback=failed_to_run)
+        gathering.add(queue, request)
 
     return receive
 
 
-UNRECORDED = "unrecorded"  # a call that ran, but whose outcome the result backend or the chord could not be given
-Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, or None for a success
+class _Needed(Middleware):
+    """Drops what has expired or was revoked since it came."""
+
+    def before_run(self, queue: ServiceQueue, call: Any) -> str | None:
+        """See Middleware."""
+        if call.expires and call.maybe_expire():
+            return EXPIRED
+        return REVOKED if call.id in worker_state.revoked else None
+
+
+class Gathering:
+    """The requests of all BatchTasks that one consumer holds. A pool job runs the batch that is next when it begins."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer, self._queues = consumer, dict[str, ServiceQueue]()
+        self._lock = threading.Lock()  # of what follows: the event loop adds, the pool's thread takes
+        self._dropped: list[tuple[ServiceQueue, Any, str]] = []
+        self._scheduler = BatchScheduler((), self._drop, _age)
+        self._jobs = 0  # that have not yet taken their calls
+        self._timer: Any = None
+
+    @classmethod
+    def of(cls, consumer: Any) -> Gathering:
+        """Return that of `consumer`, made with its first task."""
+        found: Gathering | None = getattr(consumer, "warren_gathering", None)
+        if found is None:
+            found = consumer.warren_gathering = cls(consumer)
+        return found
+
+    def enter(self, queue: ServiceQueue) -> ServiceQueue:
+        """Enter the queue of a task; what an earlier one holds came on a connection that is lost, and comes again."""
+        with self._lock:
+            self._scheduler.clear()
+            self._queues[queue.spec.name] = queue
+            self._scheduler = BatchScheduler(self._queues.values(), self._drop, _age)
+        self._timer = None  # it may have gone with that connection
+        return queue
+
+    def add(self, queue: ServiceQueue, request: Any) -> None:
+        """Take in a request. In the event loop."""
+        request.number = next(_numbers)
+        with self._lock:
+            self._scheduler.add(queue, request)
+        self._dispatch()
+
+    def _drop(self, queue: ServiceQueue, request: Any, why: str) -> None:
+        self._dropped.append((queue, request, why))
+
+    def _dispatch(self) -> None:
+        """Make a job for each batch that may run, and a timer for those that wait for more calls. In the event loop."""
+        with self._lock:
+            missing = sum(map(_ready, self._queues.values())) - self._jobs
+            self._jobs += max(missing, 0)
+            patience = self._scheduler.patience()
+        for _ in range(missing):
+            self._start_job()
+        if patience and self._timer is None:
+            self._timer = self._consumer.timer.call_after(patience, self._waited)
+
+    def _waited(self) -> None:
+        self._timer = None
+        self._dispatch()
+
+    def _start_job(self) -> None:
+        pool, taken = self._consumer.pool, list[tuple[Any, Any]]()
+
+        def take_and_run() -> tuple[list[Ending], float, Future[Any] | None]:
+            # In the pool's thread. What runs is taken now, not when the job was made: by now more may wait.
+            with self._lock:
+                self._jobs -= 1
+                batch = self._scheduler.next(lambda: False)
+                gone, self._dropped = self._dropped, []
+            taken.extend((request, dropped(why)) for _, request, why in gone)
+            taken.extend((request, None) for request in (batch[1] if batch else ()))
+            started = time.monotonic()
+            endings = [_record(queue.task, request, dropped(why)) for queue, request, why in gone]
+            endings += run_batch(batch[0].task, batch[1]) if batch else []
+            return endings, started, recording()
+
+        def ended(endings: list[Ending], started: float, recorded: Future[Any] | None) -> None:
+            def end() -> None:
+                settle(self._consumer, requests(), endings, started)
+
+            self._dispatch()
+            if recorded is None:
+                end()
+            else:
+                pool.once(recorded, end)
+
+        def failed_to_run(_: Any) -> None:
+            self._dispatch()
+            settle(self._consumer, requests(), [UNRECORDED] * len(taken), time.monotonic())
+
+        def requests() -> list[Any]:
+            return [request for request, _ in taken]
+
+        pool.apply_async(take_and_run, callback=lambda outcome: ended(*outcome), error_callback=failed_to_run)
+
+
+_numbers = itertools.count()  # of requests, in the order in which they came
+_age: Callable[[Any], int] = attrgetter("number")
+
+
+def _ready(queue: ServiceQueue) -> int:
+    """Return how many batches of `queue` may run now."""
+    spec = queue.spec
+    whole, rest = divmod(len(queue.waiting), spec.batch)
+    waited = rest > 0 and spec.wait is not None and time.monotonic() - queue.since >= spec.wait
+    return whole + (waited or rest >= spec.minimum)
+
+
+UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome the result backend or chord could not be given
+DROPPED = "dropped"
+Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPPED, or None for a success
 
 
 def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
@@ -110,20 +193,23 @@ def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
     if any(request.redelivered for request in requests) or task.deliveries == 1:
         ids = [request.id if request.redelivered else None for request in requests]
         first = [None if request.redelivered else request.id for request in requests]
-        results = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids, first)
-        outcomes = [failed(result) if isinstance(result, DeliveriesExceeded) else result for result in results]
+        outcomes = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids, first)
     else:
         outcomes = task.run_calls(calls) if calls else []
-    return [_record(task, *each) for each in zip(requests, calls, outcomes, strict=True)]
+    return [_record(task, request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
 
 
-def _record(task: Any, request: Any, call: Arguments, outcome: Any) -> Ending:
+def _record(task: Any, request: Any, outcome: Any) -> Ending:
+    if isinstance(outcome, NotYet):
+        logger.warning("%s cannot run for now, so it is run again: %s", request.id, outcome.message)
+        return UNRECORDED
     context = {**request.request_dict, **compat.links_of(request)}
     try:
-        return replay(task, compat.tracer_of(task), outcome, request.id, call, context)
-    except Exception as error:  # Redis is away, for longer than Celery's own patience
+        info = record(task, compat.tracer_of(task), outcome, (request.args, request.kwargs), context)
+    except AWAY as error:  # for longer than Celery's own patience
         logger.warning("the outcome of %s cannot be recorded, so it will run again: %s", request.id, error)
         return UNRECORDED
+    return DROPPED if info is None and isinstance(outcome, Dropped) else info
 
 
 def settle(consumer: Any, requests: Sequence[Any], endings: Sequence[Ending], started: float) -> None:
@@ -134,6 +220,10 @@ def settle(consumer: Any, requests: Sequence[Any], endings: Sequence[Ending], st
         consumer.timer.call_after(AGAIN_AFTER, _give_back, (again,))
     for request, ending in zip(requests, endings, strict=True):
         if ending is UNRECORDED:
+            continue
+        if ending is DROPPED:
+            task_ready(request)
+            request.acknowledge()
             continue
         request.on_accepted(os.getpid(), started)
         if ending is None:

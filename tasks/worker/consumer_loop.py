@@ -21,6 +21,7 @@ from celery.utils.log import get_logger
 from tasks import brokers, compat
 from tasks.admin.registry import Directory
 from tasks.amqp.frames import Delivery
+from tasks.app.outcome import NotYet, dropped, not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
 from tasks.service import Worker, services_of
@@ -142,6 +143,8 @@ class ConsumerLoop:
                 self._end(error)
             except Exception:
                 logger.critical("services: failed outside the code of any service; connecting anew", exc_info=True)
+            except BaseException as error:  # a thread that ended would do so unseen, and the worker would seem to live
+                self._end(error)
             finally:
                 self.ready.clear()
                 if link is not None:
@@ -166,7 +169,7 @@ class ConsumerLoop:
         self._scheduler.clear()
         self._timers.clear()
         self._outbox = Outbox(link, getattr(self._app, "warren_claims", None))
-        self._outcomes = Outcomes(self._app, self.hostname, self._outbox, self._timers)
+        self._outcomes = Outcomes(self._app, self._topology, self.hostname, self._outbox, self._timers)
         self._intake = Intake(self._scheduler, self._outcomes, self._outbox, self._timers)
         self._deadlines.read_clock()
         self._events.subscribe(link)
@@ -238,9 +241,9 @@ class ConsumerLoop:
         if events:
             self._events.take(events, self._outbox)
 
-    def _dropped(self, queue: ServiceQueue, call: Call) -> None:
+    def _dropped(self, queue: ServiceQueue, call: Call, why: str) -> None:
         queue.counts["dropped"] += 1
-        self._outbox.ack(call.delivery.tag, call.delivery.body)
+        self._outcomes.settle(queue, call, dropped(why))
 
     # Running.
 
@@ -248,26 +251,45 @@ class ConsumerLoop:
         if self._outbox.pending and queue.slowest > FLUSH_AFTER:
             self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
         started = time.monotonic()
-        try:
-            outcomes = queue.chain.run(queue, calls)
-        except BrokerError as error:
-            logger.warning("calls of %s cannot be run for now, trying again: %s", queue.spec.name, error)
-            self._timers.again(lambda: self._schedule(queue, calls))
-            return
+        outcomes = self._outcomes_of(queue, calls)
         seconds = time.monotonic() - started
+        waits = False
         for call, outcome in zip(calls, outcomes, strict=True):
-            self._outcomes.answer(queue, call, outcome)
+            if isinstance(outcome, NotYet):
+                waits = True
+                self._run_later(queue, call, outcome)
+            else:
+                self._outcomes.settle(queue, call, outcome)
+        if waits:
+            ran = [each for each in zip(calls, outcomes, strict=True) if not isinstance(each[1], NotYet)]
+            calls, outcomes = [call for call, _ in ran], [outcome for _, outcome in ran]
         for hook in queue.chain.after_run:
-            hook(queue, calls, outcomes, seconds)
+            try:
+                hook(queue, calls, outcomes, seconds)
+            except Exception:
+                logger.exception("what follows the calls of %s failed", queue.spec.name)
         # A call that was given up is acknowledged before the next one runs: should that kill this worker, the first
         # would be given up a second time.
         if seconds > FLUSH_AFTER or any(call.delivery.redelivered for call in calls):
             self._outbox.flush()
             self._deadlines.read_clock()
 
-    def _schedule(self, queue: ServiceQueue, calls: list[Call]) -> None:
-        for call in calls:
-            self._scheduler.add(queue, call)
+    @staticmethod
+    def _outcomes_of(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
+        """Run a batch through its middleware. Whatever that raises, but what ends the worker, fails the calls."""
+        try:
+            outcomes = queue.chain.run(queue, calls)
+            if len(outcomes) != len(calls):
+                raise ValueError(f"{len(calls)} calls of {queue.spec.name} have {len(outcomes)} outcomes")
+        except BrokerError as error:
+            return [not_yet(error)] * len(calls)
+        except BaseException as error:
+            return [outcome_of(error)] * len(calls)
+        return outcomes
+
+    def _run_later(self, queue: ServiceQueue, call: Call, outcome: NotYet) -> None:
+        logger.warning("a call of %s cannot be run for now, trying again: %s", queue.spec.name, outcome.message)
+        self._timers.again(lambda: self._scheduler.add(queue, call))
 
     # Leaving.
 

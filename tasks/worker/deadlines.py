@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from celery.worker import state as worker_state
 
 from tasks.amqp.messages import EXPIRES_BYTES
+from tasks.app.outcome import EXPIRED, REVOKED
 from tasks.worker.middleware import Middleware
 from tasks.worker.service_queue import Call, ServiceQueue
 
@@ -27,9 +28,9 @@ class Deadlines(Middleware):
         headers = call.properties.headers
         expires = headers.get("expires")
         if expires and is_past(expires, self._now):
-            return "expired"
+            return EXPIRED
         if worker_state.revoked and headers["id"] in worker_state.revoked:
-            return "revoked"
+            return REVOKED
         return None
 
 

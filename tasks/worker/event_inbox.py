@@ -11,6 +11,7 @@ from celery.utils.log import get_logger
 
 from tasks import codec
 from tasks.amqp.frames import Delivery
+from tasks.app.outcome import ENDS_WORKER, failed
 from tasks.brokers import Connection
 from tasks.events.chunks import WINDOW, Assembler
 from tasks.events.over_amqp import waiting_messages
@@ -94,6 +95,8 @@ class EventInbox:
             handler.last = xxhash.xxh3_64_intdigest(body)
         try:
             handler.method(codec.decode(body))
-        except Exception:
-            logger.exception("the handler of event %r failed", handler.on.event)
+        except ENDS_WORKER:
+            raise
+        except BaseException as error:
+            logger.error("the handler of event %r failed\n%s", handler.on.event, failed(error).traceback)
         self.busy += time.monotonic() - started

@@ -1,4 +1,4 @@
-"""What the user's own code raises in a service: a line that says where, and its traceback once, in the worker's log."""
+"""Logs what the user's own code raises in a service: a line that says where, and its traceback once."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from celery.exceptions import TaskPredicate
 from celery.utils.log import get_logger
 
-from tasks.worker.running import Failed
+from tasks.app.outcome import Failed
 from warren.errors import DeliveriesExceeded
 
 logger = get_logger(__name__)
@@ -40,8 +39,7 @@ class Failures:
     def note(self, outcomes: Iterable[Any]) -> None:
         """Log the failures among these: the first at a place with its traceback, others now and then, with a count."""
         for outcome in outcomes:
-            # Retry, Ignore and Reject are no failures: Celery's words for what is to become of the message.
-            if isinstance(outcome, Failed) and not isinstance(outcome.error, (DeliveriesExceeded, TaskPredicate)):
+            if isinstance(outcome, Failed) and not isinstance(outcome.error, DeliveriesExceeded):
                 self._note(outcome)
 
     def _note(self, failure: Failed) -> None:
@@ -63,7 +61,7 @@ class Failures:
 
 def describe(failure: Failed) -> str:
     """Which exception, and where: "ValueError: no such move (/home/me/worker.py:12)"."""
-    message = " ".join(str(failure.error).split())[:LONGEST]
+    message = " ".join(failure.message.split())[:LONGEST]
     place = where(failure.error)
     return f"{failure.kind}{f': {message}' if message else ''}{f' ({place})' if place else ''}"
 

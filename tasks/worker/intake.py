@@ -10,12 +10,12 @@ from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import EXPIRES_BYTES
+from tasks.app.outcome import failed
 from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
 from tasks.app.uncompressed import refusal
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.outcomes import Outcomes, by_celery
 from tasks.worker.replies import Outbox
-from tasks.worker.running import failed
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.timers import Timers
 from warren.errors import BrokerError, ClaimGone, CodecError
@@ -81,7 +81,7 @@ class Intake:
             call = Call(delivery, properties, (), {}, None)
             whole = problem_with_headers({"task": name, **properties.headers}) is None
             if call.direct or (whole and properties.reply_to):
-                self._outcomes.answer(queue, call, failed(CodecError(f"the call of {name} cannot be run: {reason}")))
+                self._outcomes.settle(queue, call, failed(CodecError(f"the call of {name} cannot be run: {reason}")))
                 return
             if not queue.spec.response and self._outcomes.give_up(queue, call, reason):
                 return

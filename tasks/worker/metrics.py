@@ -7,8 +7,8 @@ from typing import Any
 
 from celery.worker import state as worker_state
 
+from tasks.app.outcome import Failed
 from tasks.worker.middleware import Middleware
-from tasks.worker.running import Failed
 from tasks.worker.service_queue import Call, ServiceQueue
 
 DECAY = 0.8  # factor by which `slowest` falls with each batch that is faster

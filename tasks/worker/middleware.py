@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tasks.worker.service_queue import Call, ServiceQueue
 
-RunCalls = Callable[[list["Call"]], list[Any]]  # runs a batch; one outcome a call: a result, or Failed
+RunCalls = Callable[[list["Call"]], list[Any]]  # runs a batch; one outcome a call: a result, or an Outcome
 
 
 class Middleware:
@@ -24,7 +24,7 @@ class Middleware:
         """Its turn has come. The reason why nobody needs it any more (it is dropped and counted), or None."""
 
     def around_run(self, queue: ServiceQueue, calls: list[Call], run: RunCalls) -> list[Any]:
-        """Run a batch. Raises BrokerError when that has to wait for Redis or the broker."""
+        """Run a batch. Raises BrokerError when all of it has to wait for Redis or the broker."""
         return run(calls)
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:

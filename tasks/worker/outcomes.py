@@ -1,4 +1,4 @@
-"""What becomes of a call that has run: its caller gets a direct reply, or Celery records it, or it is a dead letter."""
+"""What an outcome does to a call: who is told, and what becomes of its message."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from celery.utils.log import get_logger
 from tasks.amqp.frames import Properties
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
 from tasks.app.dead_letters import Letter, send_dead_letter
+from tasks.app.outcome import EXPIRED, DeadLetter, Dropped, Failed, Outcome, Requeue, failed
+from tasks.topology import Topology
+from tasks.worker.bookkeeping import AWAY, record
 from tasks.worker.replies import Outbox
-from tasks.worker.running import Failed, replay
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.timers import Timers
 from warren.errors import DeliveriesExceeded
@@ -19,24 +21,72 @@ logger = get_logger(__name__)
 
 
 class Outcomes:
-    """Sends, on one connection, the outcome of each call to whoever waits for it, and ends its message."""
+    """Applies, on one connection, the outcome of each call: tells whoever waits for it, and ends its message.
 
-    def __init__(self, app: Any, hostname: str, outbox: Outbox, timers: Timers) -> None:
-        self._app, self._hostname, self._outbox, self._timers = app, hostname, outbox, timers
+    | outcome    | direct call       | Celery's call               | one-way call    |
+    |------------|-------------------|-----------------------------|-----------------|
+    | a result   | reply             | SUCCESS                     | acknowledged    |
+    | Failed     | failure           | FAILURE; one-way: dead too  | dead letter     |
+    | Dropped    | failure (*)       | REVOKED, RETRY or nothing   | acknowledged    |
+    | Requeue    | sent anew         | back to its queue           | back            |
+    | DeadLetter | failure           | FAILURE; one-way: dead too  | dead letter     |
 
-    def answer(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Send the outcome to whoever waits for it: by direct reply, or in Celery's own ways."""
+    (*) nothing when it has expired: so has its caller's patience. The queues of services with a response have no dead
+    letters.
+    """
+
+    def __init__(self, app: Any, topology: Topology, hostname: str, outbox: Outbox, timers: Timers) -> None:
+        self._app, self._topology, self._hostname = app, topology, hostname
+        self._outbox, self._timers = outbox, timers
+
+    def settle(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        """Apply the outcome of a call."""
+        if call.properties.reply_to.startswith(DIRECT_REPLY):
+            self._settle_direct(queue, call, outcome)
+        elif by_celery(call.properties, call.embed):
+            self._settle_celerys(queue, call, outcome)
+        else:
+            self._end(queue, call, outcome)
+
+    def _settle_direct(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        outbox = self._outbox
+        if isinstance(outcome, Requeue):
+            # As a new message: one that comes again looks to its caller as if it had killed its worker.
+            outbox.publish(self._topology.service.name, queue.spec.name, call.delivery.properties, call.delivery.body)
+        elif not (isinstance(outcome, Dropped) and outcome.error.args == (EXPIRED,)):
+            outbox.reply(call.properties, outcome)
+        outbox.ack(call.delivery.tag)  # the claim is the caller's, who may have to send the call again
+
+    def _settle_celerys(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        """Have Celery record the outcome, again a little later where Redis or the broker is away; then end the call."""
         properties, delivery = call.properties, call.delivery
-        if properties.reply_to.startswith(DIRECT_REPLY):
-            self._outbox.reply(properties, outcome)
-            self._outbox.ack(delivery.tag)  # the claim is the caller's, who may have to send the call again
-        elif by_celery(properties, call.embed):
-            self._record(queue, call, outcome)
-        elif not isinstance(outcome, Failed):
+        request = {**properties.headers, **(call.embed or {}), "hostname": self._hostname}
+        request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}
+        request["delivery_info"] = {"redelivered": delivery.redelivered, "priority": None}
+        try:
+            info = record(queue.task, queue.trace, outcome, (call.args, call.kwargs), request)
+        except AWAY as error:
+            logger.warning("the outcome of %s cannot be recorded for now, trying again: %s", queue.spec.name, error)
+            self._timers.again(lambda: self._settle_celerys(queue, call, outcome))
+            return
+        if info is not None and not isinstance(outcome, Outcome):
+            outcome = failed(getattr(info.exception, "exc", info.exception))  # a result that Celery cannot store
+        self._end(queue, call, outcome)
+
+    def _end(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
+        """End the message of a call that no caller of ours waits for."""
+        delivery = call.delivery
+        if isinstance(outcome, Requeue):
+            self._outbox.reject(delivery.tag, requeue=True)
+        elif not isinstance(outcome, (Failed, DeadLetter)):
             self._outbox.ack(delivery.tag, delivery.body)
-        elif isinstance(outcome.error, DeliveriesExceeded):
-            logger.error("%s", outcome.error)
-            if not self.give_up(queue, call, str(outcome.error)):
+        elif queue.spec.response:  # its queue has no dead letters
+            if not call.properties.reply_to:
+                logger.warning("a call of %s failed, and names nobody to be told: it is gone", queue.spec.name)
+            self._outbox.ack(delivery.tag, delivery.body)
+        elif isinstance(outcome, DeadLetter) or isinstance(outcome.error, DeliveriesExceeded):
+            logger.error("%s", outcome.message)
+            if not self.give_up(queue, call, outcome.message):
                 self._outbox.reject(delivery.tag, requeue=False)
         else:
             logger.warning("a call of %s failed, and nobody waits for its result: a dead letter", queue.spec.name)
@@ -57,20 +107,6 @@ class Outcomes:
         if sent:
             self._outbox.ack(call.delivery.tag)
         return sent
-
-    def _record(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        """Result backend, chord, callbacks and chain; again a little later where Redis or the broker is away."""
-        properties, delivery = call.properties, call.delivery
-        request = {**properties.headers, **(call.embed or {}), "hostname": self._hostname}
-        request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}
-        request["delivery_info"] = {"redelivered": delivery.redelivered, "priority": None}
-        try:
-            replay(queue.task, queue.trace, outcome, call.id, (call.args, call.kwargs), request)
-        except Exception as error:
-            logger.warning("the outcome of %s cannot be recorded for now, trying again: %s", queue.spec.name, error)
-            self._timers.again(lambda: self._record(queue, call, outcome))
-        else:
-            self._outbox.ack(delivery.tag, delivery.body)
 
 
 def by_celery(properties: Properties, embed: Any) -> bool:

@@ -8,10 +8,10 @@ from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Properties
 from tasks.amqp.messages import FAILED, LOST, Replies
+from tasks.app.outcome import ENDS_WORKER, Outcome, failed
 from tasks.brokers import Connection
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
-from tasks.worker.running import Failed, failed
 
 
 class Outbox:
@@ -48,14 +48,17 @@ class Outbox:
 
     def reply(self, properties: Properties, outcome: Any) -> None:
         """Send `outcome` to the caller, who waits for it on a connection of ours."""
-        if not isinstance(outcome, Failed):
+        if not isinstance(outcome, Outcome):
             try:
                 body = codec.encode(outcome, self._store)
+            except ENDS_WORKER:
+                raise
+            except BaseException as error:  # a result outside the wire format is the service's failure
+                outcome = failed(error)
+            else:
                 self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body)
                 return
-            except Exception as error:  # a result outside the wire format is the service's failure
-                outcome = failed(error)
-        body = codec.encode((outcome.kind, str(outcome.error), outcome.traceback), self._store)
+        body = codec.encode((outcome.kind, outcome.message, outcome.traceback))  # short: see outcome.LONGEST
         self._messages += self._replies.write(properties.reply_to, properties.correlation_id, body, FAILED)
 
     def reply_lost(self, properties: Properties) -> None:

@@ -6,9 +6,7 @@ from typing import Any
 
 from tasks.app.redelivery import Deliveries
 from tasks.worker.middleware import Middleware, RunCalls
-from tasks.worker.running import failed
 from tasks.worker.service_queue import Call, ServiceQueue
-from warren.errors import DeliveriesExceeded
 
 
 class CallerRetries(Middleware):
@@ -35,5 +33,4 @@ class DeliveryLimit(Middleware):
             return run(calls)
         again = [call.id if call.delivery.redelivered else None for call in calls]
         first = [None if call.delivery.redelivered or call.direct else call.id for call in calls]
-        results = self._counts.run(queue.spec.name, limit, run, calls, again, first)
-        return [failed(result) if isinstance(result, DeliveriesExceeded) else result for result in results]
+        return self._counts.run(queue.spec.name, limit, run, calls, again, first)

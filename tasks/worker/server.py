@@ -22,6 +22,7 @@ from celery.worker.control import inspect_command
 
 from tasks import brokers
 from tasks.admin.registry import Directory
+from tasks.app.outcome import ENDS_WORKER, failed
 from tasks.codec.decoder import unpack
 from tasks.events import Subscription
 from tasks.events.retained import Retained
@@ -248,7 +249,9 @@ class Serving:
 def _guarded(handler: Callable[[Any], None], payload: Any, done: threading.Event) -> None:
     try:
         handler(payload)
-    except Exception:
-        logger.exception("an event handler failed")
+    except ENDS_WORKER:
+        raise
+    except BaseException as error:
+        logger.error("an event handler failed\n%s", failed(error).traceback)
     finally:
         done.set()

@@ -9,8 +9,8 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
+from tasks.app.outcome import Failed
 from tasks.worker.middleware import Middleware
-from tasks.worker.running import Failed
 from tasks.worker.service_queue import Call, ServiceQueue
 from warren.errors import ConfigurationError
 
@@ -69,7 +69,7 @@ class TaskEvents(Middleware):
         send("task-received", uuid=uuid, timestamp=now - runtime, **described)
         send("task-started", uuid=uuid, timestamp=now - runtime)
         if isinstance(outcome, Failed):
-            error = f"{outcome.kind}({str(outcome.error)!r})"
+            error = f"{outcome.kind}({outcome.message!r})"
             send("task-failed", uuid=uuid, exception=error, traceback=outcome.traceback)
         else:
             send("task-succeeded", uuid=uuid, result="", runtime=runtime)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import redis
+from celery.exceptions import Ignore, Reject, Retry
 
+from tasks.app.outcome import Dropped, Failed, NotYet, outcome_of
 from tasks.app.redelivery import Deliveries, was_redelivered
 from tasks.topology import Topology
-from warren.errors import BrokerError, DeliveriesExceeded
+from warren.errors import DeliveriesExceeded
 
 
 @pytest.fixture
@@ -38,8 +40,8 @@ def test_a_message_is_given_up_after_as_many_deliveries_as_it_may_have(deliverie
     die_at(deliveries, ["a"])
     die_at(deliveries, ["a"])
     (outcome,) = deliveries.run("actor.push", 3, echo, ["A"], ["a"])
-    assert isinstance(outcome, DeliveriesExceeded)
-    assert "message a for actor.push was delivered 3 times" in str(outcome)
+    assert isinstance(outcome, Failed) and isinstance(outcome.error, DeliveriesExceeded)
+    assert "message a for actor.push was delivered 3 times" in outcome.message
 
 
 def test_a_run_that_ends_is_forgotten_whatever_its_outcome(deliveries):
@@ -73,16 +75,34 @@ def test_with_a_limit_of_one_what_was_begun_never_runs_again_and_what_was_merely
     with pytest.raises(SystemExit):
         deliveries.run("n", 1, die, ["A"], [None], ["a"])
     outcomes = deliveries.run("n", 1, echo, ["A", "held", "new"], ["a", "b", None], [None, None, "c"])
-    assert isinstance(outcomes[0], DeliveriesExceeded) and outcomes[1:] == ["held", "new"]
-    assert "delivered once" in str(outcomes[0])
-    assert deliveries.numbers(["b", "c"], 1) == [1, 1]
+    assert isinstance(outcomes[0].error, DeliveriesExceeded) and outcomes[1:] == ["held", "new"]
+    assert "delivered once" in outcomes[0].message
 
 
-def test_with_a_limit_of_one_nothing_runs_while_it_cannot_be_counted(run_name):
+def test_with_a_limit_of_one_what_has_run_does_not_run_again(deliveries):
+    assert deliveries.run("n", 1, echo, ["A"], [None], ["a"]) == ["A"]
+    for again, first in (("a", None), (None, "a")):  # its acknowledgement was lost, or it was published twice
+        (outcome,) = deliveries.run("n", 1, echo, ["A"], [again], [first])
+        assert isinstance(outcome, Dropped) and isinstance(outcome.error, Ignore)
+
+
+def test_with_a_limit_of_one_a_message_that_is_twice_in_a_batch_runs_once(deliveries):
+    first, second = deliveries.run("n", 1, echo, ["A", "A"], [None, None], ["a", "a"])
+    assert first == "A" and isinstance(second, Dropped)
+
+
+@pytest.mark.parametrize("error", [Reject("later", requeue=True), Retry("later")])
+def test_with_a_limit_of_one_what_asks_to_come_again_runs_again(deliveries, error):
+    asked = outcome_of(error)
+    assert deliveries.run("n", 1, lambda calls: [asked], ["A"], [None], ["a"]) == [asked]
+    assert deliveries.run("n", 1, echo, ["A"], ["a"], [None]) == ["A"]
+
+
+def test_with_a_limit_of_one_only_what_cannot_be_counted_waits(run_name):
     nowhere = Deliveries("redis://127.0.0.1:1/0", Topology(run_name))
-    for again, first in (("a", None), (None, "a")):
-        with pytest.raises(BrokerError, match="must not run twice"):
-            nowhere.run("n", 1, echo, ["A"], [again], [first])
+    again, first, direct = nowhere.run("n", 1, echo, ["A", "B", "C"], ["a", None, None], [None, "b", None])
+    assert isinstance(again, NotYet) and isinstance(first, NotYet) and "must not run twice" in first.message
+    assert direct == "C"
 
 
 def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveries):
@@ -93,7 +113,7 @@ def test_what_ends_its_worker_by_sys_exit_is_counted_like_what_kills_it(deliveri
         with pytest.raises(SystemExit):
             deliveries.run("n", 3, die, ["A"], ["a"])
     (outcome,) = deliveries.run("n", 3, echo, ["A"], ["a"])
-    assert isinstance(outcome, DeliveriesExceeded)
+    assert isinstance(outcome.error, DeliveriesExceeded)
 
 
 def test_without_redis_a_message_is_delivered_once_more(run_name, caplog):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import redis
 from celery import Celery
 from celery.worker import state as worker_state
 from waiting import until
@@ -15,7 +17,7 @@ from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS, Envelope, Ids, expires_at
-from tasks.app.redelivery import exceeded
+from tasks.app.redelivery import Deliveries
 from tasks.brokers import InMemoryBroker
 from tasks.service import Worker
 from tasks.topology import Topology
@@ -24,17 +26,48 @@ from tasks.worker import consumer_loop, outcomes, server
 TOPOLOGY = Topology("memory")
 
 
-class Counts:
-    """Delivery counts without Redis."""
+class Store:
+    """As much of a Redis as counting deliveries needs; pipelines too. `away`: it raises."""
 
     def __init__(self) -> None:
-        self.begun: dict[str, int] = {}
+        self.values: dict[str, bytes] = {}
+        self.away = False
+        self._results: list[Any] = []
 
-    def run(self, name: str, limit: int, call_all: Any, calls: Any, ids: Any, first: Any = None) -> list[Any]:
-        over = [bool(one) and self.begun.get(one, 0) >= limit for one in ids]
-        left = [call for call, late in zip(calls, over, strict=True) if not late]
-        outcomes = iter(call_all(left) if left else [])
-        return [exceeded(name, one, limit) if late else next(outcomes) for one, late in zip(ids, over, strict=True)]
+    def mget(self, keys: Sequence[str]) -> list[bytes | None]:
+        self._here()
+        return [self.values.get(key) for key in keys]
+
+    @contextmanager
+    def pipeline(self, transaction: bool = True) -> Iterator[Store]:
+        self._results = []
+        yield self
+
+    def get(self, key: str) -> None:
+        self._results.append(self.values.get(key))
+
+    def set(self, key: str, value: bytes, nx: bool = False, ex: int = 0) -> None:
+        if not nx or key not in self.values:
+            self.values[key] = value
+        self._results.append(True)
+
+    def incr(self, key: str) -> None:
+        self.values[key] = b"%d" % (int(self.values.get(key, b"0")) + 1)
+        self._results.append(self.values[key])
+
+    def expire(self, key: str, seconds: int) -> None:
+        self._results.append(True)
+
+    def delete(self, key: str) -> None:
+        self._results.append(self.values.pop(key, None))
+
+    def execute(self) -> list[Any]:
+        self._here()
+        return self._results
+
+    def _here(self) -> None:
+        if self.away:
+            raise redis.ConnectionError("away")
 
 
 class InMemoryServing:
@@ -57,7 +90,8 @@ class InMemoryServing:
         self.broker = InMemoryBroker()
         self.app = Celery("memory", broker="memory://", backend="cache+memory://", set_as_current=False)
         self.app.warren_broker, self.app.warren_topology = self.broker, TOPOLOGY
-        self.app.warren_deliveries = self.deliveries = Counts()
+        self.app.warren_deliveries = self.deliveries = Deliveries("redis://127.0.0.1:1", TOPOLOGY)
+        self.store = self.deliveries._redis = Store()
         self._workers, self._tasks = workers, server.register(self.app, workers)
         self.loop = self.new_loop()
         self.link = self.broker.connect()
@@ -78,15 +112,24 @@ class InMemoryServing:
             self.link.declare(TOPOLOGY.service_queue(spec.name, spec.response, spec.bound))
             self.link.declare(TOPOLOGY.dead_queue(spec.name.partition(".")[0]))
 
-    def send(self, name: str, *args: Any, seconds: float | None = None, direct: bool = True) -> str:
-        """A call; its id. `seconds`: its time to live."""
-        reply_to = DIRECT_REPLY if direct else ""
+    def send(
+        self,
+        name: str,
+        *args: Any,
+        seconds: float | None = None,
+        direct: bool = True,
+        reply_to: str = "",
+        by_keyword: bool = False,
+    ) -> str:
+        """A call; its id. `seconds`: its time to live. `reply_to`: as a stock client of Celery's names it."""
+        reply_to = reply_to or (DIRECT_REPLY if direct else "")
         envelope = Envelope(
             1, self.link.frame_max, TOPOLOGY.service.name, name, reply_to=reply_to, time_to_live=seconds
         )
         call_id = self._ids.new()
         expires = b"" if seconds is None else expires_at(seconds)
-        self.link.send(envelope.write(call_id, expires, codec.encode((args, {}, NO_LINKS))))
+        arguments = ((), {"key": args[0]}) if by_keyword else (args, {})
+        self.link.send(envelope.write(call_id, expires, codec.encode((*arguments, NO_LINKS))))
         return call_id
 
     _ids = Ids()

@@ -69,11 +69,11 @@ def consumer() -> Any:
 
 
 def test_a_call_whose_outcome_cannot_be_recorded_goes_back_to_its_queue_a_little_later(task, consumer, monkeypatch):
-    def replay(task: Any, trace: Any, outcome: Any, name: str, *_: Any) -> None:
-        if name == "b":
+    def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any) -> None:
+        if request["id"] == "b":
             raise ConnectionError("Redis is away")
 
-    monkeypatch.setattr(celery_strategy, "replay", replay)
+    monkeypatch.setattr(celery_strategy, "record", record)
     monkeypatch.setattr(celery_strategy, "task_ready", lambda request: None)
     requests = [Request(name) for name in "abc"]
     endings = run_batch(task, requests)

@@ -11,10 +11,10 @@ from celery.exceptions import Reject
 from worker.serving_in_memory import InMemoryServing, until
 
 from tasks.admin.discovery import _served, failures
+from tasks.app.outcome import Failed, failed, outcome_of
 from tasks.service import Worker, service
 from tasks.worker import failures as module
 from tasks.worker.failures import Failures
-from tasks.worker.running import Failed, failed
 from warren.errors import DeliveriesExceeded
 
 HERE = __file__
@@ -123,5 +123,5 @@ def test_what_killed_its_workers_was_raised_by_nobody(caplog: pytest.LogCaptureF
 
 def test_a_message_that_is_given_back_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     noted = Failures("a.b")
-    noted.note([failed(Reject("this learner was told to stop", requeue=True))])
+    noted.note([outcome_of(Reject("this learner was told to stop", requeue=True))])
     assert noted.newest == "" and not lines(caplog)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks.worker.running import Failed, run
+from tasks.app.outcome import Failed
+from tasks.worker.running import run
 
 
 def calls(*items):

@@ -1,0 +1,94 @@
+"""Celery's books: result backend, chord, callbacks, chain and signals of a call that a worker ran, or did not run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import redis
+from billiard.einfo import ExceptionInfo
+from celery import signals
+from celery.app.task import Context
+from celery.exceptions import BackendError, TaskRevokedError
+from celery.utils.log import get_logger
+
+from tasks.app.outcome import ENDS_WORKER, EXPIRED, DeadLetter, Dropped, failed, for_celery, text_of
+from tasks.brokers import GONE
+from tasks.worker.running import Arguments
+from warren.errors import BrokerError
+
+logger = get_logger(__name__)
+
+AWAY = (redis.RedisError, BackendError, BrokerError, *GONE)  # what passes when a server is back
+
+_outcome = threading.local()
+
+
+def replayed() -> tuple[Any] | None:
+    """Return the outcome whose books this thread keeps at the moment, in a tuple; None outside of `record`."""
+    kept: tuple[Any] | None = getattr(_outcome, "value", None)
+    return kept
+
+
+def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any) -> Any:
+    """Have Celery record the outcome of a call; return the ExceptionInfo of what was raised, or None.
+
+    An outcome that Celery cannot record is a failure. Raises one of AWAY when a server that it needs is away.
+    """
+    try:
+        if isinstance(outcome, Dropped) and isinstance(outcome.error, TaskRevokedError):
+            _record_dropped(task, outcome.error, call, request)
+            return None
+        info = _replay(task, trace, outcome, call, request)
+        if isinstance(outcome, DeadLetter):
+            _record_rejected(task, for_celery(outcome), call, request)
+        return info
+    except (*ENDS_WORKER, *AWAY):
+        raise
+    except BaseException as error:
+        why = f"the outcome of {task.name} cannot be recorded: {type(error).__name__}: {text_of(error)}"
+    logger.error("%s", why)
+    failure = RuntimeError(why)
+    try:
+        return _replay(task, trace, failed(failure), call, request)
+    except (*ENDS_WORKER, *AWAY):
+        raise
+    except BaseException as error:
+        logger.error("the failure of %s cannot be recorded either: %s", task.name, text_of(error))
+    try:
+        raise failure
+    except RuntimeError:
+        return ExceptionInfo()
+
+
+def _replay(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any) -> Any:
+    """Have Celery's tracer run the task, which takes its outcome from `replayed`."""
+    _outcome.value = (outcome,)
+    try:
+        result, info, *_ = trace(request["id"], call[0], call[1], request)
+    finally:
+        _outcome.value = None
+    return result if info is not None and isinstance(result, ExceptionInfo) else None
+
+
+def _record_dropped(task: Any, error: TaskRevokedError, call: Arguments, request: Any) -> None:
+    """Do as Celery's Request does: the state is REVOKED, which ends whoever waits, chords and groups too."""
+    context, why = _context(call, request), text_of(error)
+    task.backend.mark_as_revoked(request["id"], why, request=context, store_result=_stores(task, request))
+    signals.task_revoked.send(sender=task, request=context, terminated=False, signum=None, expired=why == EXPIRED)
+
+
+def _record_rejected(task: Any, error: Exception, call: Arguments, request: Any) -> None:
+    """Do as Celery's Request does with what will never run again."""
+    context = _context(call, request)
+    task.backend.mark_as_failure(request["id"], error, request=context, store_result=_stores(task, request))
+
+
+def _context(call: Arguments, request: Any) -> Context:
+    return Context(request, args=call[0], called_directly=False, kwargs=call[1])
+
+
+def _stores(task: Any, request: Any) -> bool:
+    ignored = request.get("ignore_result")
+    return not (task.ignore_result if ignored is None else ignored) or bool(task.store_errors_even_if_ignored)
