@@ -68,7 +68,7 @@ def test_on_its_last_delivery_a_message_runs_alone(deliveries):
     assert groups == [["A"], ["B"], ["new", "C"]]
 
 
-def test_with_a_limit_of_one_what_was_begun_never_runs_again_and_what_was_merely_held_does(deliveries):
+def test_with_a_limit_of_one_what_was_begun_never_runs_again(deliveries):
     def die(calls: list[Any]) -> list[Any]:
         raise SystemExit(1)
 

@@ -17,7 +17,7 @@ from warren.errors import ConfigurationError
 class Request:
     """What Celery makes of a message."""
 
-    redelivered, _payload = False, ((), {}, {})
+    redelivered, _payload, expires = False, ((), {}, {}), None
 
     def __init__(self, name: str) -> None:
         self.name = "strategy.learn"
@@ -33,6 +33,12 @@ class Request:
 
     def on_failure(self, info: Any, return_ok: bool) -> None:
         self.ends.append("dead letter")
+
+    def acknowledge(self) -> None:
+        self.ends.append("acknowledged")
+
+    def send_event(self, *_: Any, **__: Any) -> None:
+        pass
 
     def reject(self, requeue: bool) -> None:
         self.ends.append("requeued" if requeue else "rejected")
@@ -85,33 +91,105 @@ def test_a_call_whose_outcome_cannot_be_recorded_goes_back_to_its_queue_a_little
     assert requests[1].ends == ["requeued"]
 
 
+class Receiving:
+    """A strategy with a pool and a timer that do their work when told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *tasks: Any) -> None:
+        self.jobs: list[Any] = []
+        self.timers: list[tuple[float, Any]] = []
+        self.ran: list[list[str]] = []
+        self.requests = list[Request]()
+        pool = SimpleNamespace(apply_async=lambda target, callback, error_callback: self.jobs.append(
+            (target, callback, error_callback)))  # fmt: skip
+        timer = SimpleNamespace(call_after=self.call_after)
+        monkeypatch.setattr(celery_strategy.compat, "request_class", lambda *_: lambda *_, **__: self.requests[-1])
+        monkeypatch.setattr(celery_strategy, "task_reserved", lambda request: None)
+        monkeypatch.setattr(celery_strategy, "task_ready", lambda request: None)
+        monkeypatch.setattr(celery_strategy, "record", lambda *_: None)
+        self.consumer: Any = SimpleNamespace(
+            pool=pool, event_dispatcher=None, hostname="h", initial_prefetch_count=8, timer=timer,
+            controller=SimpleNamespace(state=SimpleNamespace(revoked=set())), connection_errors=(),
+        )  # fmt: skip
+        self.receivers = {task.name: strategy(task, task.app, self.consumer) for task in tasks}
+
+    def call_after(self, seconds: float, function: Any, args: Any = ()) -> object:
+        self.timers.append((seconds, lambda: function(*args)))
+        return object()
+
+    def arrive(self, task: Any, *names: str) -> None:
+        for name in names:
+            self.requests.append(Request(name))
+            self.receivers[task.name](SimpleNamespace(body=b"", headers={}), None, None, None, None)
+
+    def run_job(self) -> None:
+        target, callback, failed = self.jobs.pop(0)
+        try:
+            outcome = target()
+        except Exception:
+            failed(None)
+        else:
+            callback(outcome)
+
+    def ends(self) -> dict[str, list[str]]:
+        return {request.id: request.ends for request in self.requests}
+
+
 def test_a_job_that_fails_outside_of_its_calls_gives_back_all_that_it_took(task, monkeypatch):
-    jobs: list[Any] = []
-    pool = SimpleNamespace(apply_async=lambda target, callback, error_callback: jobs.append((target, error_callback)))
-    timer, requests = Timer(), [Request(name) for name in "abcd"]
-    ready = iter(requests)
-    monkeypatch.setattr(celery_strategy.compat, "request_class", lambda *_: lambda *_, **__: next(ready))
-    monkeypatch.setattr(celery_strategy, "task_reserved", lambda request: None)
-    monkeypatch.setattr(celery_strategy, "task_ready", lambda request: None)
+    receiving = Receiving(monkeypatch, task)
     monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken: (_ for _ in ()).throw(OSError("away")))
-    for request in requests:
-        request.expires, request.send_event = None, lambda *_, **__: None
-    state = SimpleNamespace(revoked=set())
-    consumer: Any = SimpleNamespace(
-        pool=pool, event_dispatcher=None, hostname="h", initial_prefetch_count=8, timer=timer,
-        controller=SimpleNamespace(state=state), connection_errors=(),
-    )  # fmt: skip
-    receive = strategy(task, task.app, consumer)
-    message = SimpleNamespace(body=b"", headers={})
-    for _ in requests:
-        receive(message, None, None, None, None)
-    ((target, failed),) = jobs
-    with pytest.raises(OSError, match="away"):
-        target()
-    failed(None)
-    (again,) = timer.due
+    receiving.arrive(task, *"abcd")
+    receiving.run_job()
+    ((seconds, again),) = receiving.timers
+    assert seconds == AGAIN_AFTER
     again()
-    assert [request.ends for request in requests] == [["requeued"]] * 4
+    assert receiving.ends() == {name: ["requeued"] for name in "abcd"}
+
+
+def test_what_is_left_of_a_batch_that_waits_always_has_a_timer(task, monkeypatch):
+    task.wait = 100.0
+    receiving = Receiving(monkeypatch, task)
+    receiving.arrive(task, *"abc")
+    ((_, waited),) = receiving.timers
+    receiving.timers.clear()
+    receiving.arrive(task, "d")  # a job; while the pool is busy more arrive, and time passes
+    receiving.arrive(task, "e", "f")
+    waited()
+    receiving.run_job()
+    ended = {name: ["acknowledged"] for name in "abcd"}
+    assert receiving.ends() == {**ended, "e": [], "f": []}
+    assert not receiving.jobs and len(receiving.timers) == 1
+    assert 0 < receiving.timers[0][0] <= task.wait
+    monkeypatch.setattr(celery_strategy.time, "monotonic", lambda now=celery_strategy.time.monotonic: now() + 200.0)
+    receiving.timers.pop()[1]()
+    receiving.run_job()
+    assert receiving.ends() == {**ended, "e": ["acknowledged"], "f": ["acknowledged"]}
+
+
+def test_a_call_that_expired_in_the_worker_does_not_run(task, monkeypatch):
+    receiving = Receiving(monkeypatch, task)
+    ran: list[Any] = []
+    monkeypatch.setattr(task, "run", lambda calls: ran.append(calls) or calls)
+    receiving.arrive(task, *"abc")
+    receiving.requests[1].expires, receiving.requests[1].maybe_expire = True, lambda: True
+    receiving.arrive(task, *"de")
+    while receiving.jobs:
+        receiving.run_job()
+    assert ran == [["a", "c", "d", "e"]]
+    assert receiving.ends() == {name: ["acknowledged"] for name in "abcde"}
+
+
+def test_of_several_tasks_the_one_with_the_oldest_call_runs_first(task, monkeypatch):
+    other = task.app.task(learn, base=BatchTask, name="strategy.other", batch=2, shared=False)
+    other.__trace__ = None
+    receiving = Receiving(monkeypatch, task, other)
+    ran: list[Any] = []
+    monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken: ran.append(task.name) or [None] * len(taken))
+    receiving.arrive(task, "a", "b")
+    receiving.arrive(other, "x", "y")
+    receiving.arrive(task, "c", "d")
+    while receiving.jobs:
+        receiving.run_job()
+    assert ran == ["strategy.learn", "strategy.other"]
 
 
 def test_a_batch_that_its_worker_may_not_hold_is_refused_at_the_start(task):
