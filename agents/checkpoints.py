@@ -195,6 +195,14 @@ def _header_of(data: bytes) -> dict[str, Any]:
 
 def load_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "weights") -> None:
     """Copies `tensors` into the policy. Raises CheckpointError, having changed nothing, which lists what differs."""
+    check_weights(policy, tensors, source)
+    with torch.no_grad():
+        for name, tensor in policy.state_dict().items():
+            tensor.copy_(tensors[name])
+
+
+def check_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "weights") -> None:
+    """Raise CheckpointError, which lists what differs, for tensors that are not this policy's by name and shape."""
     own = policy.state_dict()
     differing = [
         f"  {name}: {_shape(tensors.get(name))} in the {source}, {_shape(own.get(name))} in the policy"
@@ -203,9 +211,6 @@ def load_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "w
     ]
     if differing:
         raise CheckpointError("\n".join([f"the {source} are of another network; these tensors differ:", *differing]))
-    with torch.no_grad():
-        for name, tensor in own.items():
-            tensor.copy_(tensors[name])
 
 
 def _shape(tensor: Tensor | None) -> str:

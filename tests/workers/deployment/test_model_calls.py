@@ -7,20 +7,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import redis
 from deployed import ROOT, run_folder, save
+from test_frozen_players import league_folder
 from waiting import until
 
-from agents.checkpoints import weights_from_bytes, weights_to_bytes
+from agents.checkpoints import encode_weights, weights_from_bytes, weights_to_bytes
 from league.matchmaking.view import ModelRef
 from league.models.pool import Pool
 from league.redis.store import Store
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
+from tasks.events import WEIGHTS, EventDispatcher, Subscription, of_player
 from tasks.solver import Solver
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, PlayerError, RemoteFailure
@@ -45,17 +49,14 @@ def league(servers: Servers, run_name: str) -> Iterator[tuple[Store, Pool]]:
         client.delete(key)
 
 
-def test_a_models_services_forward_hand_out_publish_and_clone(
-    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
-) -> None:
-    store, _ = league
-    run_folder(tmp_path / "run", LSTM, version=3, env="CartPole-v1")
-    newer = save(tmp_path / "other", 1, LSTM, seed=4)
+@contextmanager
+def model_of(folder: Path, servers: Servers, run_name: str) -> Iterator[tuple[Solver, Any, Topology]]:
+    """Serve the model of a run folder by a process of its own; what calls it, and its application and names."""
     topology = Topology(run_name)
     app = create_app(topology, servers.broker_url, servers.redis_url)
     urls = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url, "WARREN_RUN": run_name}
-    arguments = ["workers.deployment.model_service:Model", "--kwargs", json.dumps({"run": str(tmp_path / "run")})]
-    log = tmp_path / "log"
+    arguments = ["workers.deployment.model_service:Model", "--kwargs", json.dumps({"run": str(folder)})]
+    log = folder / "log"
     with log.open("wb") as written:
         process = subprocess.Popen(
             [sys.executable, "-m", "workers.serve", *arguments],
@@ -67,6 +68,22 @@ def test_a_models_services_forward_hand_out_publish_and_clone(
     solver = Solver(app, topology, deadline=60.0)
     try:
         until(lambda: "serves model." in log.read_text() or process.poll() is not None)
+        yield solver, app, topology
+    finally:
+        solver.close()
+        process.terminate()
+        process.wait(30)
+        remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
+    assert process.returncode == 0, log.read_text()
+
+
+def test_a_models_services_forward_hand_out_publish_and_clone(
+    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
+) -> None:
+    store, _ = league
+    run_folder(tmp_path / "run", LSTM, version=3, env="CartPole-v1")
+    newer = save(tmp_path / "other", 1, LSTM, seed=4)
+    with model_of(tmp_path / "run", servers, run_name) as (solver, _, _):
         observations = np.ones((2, 4), np.float32)
         answers = list(solver.map("model.forward", [(observations, {})] * 5, in_flight=5))
         assert all(answer["version"] == 3 and answer["action"].shape == (2,) for answer in answers)
@@ -88,12 +105,62 @@ def test_a_models_services_forward_hand_out_publish_and_clone(
         assert solver.call("model.clone", "champion") == "champion@4"
         champion = store.player("champion")
         assert champion.frozen and champion.model == ModelRef("champion", 4)
-    finally:
-        solver.close()
-        process.terminate()
-        process.wait(30)
-        remove_run(app, redis.Redis.from_url(servers.redis_url), topology)
-    assert process.returncode == 0, log.read_text()
+
+
+NIM = {"name": "mlp", "hidden_sizes": [16], "policy_gain": 1.0}
+
+
+def test_a_leagues_model_follows_its_player_and_publishes_to_it(
+    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
+) -> None:
+    """Its learner's event is its own; weights are of a generation; not every action is legal."""
+    _, pool = league
+    old = league_folder(tmp_path, NIM)
+    stamp = {"player": "main", "version": 8, "step": 800, "generation": 2, "behaviour": {}}
+    pool.put("main", 8, 800, weights_to_bytes(old, stamp))
+    event, turn = of_player(WEIGHTS, "main"), (np.zeros((4, 16), np.float32), {})
+    arrived: list[dict[str, Any]] = []
+    with model_of(tmp_path, servers, run_name) as (solver, app, topology):
+        assert solver.call("model.forward", *turn)["version"] == 8
+        subscription = Subscription(app, topology, {event: arrived.append}, "test").start()
+        events = EventDispatcher(app, topology)
+        try:
+            data = weights_to_bytes(old, {**stamp, "version": 9})
+            pool.put("main", 9, 900, data)
+            events.fire(event, {**stamp, "version": 9, "data": data})
+            until(lambda: solver.call("model.forward", *turn)["version"] == 9)
+            for legal in range(3):
+                masks = np.arange(3)[None].repeat(4, 0) == legal
+                assert (solver.call("model.forward", *turn, masks)["action"] == legal).all()
+            with pytest.raises(RemoteFailure, match=r"mask of legal actions is \[4, 2\]; it must be \[4, 3\]"):
+                solver.call("model.forward", *turn, np.ones((4, 2), bool))
+
+            broken = {name: tensor * float("nan") for name, tensor in old.state_dict().items()}
+            with pytest.raises(RemoteFailure, match="hold numbers that are not finite"):
+                solver.call("model.publish_weights", encode_weights(broken, {}), 1000)
+            assert pool.version("main") == 9 == solver.call("model.forward", *turn)["version"]
+
+            assert solver.call("model.publish_weights", weights_to_bytes(old, {"generation": 1}), 1000) == 10
+            until(lambda: any(payload["version"] == 10 for payload in arrived))
+            (published,) = [payload for payload in arrived if payload["version"] == 10]
+            assert published["generation"] == 2 and published["step"] == 1000
+            newest = pool.newest("main")
+            assert newest is not None and weights_from_bytes(newest.data)[1]["generation"] == 2
+            assert solver.call("model.forward", *turn)["version"] == 10
+        finally:
+            subscription.stop()
+            events.close()
+
+
+def test_a_model_passes_over_weights_that_are_no_numbers(
+    servers: Servers, run_name: str, tmp_path: Path, league: tuple[Store, Pool]
+) -> None:
+    _, pool = league
+    policy = run_folder(tmp_path, {"hidden_sizes": [8]}, version=3, env="CartPole-v1")
+    broken = {name: tensor * float("nan") for name, tensor in policy.state_dict().items()}
+    pool.put("main", 4, 0, encode_weights(broken, {"version": 4}))
+    with model_of(tmp_path, servers, run_name) as (solver, _, _):
+        assert solver.call("model.forward", np.ones((2, 4), np.float32), {})["version"] == 3
 
 
 def test_a_clone_is_an_opponent_of_the_league_and_learns_nothing(
