@@ -98,7 +98,7 @@ class GatewayConfig:
     idle: float = 60.0  # s after which a session that nobody asked is closed, and its trajectory cut off there
     receive: float = 10.0  # s within which a request must have come whole
     answer: float = 60.0  # s that an actor's method may take
-    drain: float = 10.0  # s that open sessions have to end once a gateway is told to stop; it opens none meanwhile
+    drain: float = 5.0  # s that open sessions have to end once a gateway is told to stop; it opens none meanwhile
 
 
 @dataclass

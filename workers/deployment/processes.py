@@ -1,6 +1,6 @@
-"""The processes of one deployment: whose session is whose, and what all of them count.
+"""The processes of one deployment: they know whose session is whose, and count together.
 
-Whoever is asked for /metrics asks the others, at the port that each has of its own.
+A process that is asked for /metrics asks the others, at the port that each has of its own.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from workers.gateway.http import OWN_METRICS
-from workers.gateway.metrics import Snapshot
+from warren.environment import secret
+from workers.gateway.limits import TOKEN
+from workers.gateway.metrics import OWN, Snapshot
 from workers.gateway.neighbours import Neighbours
 
 PATIENCE = 2.0  # s that another process has to tell what it counts
@@ -25,27 +26,29 @@ class Processes(Neighbours):
     def __init__(self, client: Any, prefix: str, idle: float, number: int, address: str) -> None:
         """`address`: at which all of them listen."""
         super().__init__(client, prefix, idle)
-        self._number, self._host = number, {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        self.number, self._host = number, {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        token = secret(TOKEN)
+        self._shown = {} if token is None else {"token": token}
         self._ports = f"{prefix}ports"  # number -> its own port
 
     def enter(self, address: str) -> None:
         """See Neighbours; the others learn the port of `address`, too. Raises redis.RedisError."""
         super().enter(address)
-        self._redis.hset(self._ports, str(self._number), str(urlsplit(address).port))
+        self._redis.hset(self._ports, str(self.number), str(urlsplit(address).port))
 
     async def gather(self, own: Snapshot) -> Mapping[str, Snapshot | None]:
-        """A Gather: what each counts, by its number. While Redis is away, of this one alone."""
+        """Return what each counts, by its number; a Gather. While Redis is away, it is of this one alone."""
         ports: dict[bytes, bytes] = await self._ask(lambda: self._redis.hgetall(self._ports)) or {}
-        others = {int(number): int(port) for number, port in ports.items() if int(number) != self._number}
+        others = {int(number): int(port) for number, port in ports.items() if int(number) != self.number}
         loop = asyncio.get_running_loop()
         told = await asyncio.gather(*(loop.run_in_executor(None, self._of, port) for port in others.values()))
-        counted = {self._number: own, **dict(zip(others, told, strict=True))}
+        counted = {self.number: own, **dict(zip(others, told, strict=True))}
         return {str(number): counted[number] for number in sorted(counted)}
 
     def _of(self, port: int) -> Snapshot | None:
         connection = http.client.HTTPConnection(self._host, port, timeout=PATIENCE)
         try:
-            connection.request("GET", OWN_METRICS)
+            connection.request("GET", OWN, headers=self._shown)
             snapshot: Snapshot = json.loads(connection.getresponse().read())
             return snapshot
         except (OSError, http.client.HTTPException, ValueError):

@@ -25,7 +25,7 @@ from workers.deployment.verifying import Verdict, observations_of, verify
 from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.metrics import alone
-from workers.gateway.role import own_address
+from workers.gateway.role import own_address, own_port, warn_of_redirects
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
 from workers.runtime.garbage import spare_loaded
@@ -69,6 +69,7 @@ class Deployment:
                 gateway.port,
                 gateway.tcp_port,
                 shared=neighbours is not None,
+                own_port=0 if neighbours is None else own_port(gateway, neighbours.number),
                 facts=self.facts,
                 gather=alone if neighbours is None else neighbours.gather,
             )
@@ -76,6 +77,7 @@ class Deployment:
             self._neighbours = neighbours
             if neighbours is not None:
                 neighbours.enter(self.address)
+                warn_of_redirects(gateway)
         except BaseException:
             self.player.close()
             raise
@@ -84,9 +86,9 @@ class Deployment:
         """Serve."""
         self.server.start()
 
-    def close(self) -> None:
-        """Serve no more."""
-        self.server.stop()
+    def close(self, drain: float = 0.0) -> None:
+        """Serve no more; sessions that are open have `drain` s to end."""
+        self.server.stop(drain)
         if self._neighbours is not None:
             self._neighbours.leave()
         self.player.close()
@@ -182,8 +184,18 @@ def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes
     """The same, or until `stopping`; with `neighbours`, behind a port that it shares."""
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.threads)
+    hurried = threading.Event()
+    deployment: Deployment | None = None
+
+    def told(number: int, _: Any) -> None:
+        stopping.set()
+        if number == signal.SIGINT:  # by a person, who waits
+            hurried.set()
+            if deployment is not None:
+                deployment.server.hurry()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, told)
     deployment = Deployment(config, neighbours)
     spare_loaded()
     deployment.start()
@@ -195,5 +207,5 @@ def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes
             if config.follow is not None:
                 deployment.look()
     finally:
-        deployment.close()
+        deployment.close(0.0 if hurried.is_set() else config.gateway.drain)
     return 0 if server.failure is None else 1

@@ -63,13 +63,17 @@ class Part:
         """Its exit status; None while it lives."""
         return self._process.poll()
 
-    def stop(self, grace: float = STOP) -> None:
-        """Its games go away; safe to call twice."""
+    def ask_to_stop(self) -> None:
+        """Tell it to let its sessions end; safe to call twice."""
         assert self._process.stdin is not None
         self._process.terminate()
         self._process.stdin.close()
+
+    def stop(self, drain: float = 0.0) -> None:
+        """Wait until it has ended, for `drain` and STOP s, then kill it; safe to call twice."""
+        self.ask_to_stop()
         try:
-            self._process.wait(grace)
+            self._process.wait(drain + STOP)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -113,7 +117,9 @@ def run(config: DeployConfig) -> int:
         return 0
     finally:
         for part in parts:
-            part.stop()
+            part.ask_to_stop()
+        for part in parts:
+            part.stop(gateway.drain)
         if server is not None:
             server.stop()
         for one in held:

@@ -44,7 +44,9 @@ class Decision:
         return self._game.act(*self._asked).__await__()
 
     def result(self) -> Any:
-        """The action; waits for it. Not for methods that are coroutines, which would wait for themselves."""
+        """Wait for the action and return it. Raises RuntimeError in a coroutine, which would stop all games."""
+        if asyncio._get_running_loop() is self._game.loop:
+            raise RuntimeError("act(...).result() is for plain functions; a coroutine awaits it: await self.act(...)")
         return asyncio.run_coroutine_threadsafe(self._game.act(*self._asked), self._game.loop).result()
 
 

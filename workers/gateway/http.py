@@ -12,21 +12,22 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from workers.gateway import metrics
+from workers.gateway.connections import Connections
 from workers.gateway.limits import Limits
 from workers.gateway.protocol import Refusal, read
 from workers.gateway.sessions import Sessions
 
 LONGEST_HEAD = 1 << 16  # bytes of a request's headers
-OWN_METRICS = "/metrics/process"  # what this process alone counts, as JSON, for those that share its port
 AGAIN = 1  # s after which a game may try again, of one that is refused for now
 
 Receive = Callable[[], Any]
 Send = Callable[[dict[str, Any]], Any]
+Headers = tuple[tuple[bytes, bytes], ...]
 
 
 class Endpoint:
-    """POST, at any path: what a game asks. GET: how the gateway is doing, as JSON; /metrics: for Prometheus; /health:
-    whether games may come, status 200 or 503."""
+    """POST, at any path, is a game's request. GET tells how the gateway is doing, as JSON; at /metrics for Prometheus;
+    at /health whether games may come, by status 200 or 503, without a token."""
 
     def __init__(
         self, sessions: Sessions, facts: Callable[[], dict[str, Any]] = dict, gather: metrics.Gather = metrics.alone
@@ -35,67 +36,90 @@ class Endpoint:
         self._sessions, self._facts, self._gather = sessions, facts, gather
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        echoed: tuple[tuple[bytes, bytes], ...] = ()
+        echoed: Headers = ()
         began = time.perf_counter()
+        sent = _Body(self._sessions.limits, scope["headers"], receive)
         try:
             if scope["method"] == "GET":
-                await self._tell(scope["path"], send)
-                return
-            if scope["method"] != "POST":
+                status, said, headers = await self._tell(scope)
+            elif scope["method"] != "POST":
                 raise Refusal(405, f"method {scope['method']}: a game asks by POST")
-            fields = read(scope["headers"])
-            self._sessions.allow(fields.token)
-            echoed = fields.echoed
-            body = await self._body(scope["headers"], receive)
-            if body is None:
-                return  # the client has gone
-            await _reply(send, 200, await self._sessions.answer(fields.with_body(body)), echoed)
-            self._sessions.metrics.answered(200, time.perf_counter() - began)
+            else:
+                fields = read(scope["headers"])
+                self._sessions.allow(fields.token)
+                status, echoed = 200, fields.echoed
+                if (body := await sent.read()) is None:
+                    return  # the client has gone
+                said, headers = await self._sessions.answer(fields.with_body(body)), echoed
+                self._sessions.metrics.answered(200, time.perf_counter() - began)
         except Refusal as refusal:
-            self._sessions.metrics.answered(refusal.status, time.perf_counter() - began)
-            headers = [*echoed, (b"content-type", b"application/json")]
-            if refusal.status in (408, 413):  # the rest of the body may still come
-                headers.append((b"connection", b"close"))
-            elif refusal.status == 503:
-                headers.append((b"retry-after", str(AGAIN).encode()))
-            elif refusal.status == 405:
-                headers.append((b"allow", b"GET, POST"))
-            elif refusal.address is not None:
-                headers.append((b"location", refusal.address.encode() + scope["raw_path"]))
-            await _reply(send, refusal.status, refusal.body(), tuple(headers))
+            status, said = refusal.status, refusal.body()
+            headers = (*echoed, *_explaining(refusal, scope["raw_path"]))
+            self._sessions.metrics.answered(status, time.perf_counter() - began)
+        # The rest of a body that nobody wanted is passed over, so that the connection goes on; one that does not come
+        # in time ends it.
+        if not await sent.pass_over() or (status == 503 and self._sessions.draining):
+            headers = (*headers, (b"connection", b"close"))
+        await _reply(send, status, said, headers)
 
-    async def _tell(self, path: str, send: Send) -> None:
-        sessions = self._sessions
+    async def _tell(self, scope: dict[str, Any]) -> tuple[int, bytes, Headers]:
+        sessions, path = self._sessions, scope["path"]
         if path == "/health":
-            await _reply(send, 200 if sessions.ready else 503, json.dumps({"ready": sessions.ready}).encode() + b"\n")
-            return
+            health = sessions.health()
+            return 200 if health["ready"] else 503, json.dumps(health).encode() + b"\n", ()
+        sessions.allow(_shown_token(scope["headers"]))
         facts = {**self._facts(), **sessions.figures()}
         if path == "/metrics":
             text = ((b"content-type", b"text/plain; version=0.0.4"),)
-            await _reply(send, 200, metrics.text(await self._gather(sessions.metrics.snapshot(facts))), text)
-        elif path == OWN_METRICS:
-            await _reply(send, 200, json.dumps(sessions.metrics.snapshot(facts)).encode())
-        else:
-            await _reply(send, 200, json.dumps(facts).encode() + b"\n")
+            return 200, metrics.text(await self._gather(sessions.metrics.snapshot(facts))), text
+        if path == metrics.OWN:
+            return 200, json.dumps(sessions.metrics.snapshot(facts)).encode(), ()
+        return 200, json.dumps(facts).encode() + b"\n", ()
 
-    async def _body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | None:
-        limits = self._sessions.limits
-        told = next((value for name, value in headers if name == b"content-length"), b"0")
-        parts, length = [], 0
+
+class _Body:
+    """The body of one request, which has to come within bounds of time and size, be it wanted or not."""
+
+    def __init__(self, limits: Limits, headers: list[tuple[bytes, bytes]], receive: Receive) -> None:
+        self._limits, self._headers, self._receive = limits, headers, receive
+        self._until = asyncio.get_running_loop().time() + limits.receive
+        self._whole = self._failed = False
+
+    async def read(self) -> bytes | None:
+        """Return it; None where the client has gone. Raises Refusal 408 or 413."""
+        parts: list[bytes] = []
+        return b"".join(parts) if await self._take(parts) else None
+
+    async def pass_over(self) -> bool:
+        """Read the rest and keep none. False where it has not come in time, or would be too large."""
+        if self._whole or self._failed or any(name == b"expect" for name, _ in self._headers):
+            return self._whole  # who expects to be asked for the body has not sent it
+        try:
+            return await self._take(None)
+        except Refusal:
+            return False
+
+    async def _take(self, parts: list[bytes] | None) -> bool:
+        limits, length = self._limits, 0
+        told = next((value for name, value in self._headers if name == b"content-length"), b"0")
+        self._failed = True  # unless it comes whole
         if int(told) > limits.body:
             raise _too_large(limits)
         try:
-            async with asyncio.timeout(limits.receive):
+            async with asyncio.timeout_at(self._until):
                 while True:
-                    message = await receive()
+                    message = await self._receive()
                     if message["type"] == "http.disconnect":
-                        return None
-                    parts.append(message.get("body", b""))
-                    length += len(parts[-1])
+                        return False
+                    part = message.get("body", b"")
+                    length += len(part)
+                    if parts is not None:
+                        parts.append(part)
                     if length > limits.body:
                         raise _too_large(limits)
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        self._whole = True
+                        return True
         except TimeoutError:
             raise Refusal(408, f"body: {length} bytes came within {limits.receive:g} s, and no end of it") from None
 
@@ -104,32 +128,66 @@ def _too_large(limits: Limits) -> Refusal:
     return Refusal(413, f"body: is over the {limits.body} bytes that it may have (gateway.max_body)")
 
 
-async def _reply(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+def _explaining(refusal: Refusal, path: bytes) -> Headers:
+    """Return the headers that tell a client how to go on."""
+    headers = [(b"content-type", b"application/json")]
+    if refusal.status == 503:
+        headers.append((b"retry-after", str(AGAIN).encode()))
+    elif refusal.status == 405:
+        headers.append((b"allow", b"GET, POST"))
+    elif refusal.address is not None:
+        headers.append((b"location", refusal.address.encode() + path))
+    return tuple(headers)
+
+
+def _shown_token(headers: list[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the token of a GET: of the header that games send, or as Prometheus sends it."""
+    found = dict(headers)
+    scheme, _, token = found.get(b"authorization", b"").partition(b" ")
+    return found.get(b"token", token if scheme.lower() == b"bearer" else None)
+
+
+async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None:
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn's, which knows no bounds for a request's headers: neither of time nor of size."""
+    """uvicorn's, bounded: the number of connections, the time and size of headers, the time between requests whatever
+    bytes come meanwhile, and the time in which a client has to read what it is sent."""
 
     limits = Limits()
+    counted: Connections
     _deadline: asyncio.TimerHandle | None = None
+    _to_read: asyncio.TimerHandle | None = None
+    _entered = False
     _in_head, _head = True, 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._within(self.limits.idle)
+        self._entered = self.counted.enter()
+        if self._entered:
+            self._within(self.limits.idle, self._close)
+        else:
+            self._refuse(self.counted.refusal())
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        self._within(self.limits.receive)
+        self._within(self.limits.receive, self._too_slow)
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head = False, 0
         self._no_deadline()
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._close()
+        elif not self._in_head and (self.cycle is None or self.cycle.response_complete):
+            self._within(self.limits.idle, self._close)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -141,13 +199,29 @@ class _Protocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refusal(400, msg))
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._to_read is None:
+            self._to_read = self.loop.call_later(self.limits.receive, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._to_read is not None:
+            self._to_read.cancel()
+            self._to_read = None
+        super().resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._no_deadline()
+        if self._to_read is not None:
+            self._to_read.cancel()
+        if self._entered:
+            self._entered = False
+            self.counted.leave()
         super().connection_lost(exc)
 
-    def _within(self, seconds: float) -> None:
+    def _within(self, seconds: float, otherwise: Callable[[], None]) -> None:
         self._no_deadline()
-        self._deadline = self.loop.call_later(seconds, self._too_slow)
+        self._deadline = self.loop.call_later(seconds, otherwise)
 
     def _no_deadline(self) -> None:
         if self._deadline is not None:
@@ -158,19 +232,21 @@ class _Protocol(HttpToolsProtocol):
         self._refuse(Refusal(408, f"headers: did not come within {self.limits.receive:g} s"))
 
     def _refuse(self, refusal: Refusal) -> None:
-        self._no_deadline()
-        if self.transport.is_closing():
-            return
-        if self.cycle is None or self.cycle.response_complete:
+        if not self.transport.is_closing() and (self.cycle is None or self.cycle.response_complete):
             body = refusal.body()
             head = f"HTTP/1.1 {refusal.status} \r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
             self.transport.write(head.encode() + body)
+        self._close()
+
+    def _close(self) -> None:
+        """Close the connection once the client has read what it was sent, for which it has Limits.receive."""
+        self._within(self.limits.receive, self.transport.abort)
         self.transport.close()
 
 
-def server(app: Endpoint, limits: Limits) -> uvicorn.Server:
-    """uvicorn, which serves it once `serve(sockets)` is awaited, until `should_exit`."""
-    protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits})
+def server(app: Endpoint, limits: Limits, connections: Connections) -> uvicorn.Server:
+    """Return uvicorn, which serves it once `serve(sockets)` is awaited, until `should_exit`."""
+    protocol = type("BoundedProtocol", (_Protocol,), {"limits": limits, "counted": connections})
     config = uvicorn.Config(
         app,
         proxy_headers=False,  # nobody asks for the address of a game

@@ -11,6 +11,7 @@ from typing import Any
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # s, of the histogram
 PREFIX = "warren_gateway_"
+OWN = "/metrics/process"  # where one process tells its own alone, as JSON, to those that share its port
 
 Snapshot = dict[str, Any]  # of one process, as Metrics.snapshot gives it: JSON
 Gather = Callable[[Snapshot], Awaitable[Mapping[str, Snapshot | None]]]  # those of all, as `text` takes them

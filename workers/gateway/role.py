@@ -56,6 +56,7 @@ class GatewayRole(AnsweringRole):
             gateway.port,
             gateway.tcp_port,
             shared=gateway.port != 0,
+            own_port=own_port(gateway, config.actor_id),
             facts=self.facts,
             on_failure=self._failed,
         )
@@ -91,6 +92,8 @@ class GatewayRole(AnsweringRole):
     def on_ready(self) -> None:
         spare_loaded()
         self.server.start()
+        if self.config.gateway.port:
+            warn_of_redirects(self.config.gateway)
         tcp = "" if self.server.tcp_port is None else f", and raw on TCP port {self.server.tcp_port}"
         logger.info("games may come to port %d%s; this gateway's own is %s", self.server.port, tcp, self.address)
         super().on_ready()
@@ -106,32 +109,65 @@ class GatewayRole(AnsweringRole):
         return self._neighbours.address
 
     def on_stopping(self) -> None:
-        super().on_stopping()
-        self.server.stop()
-        self._neighbours.leave()
-        self.sampler.close()
+        """Told to stop: `work` lets open sessions end first, whose games are learned from until then."""
+
+    def stop(self) -> None:
+        super().stop()
+        self.server.hurry()  # the run is over: nobody learns any longer
+
+    def work(self, name: str) -> int:
+        try:
+            status = super().work(name)
+            self.server.stop(0.0 if self.stopping.is_set() else self.limits.drain)
+            return status
+        finally:
+            super().on_stopping()
+            self.server.stop()
+            self._neighbours.leave()
+            self.sampler.close()
 
 
 def own_address(gateway: GatewayConfig, server: Server) -> str:
-    """The URL that leads to this server, among those that share its port."""
-    host = gateway.public or ("127.0.0.1" if gateway.address in ("0.0.0.0", "::") else gateway.address)
-    return f"http://{host}:{server.own_port}"
+    """Return the URL that leads to this server, among those that share its port."""
+    host = gateway.public or {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(gateway.address, gateway.address)
+    return f"http://{f'[{host}]' if ':' in host else host}:{server.own_port}"
+
+
+def own_port(gateway: GatewayConfig, place: int) -> int:
+    """Return the port that the gateway `place` has to itself, 0 for any. Raises ConfigurationError."""
+    port = gateway.own_port + place if gateway.own_port else 0
+    if port > 65535:
+        raise ConfigurationError(f"gateway.own_port: {gateway.own_port} plus {place} is no port; choose a lower one")
+    return port
+
+
+def warn_of_redirects(gateway: GatewayConfig) -> None:
+    """Warn where games on other machines would be sent on to themselves; for gateways that share a port."""
+    if gateway.public is None and gateway.address in ("0.0.0.0", "::"):
+        logger.warning(
+            "gateway.public: not set, and gateway.address=%s lets games on other machines come, whom a redirect (307) "
+            "would lead to themselves; set gateway.public to the name by which they reach this machine",
+            gateway.address,
+        )
 
 
 def _check_port(address: str, port: int, run: str) -> None:
-    """Raises ConfigurationError for a port that a gateway of another run serves: the kernel would mix their games."""
+    """Raise ConfigurationError for a port that a gateway of another run serves: the kernel would mix their games."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    token = secret(TOKEN)
     connection = http.client.HTTPConnection(host, port, timeout=PROBE)
     try:
-        connection.request("GET", "/")
-        theirs = json.loads(connection.getresponse().read()).get("run")
+        connection.request("GET", "/", headers={} if token is None else {"token": token})
+        reply = connection.getresponse()
+        told = json.loads(reply.read())
+        theirs = "another token" if reply.status == 401 else f"run {told.get('run')}"
     except (OSError, http.client.HTTPException, ValueError, AttributeError):
         return  # nobody, or somebody who does not share it
     finally:
         connection.close()
-    if theirs != run:
+    if theirs != f"run {run}":
         raise ConfigurationError(
-            f"gateway.port: port {port} is served by a gateway of run {theirs}; choose another, or 0 for any"
+            f"gateway.port: port {port} is served by a gateway of {theirs}; choose another, or 0 for any"
         )
 
 

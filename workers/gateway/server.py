@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from gymnasium.spaces import Discrete
@@ -15,6 +16,7 @@ from agents.trees import spec_of
 from envs.rewards import Rewards
 from warren.errors import ConfigurationError
 from workers.gateway.actor import Actor
+from workers.gateway.connections import Connections
 from workers.gateway.game import Game, Player
 from workers.gateway.limits import Limits
 from workers.gateway.metrics import Gather, alone
@@ -59,7 +61,7 @@ class Server:
     """Serves `sessions` over HTTP, and over TCP where a port is given, from `start` to `stop`.
 
     `ports` are taken when it is made, 0 standing for any that is free. `shared`: other gateways of this user may take
-    the same ones; the kernel then deals connections out. Beside a shared HTTP port it has one that is its own.
+    the same ones; the kernel then deals connections out. Beside a shared HTTP port it has `own_port` to itself.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Server:
         tcp_port: int | None = None,
         *,
         shared: bool = False,
+        own_port: int = 0,
         facts: Callable[[], dict[str, Any]] = dict,
         gather: Gather = alone,
         on_failure: Callable[[BaseException], None] = lambda error: None,
@@ -78,22 +81,23 @@ class Server:
 
         Raises ConfigurationError for a port or an address that cannot be taken.
         """
-        from workers.gateway.http import (
-            Endpoint,
-        )  # needs uvicorn, of an extra: whoever lacks it is told in one sentence
+        # It needs uvicorn, of an extra: a command that lacks it says so in one sentence.
+        from workers.gateway.http import Endpoint
 
         self._sessions, self._on_failure = sessions, on_failure
+        self.connections = Connections(sessions.limits.connections)
         self._endpoint = Endpoint(sessions, facts, gather)
         self._http = [listen("gateway.port", address, port, shared)]
         if shared:
-            self._http.append(listen("gateway.address", address, 0, False))
+            self._http.append(listen("gateway.own_port", address, own_port, False))
         self._tcp = None if tcp_port is None else listen("gateway.tcp_port", address, tcp_port, shared)
         self.port: int = self._http[0].getsockname()[1]
         self.own_port: int = self._http[-1].getsockname()[1]
         self.tcp_port: int | None = None if self._tcp is None else self._tcp.getsockname()[1]
         self.failure: BaseException | None = None
+        self._shared, self._drain = shared, 0.0
         self._loop = new_event_loop()
-        self._stopping = asyncio.Event()
+        self._stopping, self._hurried = asyncio.Event(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="gateway", daemon=True)
 
     def start(self) -> Self:
@@ -101,15 +105,24 @@ class Server:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
-        """Serve no more: sessions are closed, as of games that went away."""
+    def stop(self, drain: float = 0.0) -> None:
+        """Serve no more. Sessions that are open have `drain` s to end, while none is opened; then they are closed."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
-            self._thread.join(timeout=10.0)
+            self._drain = drain
+            self._soon(self._stopping.set)
+            self._thread.join(timeout=drain + 10.0)
         else:
             for one in (*self._http, self._tcp):
                 if one is not None:
                     one.close()
+
+    def hurry(self) -> None:
+        """Wait for open sessions no longer, from any thread or a signal's handler."""
+        self._soon(self._hurried.set)
+
+    def _soon(self, do: Callable[[], Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has closed: it has stopped already
+            self._loop.call_soon_threadsafe(do)
 
     def _run(self) -> None:
         sys.setswitchinterval(SWITCH)
@@ -125,15 +138,21 @@ class Server:
     async def _serve(self) -> None:
         from workers.gateway.http import server
 
-        http = server(self._endpoint, self._sessions.limits)
+        http = server(self._endpoint, self._sessions.limits, self.connections)
         tasks = [asyncio.ensure_future(http.serve(self._http)), asyncio.ensure_future(self._sessions.run())]
-        tcp = TcpServer(self._sessions)
+        tcp = TcpServer(self._sessions, self.connections)
         listening = None
         if self._tcp is not None:
             listening = await asyncio.start_server(tcp.accept, sock=self._tcp, backlog=BACKLOG)
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            if stopped.done() and self._drain > 0 and http.started:
+                if self._shared:  # the other processes get all new connections
+                    http.servers[0].close()
+                    if listening is not None:
+                        listening.close()
+                await self._drained(tasks)
         finally:
             if listening is not None:
                 listening.close()
@@ -145,6 +164,13 @@ class Server:
             for ended in await asyncio.gather(*tasks, return_exceptions=True):
                 if isinstance(ended, Exception):
                     raise ended
+
+    async def _drained(self, tasks: Sequence[asyncio.Future[Any]]) -> None:
+        """Wait for open sessions, within bounds."""
+        waits = [asyncio.ensure_future(self._sessions.drain()), asyncio.ensure_future(self._hurried.wait())]
+        await asyncio.wait([*waits, *tasks], timeout=self._drain, return_when=asyncio.FIRST_COMPLETED)
+        for one in waits:
+            one.cancel()
 
 
 def listen(setting: str, address: str, port: int, shared: bool) -> socket.socket:

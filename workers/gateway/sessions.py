@@ -11,7 +11,6 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,11 +20,14 @@ from workers.gateway.game import Game
 from workers.gateway.limits import Limits
 from workers.gateway.metrics import Metrics
 from workers.gateway.protocol import Kind, Refusal, Request
+from workers.gateway.threads import Threads
 
 logger = logging.getLogger(__name__)
 
 THREADS = 64  # in which actors' plain functions run; so many of them may wait for an action at once
+HANGING = 64  # plain functions that may go on beside those, after their games have stopped waiting
 LOOKS = 8  # at idle sessions, within the time after which they are reaped
+STOPPING = "the gateway is told to stop and opens no session; try again, on another connection"
 WAIT_FOR_WEIGHTS = "the learner's first weights have not come yet; try again in a second"
 
 Open = Callable[[str], tuple[Actor, Game]]
@@ -83,7 +85,7 @@ class Sessions:
     | 307 | a tick, an end or an auto of one that is open at another gateway |
     | 409 | a start of one that is open, or anything while it is still answering |
     | 422 | the actor raised; the session is closed, but for Unreadable |
-    | 503 | as many are open as may be, or no weights have come yet |
+    | 503 | as many are open as may be, no weights have come yet, the gateway stops, or too many functions hang |
     | 504 | the actor took longer than Limits.answer; the session is closed |
     """
 
@@ -106,28 +108,31 @@ class Sessions:
         self._sessions: dict[str, _Session] = {}
         self._claiming: set[str] = set()  # sessions that are to be opened, once no other gateway has them
         self._methods: dict[type[Actor], _Methods] = {}
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="actor")
-        self._reaper: asyncio.Task[None] | None = None
+        self._threads = Threads(THREADS, HANGING)
+        self._empty = asyncio.Event()  # no session is open
+        self._empty.set()
+        self.draining = False
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    @property
-    def ready(self) -> bool:
-        """Whether games may come: there is something to decide by."""
-        return self._ready()
+    def health(self) -> dict[str, Any]:
+        """Tell whether games may come, `ready`, and what keeps them away."""
+        ready = self._ready() and not self.draining and not self._threads.exhausted
+        return {"ready": ready, "draining": self.draining, "hanging": self._threads.hanging}
 
     def figures(self) -> dict[str, Any]:
-        """How many are open, and what became of others."""
-        return {"sessions": len(self), "reaped": self.reaped, "failed": self.failed}
+        """Tell how many are open, and what became of others."""
+        figures = {"sessions": len(self), "reaped": self.reaped, "failed": self.failed}
+        return {**figures, "hanging": self._threads.hanging}
 
     def allow(self, token: bytes | None) -> None:
-        """Raises Refusal 401 unless `token` is the one that is wanted; can be asked before a body has come."""
+        """Raise Refusal 401 unless `token` is the one that is wanted; can be asked before a body has come."""
         if self._token is not None and not hmac.compare_digest(token or b"", self._token):
             raise Refusal(401, "token: not given" if token is None else "token: wrong")
 
     async def answer(self, request: Request) -> bytes:
-        """The reply's body."""
+        """Return the reply's body."""
         self.allow(request.token)
         name, kind = request.session, request.kind
         session = self._sessions.get(name)
@@ -166,6 +171,8 @@ class Sessions:
         """Open the session, which is busy, unless another gateway has it."""
         if not self._ready():
             raise Refusal(503, WAIT_FOR_WEIGHTS)
+        if self.draining:
+            raise Refusal(503, STOPPING)
         if len(self._sessions) + len(self._claiming) >= self.limits.sessions:
             raise Refusal(503, f"{len(self._sessions)} sessions are open, and no more may be; try again later")
         if name in self._claiming:
@@ -187,6 +194,7 @@ class Sessions:
                 self._elsewhere.release(name)
             raise self._of_actor(name, "making the actor", error) from None
         session = self._sessions[name] = _Session(actor, game, self._methods_of(type(actor)), self._clock())
+        self._empty.clear()
         return session
 
     def _methods_of(self, actor: type[Actor]) -> _Methods:
@@ -203,12 +211,18 @@ class Sessions:
                 if method in session.methods.coroutines:
                     said = await getattr(actor, method)(request.body)
                 else:
-                    loop = asyncio.get_running_loop()
-                    said = await loop.run_in_executor(self._threads, getattr(actor, method), request.body)
+                    if self._threads.exhausted:
+                        raise Refusal(
+                            503, f"{self._threads.hanging} plain functions of actors hang; restart the gateway"
+                        )
+                    said = await self._threads.run(getattr(actor, method), request.body)
                     if inspect.isawaitable(said):
                         said = await said
             return _bytes(said)
         except asyncio.CancelledError:  # the server stops
+            self._drop(name, session)
+            raise
+        except Refusal:
             self._drop(name, session)
             raise
         except Unreadable as error:
@@ -236,12 +250,14 @@ class Sessions:
         if self._sessions.get(name) is not session:
             return False
         del self._sessions[name]
+        if not self._sessions:
+            self._empty.set()
         if self._elsewhere is not None:
             self._elsewhere.release(name)
         return True
 
     def reap(self) -> int:
-        """Close the sessions that nobody asked for Limits.idle s; how many there were."""
+        """Close the sessions that nobody asked for Limits.idle s, and return how many there were."""
         before = self._clock() - self.limits.idle
         idle = [(name, one) for name, one in self._sessions.items() if not one.busy and one.used <= before]
         for name, session in idle:
@@ -265,11 +281,16 @@ class Sessions:
             await asyncio.sleep(self.limits.idle / LOOKS)
             await self.look()
 
+    async def drain(self) -> None:
+        """Open no session any longer, and wait until all have ended."""
+        self.draining = True
+        await self._empty.wait()
+
     def close(self) -> None:
-        """All games went away."""
+        """Close all sessions, as of games that went away."""
         for name, session in list(self._sessions.items()):
             self._drop(name, session)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
 
 def _busy(name: str) -> Refusal:

@@ -17,11 +17,13 @@ import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from workers.gateway.protocol import Refusal, Request, read
+from workers.gateway.connections import Connections
+from workers.gateway.protocol import Fields, Refusal, read
 from workers.gateway.sessions import Sessions
 
 SIZES = struct.Struct(">II")
 LONGEST_HEAD = 1 << 13  # bytes
+PART = 1 << 16  # bytes that are passed over at once
 
 
 def frame(fields: dict[str, str], body: bytes) -> bytes:
@@ -65,10 +67,13 @@ class Connection:
         except (asyncio.IncompleteReadError, TimeoutError, OSError):
             pass
         finally:
+            if self._writer.transport.get_write_buffer_size():  # it closes once the game has read that, or then:
+                asyncio.get_running_loop().call_later(limits.receive, self._writer.transport.abort)
             self._writer.close()
 
     async def _answer(self, begun: bytes) -> tuple[bytes, bool]:
-        limits = self._sessions.limits
+        sessions, limits = self._sessions, self._sessions.limits
+        body = b""
         try:
             async with asyncio.timeout(limits.receive):
                 head_length, body_length = SIZES.unpack(begun + await self._reader.readexactly(SIZES.size - 1))
@@ -77,20 +82,41 @@ class Connection:
                 if body_length > limits.body:
                     raise Refusal(413, f"body: {body_length} bytes are over the {limits.body} that it may have")
                 head = await self._reader.readexactly(head_length)
-                body = await self._reader.readexactly(body_length)
+                fields = self._fields(head)
+                if isinstance(fields, Refusal):
+                    await self._pass_over(body_length)
+                else:
+                    body = await self._reader.readexactly(body_length)
         except TimeoutError:
             raise Refusal(408, f"frame: did not come within {limits.receive:g} s") from None
         echoed: dict[str, str] = {}
-        began, metrics = time.perf_counter(), self._sessions.metrics
+        began = time.perf_counter()
         try:
-            request: Request = read(pairs(head)).with_body(body)
-            echoed = {name.decode(): value.decode() for name, value in request.echoed}
-            said = frame({"status": "200", **echoed}, await self._sessions.answer(request))
-            metrics.answered(200, time.perf_counter() - began)
+            if isinstance(fields, Refusal):
+                raise fields
+            echoed = {name.decode(): value.decode() for name, value in fields.echoed}
+            said = frame({"status": "200", **echoed}, await sessions.answer(fields.with_body(body)))
+            sessions.metrics.answered(200, time.perf_counter() - began)
             return said, True
         except Refusal as refusal:
-            metrics.answered(refusal.status, time.perf_counter() - began)
+            sessions.metrics.answered(refusal.status, time.perf_counter() - began)
             return _refused(refusal, echoed), True
+
+    def _fields(self, head: bytes) -> Fields | Refusal:
+        try:
+            fields = read(pairs(head))
+            self._sessions.allow(fields.token)
+        except Refusal as refusal:
+            return refusal
+        return fields
+
+    async def _pass_over(self, length: int) -> None:
+        """Read so many bytes and keep none."""
+        while length > 0:
+            part = await self._reader.read(min(length, PART))
+            if not part:
+                raise asyncio.IncompleteReadError(b"", length)
+            length -= len(part)
 
 
 def _refused(refusal: Refusal, echoed: Mapping[str, str] = MappingProxyType({})) -> bytes:
@@ -101,19 +127,27 @@ def _refused(refusal: Refusal, echoed: Mapping[str, str] = MappingProxyType({}))
 class TcpServer:
     """All connections."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-        self._connections: set[asyncio.Task[None]] = set()
+    def __init__(self, sessions: Sessions, connections: Connections) -> None:
+        self._sessions, self._connections = sessions, connections
+        self._serving: set[asyncio.Task[None]] = set()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """For asyncio.start_server."""
+        if not self._connections.enter():
+            writer.write(_refused(self._connections.refusal()))
+            writer.close()
+            return
         task = asyncio.ensure_future(Connection(self._sessions, reader, writer).serve())
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+        self._serving.add(task)
+        task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._connections.leave()
 
     async def close(self) -> None:
         """End them."""
-        for task in self._connections:
+        for task in self._serving:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._connections, return_exceptions=True)
+            await asyncio.gather(*self._serving, return_exceptions=True)

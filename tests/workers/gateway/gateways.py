@@ -46,7 +46,12 @@ class Gateway:
     """Sampler, sessions and server of one actor class."""
 
     def __init__(
-        self, actor: type[Actor] = Echo, token: str | None = None, shared: Neighbours | None = None, **limits: Any
+        self,
+        actor: type[Actor] = Echo,
+        token: str | None = None,
+        shared: Neighbours | None = None,
+        port: int = 0,
+        **limits: Any,
     ) -> None:
         """`shared`: it shares its port with others."""
         self.policy = build_policy({"hidden_sizes": [8]}, actor.observation_space, actor.action_space, 0)
@@ -62,7 +67,10 @@ class Gateway:
             ready=lambda: self.sampler.ready,
             elsewhere=shared,
         )
-        self.server, self._shared = Server(self.sessions, "127.0.0.1", 0, tcp_port=0, shared=shared is not None), shared
+        self.server, self._shared = (
+            Server(self.sessions, "127.0.0.1", port, tcp_port=0, shared=shared is not None),
+            shared,
+        )
         if shared is not None:
             shared.enter(f"http://127.0.0.1:{self.server.own_port}")
         self.server.start()

@@ -48,9 +48,10 @@ def test_requests_are_counted_by_status_over_http_and_tcp(gateways: Any) -> None
 def test_health_says_whether_games_may_come(gateways: Any) -> None:
     gateway = gateways()
     client = Http(gateway.server.port)
-    assert get(client, "/health") == (200, '{"ready": true}\n')
+    assert get(client, "/health") == (200, '{"ready": true, "draining": false, "hanging": 0}\n')
     gateway.sampler.version = -1  # as before the first weights come
-    assert get(client, "/health") == (503, '{"ready": false}\n')
+    status, told = get(client, "/health")
+    assert status == 503 and json.loads(told)["ready"] is False
     assert client.facts()["sessions"] == 0
 
 

@@ -88,6 +88,21 @@ def test_a_token_is_asked_for_where_one_is_set(gateways: Any) -> None:
     assert http.ask(session="a", step_kind="start", token="secret")[0] == 200
 
 
+def test_a_token_is_asked_for_by_get_too_but_for_health(gateways: Any) -> None:
+    connection = Http(gateways(token="secret").server.port).connection
+
+    def get(path: str, **headers: str) -> int:
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        reply.read()
+        return reply.status
+
+    assert get("/health") == 200
+    for path in ("/", "/metrics", "/metrics/process"):
+        assert [get(path), get(path, token="guess"), get(path, authorization="Bearer guess")] == [401] * 3
+        assert [get(path, token="secret"), get(path, authorization="Bearer secret")] == [200] * 2
+
+
 def test_weights_that_have_not_come_yet_are_waited_for(gateways: Any) -> None:
     gateway = gateways()
     gateway.sampler.version = -1

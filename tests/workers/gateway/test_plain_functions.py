@@ -1,0 +1,102 @@
+"""Actors' plain functions: they run in threads, and those that hang harm no other game."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from game_clients import Http
+from gateways import Echo
+from waiting import until
+
+OBSERVATION = {"observation": [0, 1, 2]}
+
+
+class Frozen(Echo):
+    """A coroutine that waits as plain functions do."""
+
+    async def tick(self, body: bytes) -> str:
+        return str(self.act(np.zeros(3)).result())
+
+
+def test_a_coroutine_that_asks_for_result_is_refused_and_stops_nobody(gateways: Any) -> None:
+    gateway = gateways(Frozen)
+    http = Http(gateway.server.port)
+    assert http.game("a", "start")[0] == 200
+    status, body = http.game("a", "tick", OBSERVATION)
+    assert status == 422 and b"a coroutine awaits it" in body
+    assert http.facts()["sessions"] == 0
+
+
+class Hanging(Echo):
+    """Its ticks hang until they are let go; a body "quick" does not."""
+
+    let = threading.Event()
+
+    def tick(self, body: bytes) -> str:  # type: ignore[override]
+        if body != b"quick":
+            self.let.wait(60)
+        return "done"
+
+
+@pytest.fixture
+def hanging(gateways: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A gateway with two threads, beside which three functions may hang."""
+    monkeypatch.setattr("workers.gateway.sessions.THREADS", 2)
+    monkeypatch.setattr("workers.gateway.sessions.HANGING", 3)
+    Hanging.let.clear()
+    yield gateways(Hanging, answer=0.5)
+    Hanging.let.set()
+
+
+def quick(http: Http) -> bool:
+    """Whether a tick that does not hang is answered, by a machine that finds time for it."""
+    assert http.game("quick", "start")[0] == 200
+    status = http.game("quick", "tick", b"quick")[0]
+    assert status in (200, 504)
+    return status == 200 and http.game("quick", "end")[0] == 200
+
+
+def test_functions_that_hang_are_counted_and_keep_no_thread_from_others(hanging: Any) -> None:
+    http = Http(hanging.server.port)
+    for name in "ab":
+        assert http.game(name, "start")[0] == 200
+        assert http.game(name, "tick")[0] == 504
+    assert http.facts()["hanging"] == 2
+    until(lambda: quick(http))
+    Hanging.let.set()
+    until(lambda: http.facts()["hanging"] == 0)
+
+
+def test_no_function_is_begun_and_health_is_503_once_too_many_hang(hanging: Any) -> None:
+    http = Http(hanging.server.port)
+    for name in "abc":
+        assert http.game(name, "start")[0] == 200
+        assert http.game(name, "tick")[0] == 504
+    http.connection.request("GET", "/health")
+    reply = http.connection.getresponse()
+    assert (reply.status, reply.read()) == (503, b'{"ready": false, "draining": false, "hanging": 3}\n')
+    assert http.game("d", "start")[0] == 200  # a coroutine
+    status, body = http.game("d", "tick", b"quick")
+    assert status == 503 and b"3 plain functions of actors hang" in body
+    Hanging.let.set()
+    until(lambda: http.facts()["hanging"] == 0)
+    until(lambda: quick(http))
+
+
+class Leaving(Echo):
+    """Raises what would end a thread or an event loop."""
+
+    def tick(self, body: bytes) -> str:  # type: ignore[override]
+        raise {b"stop": StopIteration, b"exit": SystemExit}[body]
+
+
+def test_whatever_a_function_raises_ends_its_session_alone(gateways: Any) -> None:
+    http = Http(gateways(Leaving).server.port)
+    for body in (b"stop", b"exit"):
+        assert http.game("a", "start")[0] == 200
+        assert http.game("a", "tick", body)[0] == 422
+    assert http.facts()["failed"] == 2
