@@ -100,7 +100,10 @@ def main() -> int:
     )
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
-    parser.add_argument("--management-url", help="RabbitMQ's management API (default: http://BROKER_HOST:15672)")
+    parser.add_argument(
+        "--management-url",
+        help="RabbitMQ's management API (default: http://BROKER_HOST:15672 for amqp://, none for amqps://)",
+    )
     parser.add_argument("--rabbitmqctl", metavar="COMMAND", help="the command line that is the broker's rabbitmqctl")
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_intermixed_args()

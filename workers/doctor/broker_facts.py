@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -15,7 +16,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import amqp
 import kombu
@@ -195,29 +196,54 @@ def _denies_transient(url: str, topology: Topology) -> bool | None:
         connection.collect()
 
 
-def management_api(broker_url: str, management_url: str | None = None) -> Callable[[str], Any]:
-    """Gets what is at a path of the management API, by default where the plugin listens on the broker's host.
+def default_management_url(broker_url: str) -> str | None:
+    """Return where the management plugin listens by default; None for a broker that is spoken to over TLS.
 
-    That raises OSError, urllib.error.HTTPError among them, and ValueError for an answer that is no JSON.
+    What such a broker's password is sent to in clear text, or by whose certificate, is for its user to say.
     """
     parts = urlsplit(broker_url.partition(";")[0])
-    base = (management_url or f"http://{parts.hostname or 'localhost'}:{MANAGEMENT_PORT}").rstrip("/")
+    return None if parts.scheme == "amqps" else f"http://{parts.hostname or 'localhost'}:{MANAGEMENT_PORT}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follow no redirection: the password would go with it, to another host maybe."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]:
+    """Return a function that gets what is at a path of the management API, past any proxy.
+
+    That raises OSError, urllib.error.HTTPError among them, and ValueError for an answer that is no JSON. Over https the
+    certificate is checked by the broker URL's `ssl_ca_certs`, or the system's authorities.
+    """
+    parts = urlsplit(broker_url.partition(";")[0])
+    base = management_url.rstrip("/")
+    authorities = dict(parse_qsl(parts.query)).get("ssl_ca_certs")
+    handlers: list[Any] = [urllib.request.ProxyHandler({}), _NoRedirect]
+    if base.startswith("https:"):
+        handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authorities)))
+    opener = urllib.request.build_opener(*handlers)
     login = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
     headers = {"Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"}
 
     def get(path: str) -> Any:
         request = urllib.request.Request(f"{base}/api/{path}", headers=headers)
-        with urllib.request.urlopen(request, timeout=MANAGEMENT_TIMEOUT) as answer:
+        with opener.open(request, timeout=MANAGEMENT_TIMEOUT) as answer:
             return json.load(answer)
 
     return get
 
 
 def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:
-    """What the management API adds to `facts`; by default where the plugin listens on the broker's host."""
-    get = management_api(broker_url, management_url)
-    base = management_url or f"http://{urlsplit(broker_url.partition(';')[0]).hostname}:{MANAGEMENT_PORT}"
+    """Return `facts` with those of the management API; by default it is the plugin on the broker's host."""
+    base = management_url or default_management_url(broker_url)
+    if base is None:
+        why = "not asked of a broker with TLS unless told where; give --management-url https://HOST:15671"
+        return replace(facts, unseen={**facts.unseen, "management": why})
     try:
+        get = management_api(broker_url, base)
         facts = of_nodes(facts, get("nodes"))
     except urllib.error.HTTPError as error:
         refused = "the management API refuses this user, who needs the tag monitoring: rabbitmqctl set_user_tags"

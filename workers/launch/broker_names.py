@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, unquote, urlsplit
 
-from workers.doctor.broker_facts import MANAGEMENT_PORT, Control, management_api
+from workers.doctor.broker_facts import Control, management_api
+from workers.servers.checks import redact
 
 _NAME = re.compile(r"warren\.([A-Za-z0-9][A-Za-z0-9_-]{0,79})\..+", re.DOTALL)
 
@@ -33,8 +34,12 @@ class Listed:
     unseen: str = ""
 
 
-def listed(broker_url: str, control: Control | None = None) -> Listed:
-    """Everything on the broker that carries a run's name. `control`: its rabbitmqctl, where there is one."""
+def listed(broker_url: str, control: Control | None = None, management_url: str | None = None) -> Listed:
+    """Return everything on the broker that carries a run's name.
+
+    `control`: its rabbitmqctl, `management_url`: its management API, where they were given. Nothing else is asked: a
+    password goes only where its owner sends it.
+    """
     if not broker_url.startswith("amqp"):
         return Listed()  # a Redis, whose queues are keys
     why = []
@@ -43,12 +48,14 @@ def listed(broker_url: str, control: Control | None = None) -> Listed:
             return _by_run(*(_with_rabbitmqctl(control, kind, broker_url) for kind in ("queues", "exchanges")))
         except (OSError, subprocess.SubprocessError) as error:
             why.append(f"rabbitmqctl: {error}")
+    if management_url is None:
+        return Listed(unseen="; ".join(why) or "AMQP lists nothing")
     try:
-        get = management_api(broker_url)
+        get = management_api(broker_url, management_url)
         path = quote(_virtual_host(broker_url), safe="")
         return _by_run(*([one["name"] for one in get(f"{kind}/{path}")] for kind in ("queues", "exchanges")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        why.append(f"the management plugin (port {MANAGEMENT_PORT}): {error}")
+        why.append(f"the management API at {redact(management_url)}: {error}")
     return Listed(unseen="; ".join(why))
 
 

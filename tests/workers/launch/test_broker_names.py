@@ -43,13 +43,18 @@ def test_rabbitmqctl_tells_the_runs_by_their_names() -> None:
 
 
 @pytest.fixture
-def management(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A management API; the paths that it was asked for."""
+def management() -> Iterator[tuple[str, list[str]]]:
+    """Yield the URL of a management API, and the paths that it is asked for."""
     asked: list[str] = []
 
     class Api(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked.append(self.path)
+            if self.path.startswith("/moved/"):
+                self.send_response(302)
+                self.send_header("Location", self.path.removeprefix("/moved"))
+                self.end_headers()
+                return
             self.send_response(200)
             self.end_headers()
             names = BOTH["queues" if "queues" in self.path else "exchanges"]
@@ -59,29 +64,64 @@ def management(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Api)
-    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", server.server_port)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield asked
+    yield f"http://127.0.0.1:{server.server_port}", asked
     server.shutdown()
     server.server_close()
 
 
-def test_the_management_api_tells_them_where_there_is_no_rabbitmqctl(management: list[str]) -> None:
-    found = listed("amqp://a:b@127.0.0.1:5672/my%20host")
+@pytest.mark.parametrize("scheme", ["amqp", "amqps"])
+def test_management_api_lists_runs_where_it_was_named(management: tuple[str, list[str]], scheme: str) -> None:
+    url, asked = management
+    found = listed(f"{scheme}://a:b@127.0.0.1:5672/my%20host", management_url=url)
     assert (found.runs, found.unseen) == (FOUND, "")
-    assert management == ["/api/queues/my%20host", "/api/exchanges/my%20host"]
+    assert asked == ["/api/queues/my%20host", "/api/exchanges/my%20host"]
 
 
-def test_where_neither_answers_it_is_said_what_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", 1)
+def test_no_password_is_sent_where_no_management_api_was_named(
+    management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, asked = management
+    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", int(url.rpartition(":")[2]))
+    assert listed("amqp://a:b@127.0.0.1:5672/").unseen == "AMQP lists nothing"
+    assert asked == []
 
+
+def test_doctor_sends_the_password_of_a_tls_broker_nowhere_by_default(
+    management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, asked = management
+    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", int(url.rpartition(":")[2]))
+    facts = broker_facts.with_management(broker_facts.BrokerFacts(), "amqps://a:b@127.0.0.1:5671/")
+    assert "--management-url https://" in facts.unseen["management"]
+    assert asked == []
+
+
+def test_management_api_is_asked_past_proxies(
+    management: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, asked = management
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert listed("amqp://a:b@127.0.0.1:5672/my%20host", management_url=url).runs == FOUND
+    assert len(asked) == 2
+
+
+def test_password_does_not_follow_a_redirection(management: tuple[str, list[str]]) -> None:
+    url, asked = management
+    found = listed("amqp://a:b@127.0.0.1:5672/my%20host", management_url=f"{url}/moved")
+    assert "302" in found.unseen
+    assert asked == ["/moved/api/queues/my%20host"]
+
+
+def test_where_neither_answers_it_is_said_what_cannot_be_seen() -> None:
     def absent(arguments: Any) -> Any:
         raise FileNotFoundError("no such program: rabbitmqctl")
 
-    found = listed("amqp://a:b@127.0.0.1/", absent)
+    found = listed("amqp://a:b@127.0.0.1/", absent, "http://127.0.0.1:1")
     assert found.runs == {}
-    assert "no such program" in found.unseen and "management plugin" in found.unseen
+    assert "no such program" in found.unseen and "management API at http://127.0.0.1:1" in found.unseen
     assert "--rabbitmqctl COMMAND" in runs.blind(found.unseen)
 
 
@@ -117,9 +157,8 @@ def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
 
 
 def test_a_run_that_is_not_found_where_the_broker_lists_nothing_may_be_there_all_the_same(
-    embedded: Servers, monkeypatch: pytest.MonkeyPatch
+    embedded: Servers,
 ) -> None:
-    monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", 1)
     place = runs.Servers("amqp://127.0.0.1:1/", embedded.redis_url)
     with pytest.raises(ConfigurationError, match="a run whose Redis keys are gone cannot be seen"):
         runs.find("no-such-run", [place])
