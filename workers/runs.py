@@ -73,8 +73,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--rabbitmqctl",
         metavar="COMMAND",
-        help="the broker's rabbitmqctl, which lists what is left of runs whose Redis keys are gone; "
-        "by default the broker's management plugin is asked",
+        help="the broker's rabbitmqctl, which lists what is left of runs whose Redis keys are gone",
+    )
+    parser.add_argument(
+        "--management-url",
+        metavar="URL",
+        help="the broker's management API, which lists the same; the broker's user and password are sent there",
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.add_parser("list", help="every run, and what killed ones left (the default)").set_defaults(act=listed)

@@ -39,6 +39,7 @@ class Servers:
     redis_url: str = field(repr=False)
     folder: Path | None = None
     control: Control | None = field(default=None, repr=False, compare=False)  # the broker's rabbitmqctl
+    management_url: str | None = field(default=None, repr=False, compare=False)  # its management API, if it was named
 
 
 @dataclass
@@ -87,7 +88,7 @@ def on(servers: Servers) -> Seen:
     found = _by_keys(servers)
     if servers.folder is not None:  # its own servers end with it: nothing is left on them
         return Seen([found[name] for name in sorted(found)])
-    on_broker = listed(servers.broker_url, servers.control)
+    on_broker = listed(servers.broker_url, servers.control, servers.management_url)
     for run, names in on_broker.runs.items():
         found.setdefault(run, Found(run, servers)).names = names
     return Seen([found[name] for name in sorted(found)], on_broker.unseen)
@@ -157,8 +158,8 @@ def find(name: str, places: Iterable[Servers]) -> Found:
 def blind(why: str) -> str:
     """What cannot be seen, and what would help."""
     return (
-        f"queues and exchanges of a run whose Redis keys are gone cannot be seen ({why}); give --rabbitmqctl COMMAND, "
-        "or rabbitmq-plugins enable rabbitmq_management"
+        f"queues and exchanges of a run whose Redis keys are gone cannot be seen ({why}); give --rabbitmqctl COMMAND "
+        "or --management-url URL, such as http://HOST:15672"
     )
 
 
@@ -219,6 +220,8 @@ def places(options: argparse.Namespace, runs: Path = record.RUNS) -> list[Server
         check_broker(options.broker_url)
         check_redis(options.redis_url)
         control = command_line(shlex.split(options.rabbitmqctl)) if options.rabbitmqctl else None
-        named_here = Servers(options.broker_url, options.redis_url, control=control)
+        named_here = Servers(
+            options.broker_url, options.redis_url, control=control, management_url=options.management_url
+        )
         found.setdefault((options.broker_url, options.redis_url), named_here)
     return list(found.values())

@@ -168,7 +168,7 @@ def test_the_command_line_names_rabbitmqctl(tmp_path: Path, embedded: Servers, m
     monkeypatch.setattr(runs, "check_broker", lambda url: None)
     given = argparse.Namespace(
         broker_url="amqp://a:b@127.0.0.1:1/my%20host", redis_url=embedded.redis_url,
-        rabbitmqctl="printf '[{\"name\": \"warren.left.learner.main\"}]'",
+        management_url=None, rabbitmqctl="printf '[{\"name\": \"warren.left.learner.main\"}]'",
     )  # fmt: skip
     (place,) = runs.places(given, tmp_path)
     assert [one.run for one in runs.on(place).runs if one.names.queues] == ["left"]
