@@ -18,10 +18,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup horovod gfootball train league football test test-rabbitmq4 check lint format servers compose clean
+.PHONY: help setup horovod gfootball train league football test test-without-servers test-rabbitmq4 test-python3.13 check lint format servers compose clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready-run ## build .venv with everything that training needs
 
@@ -43,6 +43,12 @@ league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's compos
 
 test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-without-servers: $(VENV)/.ready-dev ## those tests that need neither RabbitMQ nor Redis
+	@$(PYTHON) -m pytest -m "not servers" --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+test-python3.13: ## the same on Python 3.13: this machine's, or Debian 13's in a container
+	@docker/python3.13.sh $(ARGS)
 
 test-rabbitmq4: $(VENV)/.ready-dev ## all tests that use servers, on RabbitMQ 4 and Redis 8 in containers; QUEUES=quorum
 	@QUEUES=$(QUEUES) docker/test.sh $(PYTHON) -m pytest -m servers $(ARGS)

@@ -1,0 +1,58 @@
+"""docker/python3.13.sh: it takes this machine's Python 3.13, else a container's, else it says what is missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).resolve().parent.parent / "docker" / "python3.13.sh"
+NEEDED = ("sh", "dirname", "printenv")
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """Return a folder that is all of PATH: the script's own programs, and none that it looks for."""
+    for name in NEEDED:
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    return tmp_path
+
+
+def stand_in(programs: Path, name: str) -> None:
+    """Make a program that writes its name and arguments, a line each, and succeeds."""
+    (programs / name).write_text(f"#!/bin/sh\nprintf '%s\\n' {name} \"$@\"\n")
+    (programs / name).chmod(0o755)
+
+
+def run(programs: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [SCRIPT, *arguments]
+    environment |= {"PATH": str(programs)}
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_python_of_this_machine_comes_first(programs: Path) -> None:
+    for name in ("python3.13", "make", "docker"):
+        stand_in(programs, name)
+    done = run(programs, "-k", "matchmaking")
+    assert done.stdout.splitlines() == [
+        "make", "--no-print-directory", "VENV=.venv-python3.13", "PYTHON3=python3.13", "test-without-servers",
+        "ARGS=-k matchmaking",
+    ]  # fmt: skip
+
+
+def test_container_of_debian_13_comes_second(programs: Path) -> None:
+    stand_in(programs, "docker")
+    done = run(programs, "-k", "matchmaking", TORCH_INDEX="https://index/cpu")
+    assert done.returncode == 0, done.stderr
+    given = done.stdout.splitlines()
+    assert given[:4] == ["docker", "run", "--rm", "--init"]
+    assert {"ARGS=-k matchmaking", "TORCH_INDEX", "debian:trixie-slim"} <= set(given)
+    assert "PIP_INDEX_URL" not in given
+
+
+def test_machine_with_neither_is_told_what_to_install(programs: Path) -> None:
+    done = run(programs)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: neither python3.13")
