@@ -26,6 +26,7 @@ STATUS_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
     "reset_steps": (int, False),
     "refused": (int, False),
     "training_seconds": ((int, float), False),
+    "trouble": (str, False),
 }
 SHOWN = ("steps", "steps_per_second", "mean_return", "window", "episodes", "version", "data_age", "staleness")
 SCORE_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
@@ -60,6 +61,20 @@ class Figures(dict[str, Any]):
     def handler(self) -> Callable[[Any], None]:
         """For a subscription."""
         return self.receive
+
+
+class Troubles:
+    """What learners say that they cannot write down: each said once, and when it is over."""
+
+    def __init__(self, say: Callable[[str], object]) -> None:
+        self._say, self._known = say, dict[str, str]()
+
+    def poll(self, learner: str, figures: Mapping[str, Any]) -> None:
+        """Say what is new in a learner's newest figures."""
+        trouble = figures.get("trouble", "")
+        if trouble != self._known.get(learner, ""):
+            self._known[learner] = trouble
+            self._say(f"warning: {learner} {trouble}; it learns on" if trouble else f"{learner} writes all down again")
 
 
 def statuses() -> Figures:

@@ -24,7 +24,7 @@ from warren.errors import BrokerError, WarrenError
 from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
 from workers.launch.configured import ConfiguredMonitor
-from workers.launch.figures import Figures, scores, statuses
+from workers.launch.figures import Figures, Troubles, scores, statuses
 from workers.launch.monitor import Context, Health
 from workers.launch.training_monitor import UpdateTimes
 from workers.launch.training_spec import learners_of
@@ -44,6 +44,7 @@ class LeagueMonitor(ConfiguredMonitor):
         self.figures = LeagueFigures()
         self._score = self.figures.score = scores()
         self._updates: dict[str, UpdateTimes] = {}
+        self._troubles = Troubles(context.say)
         self._subscriptions: list[Subscription] = []
         self._look_at = 0.0
         self._clock = LearningClock()
@@ -66,6 +67,7 @@ class LeagueMonitor(ConfiguredMonitor):
         for player, figures in self.figures.players.items():
             if isinstance(figures, Figures):
                 self._updates[player].poll(figures)
+                self._troubles.poll(f"learner-{player}", figures)
         told = {name: figures["steps"] for name, figures in self.figures.players.items() if "steps" in figures}
         self._clock.poll(told)
         return self._ended()

@@ -10,7 +10,7 @@ from typing import Any
 from tasks.events import STATUS, Subscription
 from workers.config.schema import Config
 from workers.launch.configured import ConfiguredMonitor
-from workers.launch.figures import Figures, statuses
+from workers.launch.figures import Figures, Troubles, statuses
 from workers.launch.folder import OUTCOME
 from workers.launch.monitor import Context, Health
 from workers.ui import returns
@@ -24,7 +24,7 @@ class TrainingMonitor(ConfiguredMonitor):
         super().__init__(config, context)
         self.view = view
         self.figures = statuses()
-        self._updates = UpdateTimes()
+        self._updates, self._troubles = UpdateTimes(), Troubles(context.say)
         self._subscription: Subscription | None = None
 
     def begin(self) -> None:
@@ -35,6 +35,7 @@ class TrainingMonitor(ConfiguredMonitor):
 
     def poll(self) -> str | None:
         self._updates.poll(self.figures)
+        self._troubles.poll("learner", self.figures)
         return None  # the learner knows, and its end is the run's
 
     def steps(self) -> Mapping[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import redis
@@ -19,9 +20,15 @@ class Attempts:
     def __init__(self) -> None:
         self.trouble, self.troubles = "", 0
         self._failed = False
+        self._since = 0.0  # when the first of those updates ended
 
-    def make(self, what: str, action: Callable[[], object]) -> None:
-        """Run a step; `what` completes "could not ..."."""
+    @property
+    def troubled_for(self) -> float:
+        """s since the first of the updates in a row after which something could not be done; 0 after one without."""
+        return time.monotonic() - self._since if self.troubles else 0.0
+
+    def make(self, what: str, action: Callable[[], object], may_fail: bool = False) -> None:
+        """Run a step; `what` completes "could not ...". One that `may_fail` is logged, and counts for nothing."""
         try:
             action()
             return
@@ -33,7 +40,7 @@ class Attempts:
         except Exception as error:
             self.trouble = f"could not {what}: {type(error).__name__}: {error}"
             logger.exception("%s; trying again later", self.trouble)
-        self._failed = True
+        self._failed = self._failed or not may_fail
 
     def begin(self) -> None:
         """An update is made: count anew what of the steps after it fails."""
@@ -43,4 +50,6 @@ class Attempts:
         """All steps after an update were tried; `aside`: what a thread beside them cannot do, if there is such."""
         if aside:
             self.trouble = aside
+        if not self.troubles:
+            self._since = time.monotonic()
         self.troubles = self.troubles + 1 if self._failed or aside else 0

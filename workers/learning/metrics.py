@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 WINDOW = 100  # episodes in the mean return, as the environments' own solving criteria have it
 SPEED_WINDOW = 10.0  # s over which steps/s is taken
+BOARD_AGAIN = 5.0  # s until TensorBoard gets a new file after one that could not be written
 
 
 @dataclass
@@ -131,6 +136,8 @@ class MetricsLog:
 
     `last_version`: of the weights that training goes on from. Points after it are of updates that were lost with a
     process that was killed: they are dropped, or the curve would step back.
+
+    A point that a full disk does not take is left out of that curve, and the next ones are written as ever.
     """
 
     def __init__(self, folder: Path, last_version: int | None = None) -> None:
@@ -138,8 +145,9 @@ class MetricsLog:
         drop_half_line(path)
         self._folder = folder
         self._purge = None if last_version is None else drop_after(path, last_version)
-        self._lines = path.open("a", buffering=1)
+        self._lines = path.open("ab", buffering=0)
         self._opened: SummaryWriter | None = None
+        self._board_again_at = 0.0
 
     @property
     def _board(self) -> SummaryWriter:
@@ -152,8 +160,25 @@ class MetricsLog:
         return self._opened
 
     def write(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
-        """One point of every curve, at `figures["steps"]`."""
-        self._lines.write(json.dumps({**figures, "losses": dict(losses), "time": time.time()}) + "\n")
+        """Write one point of every curve, at `figures["steps"]`. Raises OSError, once both files were tried."""
+        line = json.dumps({**figures, "losses": dict(losses), "time": time.time()}) + "\n"
+        try:
+            append_whole(self._lines, line.encode())
+        finally:
+            self._draw(figures, losses)
+
+    def _draw(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
+        if time.monotonic() < self._board_again_at:
+            return
+        try:
+            self._add_scalars(figures, losses)
+        except Exception:
+            # TensorBoard's thread has ended with the error, and its writer would raise that for ever.
+            self._board_again_at = time.monotonic() + BOARD_AGAIN
+            self._close_board()
+            raise
+
+    def _add_scalars(self, figures: Mapping[str, Any], losses: Mapping[str, float]) -> None:
         for name, value in figures.items():
             if value is not None and name != "steps":
                 self._board.add_scalar(f"run/{name}", value, figures["steps"])
@@ -163,8 +188,22 @@ class MetricsLog:
     def close(self) -> None:
         """Flush and close both."""
         self._lines.close()
-        if self._opened is not None:
-            self._opened.close()
+        self._close_board()
+
+    def _close_board(self) -> None:
+        opened, self._opened, self._purge = self._opened, None, None
+        if opened is not None:
+            with contextlib.suppress(OSError):
+                opened.close()
+
+
+def append_whole(file: FileIO, data: bytes) -> None:
+    """Append `data` to an unbuffered file, or nothing. Raises OSError where the disk has no room for all of it."""
+    begin = os.fstat(file.fileno()).st_size
+    written = file.write(data) or 0
+    if written < len(data):
+        file.truncate(begin)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def drop_half_line(path: Path) -> None:

@@ -20,27 +20,36 @@ Action = Callable[[], object]
 class Recorder:
     """Does what it is given one after the other, in order: at once, or on a thread once `start` was called.
 
-    On the thread a failure is logged, and stands in `failing` until the same thing has succeeded.
+    A failure on the thread is logged once, and stands in `trouble` until the same thing has succeeded; also in
+    `failing`, unless it may fail for as long as it will.
     """
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._waiting: queue.Queue[tuple[str, Action] | None] = queue.Queue(MOST)
         self._failed: dict[str, str] = {}  # what -> why
+        self._may_fail: set[str] = set()
         self._thread: threading.Thread | None = None
 
     @property
     def failing(self) -> str:
-        """Why something could not be written the last time, "" where all could."""
-        return next(iter(self._failed.values()), "")
+        """Why something that has to be written could not be the last time, "" where all could."""
+        return next((why for what, why in self._failed.copy().items() if what not in self._may_fail), "")
+
+    @property
+    def trouble(self) -> str:
+        """Why anything could not be written the last time, "" where all could."""
+        return next(iter(self._failed.copy().values()), "")
 
     def start(self) -> None:
         """From now on on a thread."""
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
-    def do(self, what: str, action: Action) -> None:
-        """`action`, which is `what` in messages, soon; without a thread now, raising what it raises."""
+    def do(self, what: str, action: Action, may_fail: bool = False) -> None:
+        """Run `action`, which is `what` in messages, soon; without a thread now, raising what it raises."""
+        if may_fail:
+            self._may_fail.add(what)
         if self._thread is None:
             with self._timing.stage(f"recorder: {what}"):
                 action()
@@ -60,7 +69,11 @@ class Recorder:
             try:
                 with self._timing.stage(f"recorder: {what}"):
                     action()
-                self._failed.pop(what, None)
             except Exception as error:
-                self._failed[what] = f"could not {what}: {type(error).__name__}: {error}"
-                logger.error("%s; trying again later", self._failed[what])
+                why = f"could not {what}: {type(error).__name__}: {error}"
+                if self._failed.get(what) != why:  # not at each update: it may be the disk of the log that is full
+                    logger.error("%s; trying again later", why)
+                self._failed[what] = why
+            else:
+                if self._failed.pop(what, None) is not None:
+                    logger.info("could %s again", what)

@@ -37,6 +37,8 @@ class Rounds:
     on, and whether the user has to mend it; `on_waiting` what is waited for. While `held`, what is dispatched waits
     for `release`.
 
+    A dispatch that the servers refuse counts for nothing, and is tried again each second.
+
     Of several learners each has rounds of its own, of its `share` (which of how many) of the actors; `divided`: the
     same actors each time, rather than whichever are free.
     """
@@ -69,14 +71,17 @@ class Rounds:
         self._dispatches = 0  # of this version
         self._failures: list[str] = []  # of rounds in a row
         self._dispatched_at = self._reported_at = 0.0
-        self._waiting = self._withheld = False
+        self._waiting = self._withheld = self._unsent = False
         self._stopping = threading.Event()
         self._lock = threading.RLock()
         self._watch = threading.Thread(target=self._watchdog, name="rounds", daemon=True)
 
     def start(self, version: int) -> None:
-        """Dispatch the first round and watch over all."""
-        self.dispatch(version)
+        """Dispatch the first round, now or when the servers take it, and watch over all."""
+        try:
+            self.dispatch(version)
+        except Exception as error:
+            logger.warning("could not dispatch, trying again: %s", error)
         self._watch.start()
 
     def stop(self) -> None:
@@ -99,12 +104,21 @@ class Rounds:
     def _dispatch(self, version: int) -> None:
         if self._stopping.is_set():
             return
-        # Set first: should the broker be away, the watchdog tries again.
-        self._version, self._waiting = version, True
-        self._dispatched_at = self._reported_at = time.monotonic()
-        self._dispatches += 1
+        # Set first: should a server be away or refuse it, the watchdog tries again.
+        self._version, self._waiting, self._unsent = version, True, True
+        self._reported_at = time.monotonic()
         self.current = f"{version}-{uuid.uuid4().hex[:8]}"
-        self._open[self.current] = self._dispatched_at
+        self._open[self.current] = self._reported_at
+        try:
+            self._send(version)
+        except BaseException:  # in parts perhaps: what comes back of it is not used
+            self._open.pop(self.current, None)
+            raise
+        self._unsent = False
+        self._dispatched_at = self._open[self.current]
+        self._dispatches += 1
+
+    def _send(self, version: int) -> None:
         actors, (rank, ranks) = self._actors(), self._share()
         self._asked, self._chord = max(1, actors // ranks + (rank < actors % ranks)), None
         shared = (*self._player, actors) if self._player else ()
@@ -112,7 +126,7 @@ class Rounds:
             "actor.rollout",
             args=(self.current, version, *shared),
             kwargs={"share": (rank, ranks)} if self._divided and ranks > 1 else {},
-            options={"expires": self._patience(), "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
+            options={"expires": self._patience(1), "ignore_result": True, "argsrepr": "", "kwargsrepr": ""},
         )
         learn = self._app.signature("learner.learn", options={"ignore_result": True, "argsrepr": "", **self._address})
         failed = self._app.signature(
@@ -170,10 +184,10 @@ class Rounds:
         else:
             self.dispatch(self._version)
 
-    def _patience(self) -> float:
-        """s that the newest dispatch may take before the next."""
+    def _patience(self, more: int = 0) -> float:
+        """Return the s that the newest dispatch may take before the next; or one that follows `more` later."""
         first = self._timeout if self._usual is None else min(self._timeout, max(STRAGGLER, USUAL * self._usual))
-        return float(min(first * 2.0 ** (self._dispatches - 1), LONGEST * self._timeout))
+        return float(min(first * 2.0 ** (self._dispatches + more - 1), LONGEST * self._timeout))
 
     def _watchdog(self) -> None:
         while not self._stopping.wait(1.0):
@@ -187,7 +201,9 @@ class Rounds:
         now = time.monotonic()
         if not self._waiting:
             return
-        if now - self._dispatched_at > self._patience():
+        if self._unsent:
+            self._dispatch(self._version)
+        elif now - self._dispatched_at > self._patience():
             since = now - min(self._open.values(), default=self._dispatched_at)
             if self._dispatches >= SILENT:
                 self._waiting = False

@@ -36,6 +36,7 @@ from workers.runtime.session import Session
 logger = get_logger(__name__)
 
 STATUS_EVERY = 0.25  # s between status events
+CHECKPOINT_AGAIN = 5.0  # s until one that could not be written is tried again
 
 
 class Trainer(UpdatedPlayer):
@@ -218,8 +219,8 @@ class Trainer(UpdatedPlayer):
             attempts.make("publish the weights", self._hand_out)
         with self.timing.stage("hand on figures"):
             figures, losses = self.progress.figures(), self.progress.losses
-            write = partial(self.recorder.do, "write the metrics", partial(self._log, figures, losses))
-            attempts.make("write the metrics", write)
+            write = partial(self.recorder.do, "write the metrics", partial(self._log, figures, losses), may_fail=True)
+            attempts.make("write the metrics", write, may_fail=True)
         if state := self.verdict():
             self.finish(state)
         elif time.monotonic() >= self._checkpoint_at:
@@ -246,18 +247,23 @@ class Trainer(UpdatedPlayer):
 
     def checkpoint(self) -> None:
         """Write a checkpoint and drop the oldest over the configured number."""
+        self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
         name, moment = f"{self.progress.version:08d}", self.moment()
         folder, keep = self.folder / "checkpoints", self.config.checkpoints_kept
 
         def write() -> None:
             self.settlement.wait()  # as weights do: what they were learned from is not learned from again
-            checkpoints.write(folder, name, moment, keep)
+            try:
+                checkpoints.write(folder, name, moment, keep)
+            except OSError:
+                self._checkpoint_at = min(self._checkpoint_at, time.monotonic() + CHECKPOINT_AGAIN)
+                raise
 
         self.recorder.do("write a checkpoint", write)
         if (recorded := self._recorded) is not None:
             file = self.folder / RECORDED
-            self.recorder.do("write recorded observations", lambda: recorded.write(file, self.policy))
-        self._checkpoint_at = time.monotonic() + self.config.checkpoint_every
+            write_recorded = partial(recorded.write, file, self.policy)
+            self.recorder.do("write recorded observations", write_recorded, may_fail=True)
 
     def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
         """Tell whoever watches how far it is, a few times a second at most, and what is waited for."""
@@ -266,7 +272,8 @@ class Trainer(UpdatedPlayer):
             return
         if always or now >= self._status_at:
             self._status_at = now + STATUS_EVERY
-            figures = {"state": state, **self.progress.figures(), "losses": self.progress.losses, "waiting": waiting}
+            more = {"losses": self.progress.losses, "waiting": waiting, "trouble": self.recorder.trouble}
+            figures = {"state": state, **self.progress.figures(), **more}
             self.recorder.do("tell how far it is", lambda: self._fire(self.status_event, figures))
 
     def _fire(self, name: str, payload: Any) -> None:

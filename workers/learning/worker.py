@@ -40,6 +40,7 @@ logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
+TROUBLED_FOR = 120.0  # s for which that has to go on: a disk or a Redis that is full may have room again before
 KEEP_EVERY = 3.0  # s between checks whether the pool still has the weights
 ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that all learners of a player have alike
 HELD_FROM_FAR = 3  # updates whose segments a learner holds then: one is made, one acknowledged, one on its way
@@ -149,8 +150,9 @@ class LearnerRole:
         self._failures = 0
         if self.trainer.leads and not led:  # of ranks, the one that led before was lost
             self.trainer.fire_status(always=True)
-        if self.trainer.attempts.troubles >= TROUBLES:
-            self.give_up(f"after each of the last {TROUBLES} updates it {self.trainer.attempts.trouble}")
+        attempts = self.trainer.attempts
+        if attempts.troubles >= TROUBLES and attempts.troubled_for >= TROUBLED_FOR:
+            self.give_up(f"for {attempts.troubled_for:.0f} s, after each update, it {attempts.trouble}")
         self.report()
         return outcomes
 

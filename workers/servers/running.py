@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,32 +13,49 @@ from workers.servers.checks import check_broker, check_redis
 from workers.servers.process import Child
 
 BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
+ROOM = 16 << 20  # bytes that a private server needs on its disk to start
 CALM = 60.0  # s after which an earlier end of a private server counts no more
 
 Say = Callable[[str], object]
 
 
 class Revival:
-    """A private server that ends now and then: started again after growing pauses."""
+    """A private server that ends now and then: started again after growing pauses, once its disk has room for it."""
 
     def __init__(self) -> None:
         self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
+        self._full = False
 
     def check(self, child: Child, say: Say, restarts: int) -> None:
         """Of a child that is not alive: note its death, or start it again when it is time."""
         now = time.monotonic()
         if self._again_at:
-            if now >= self._again_at:
+            if now >= self._again_at and self._has_room(child, say):
                 self._again_at = 0.0
                 child.start_again()
             return
-        self._deaths = 1 if now - self._died_at > CALM else self._deaths + 1
+        if now - self._died_at > CALM:
+            self._deaths = 0
+        if not self._deaths or _room(child) >= ROOM:  # on a full disk it may well die again and again
+            self._deaths += 1
         self._died_at = now
         if self._deaths > restarts:
             raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
         wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
         self._again_at = now + wait
         say(f"{child.death()}\nstarting {child.name} again, with what it held, in {wait:g} s")
+
+    def _has_room(self, child: Child, say: Say) -> bool:
+        """Look at the disk: a server that starts without room there may end again, or never answer."""
+        full = _room(child) < ROOM
+        if full and not self._full:
+            say(f"{child.name} is started again once there is room on the disk of {child.log.parent}")
+        self._full = full
+        return not full
+
+
+def _room(child: Child) -> int:
+    return shutil.disk_usage(child.log.parent).free
 
 
 @dataclass

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.launch.figures import exit_status, scores, statuses
+from workers.launch.figures import Troubles, exit_status, scores, statuses
 from workers.learning.metrics import Progress
 from workers.ui.league_view import LeagueFigures, league_line
 from workers.ui.training_view import plain_line
@@ -59,6 +59,18 @@ def test_whatever_arrives_can_be_shown(name: str, value: Any, score: dict[str, A
     found.receive({"frozen": 1, "games": 2, "mixture": None, "references": {}, **score})
     plain_line(figures if "steps" in figures else None, {}, "", goal=1.0)
     league_line(LeagueFigures(players={"main": figures}, score=found), "")
+
+
+def test_what_a_learner_cannot_write_down_is_said_once() -> None:
+    said: list[str] = []
+    troubles, figures = Troubles(said.append), statuses()
+    for trouble in ("", "could not write the metrics: OSError: full", "could not write the metrics: OSError: full", ""):
+        figures.receive({**good(), "trouble": trouble})
+        troubles.poll("learner", figures)
+    assert said == [
+        "warning: learner could not write the metrics: OSError: full; it learns on",
+        "learner writes all down again",
+    ]
 
 
 @pytest.mark.parametrize(("payload", "status"), [(0, 0), (130, 130), ("0", 1), (None, 1), (True, 1), (-1, 1), (1e9, 1)])

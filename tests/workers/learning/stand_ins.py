@@ -10,10 +10,11 @@ class Chords:
 
     def __init__(self) -> None:
         self.dispatched: list[tuple[str, int, int]] = []
-        self.away = False
+        self.away, self.refused = False, 0
 
     def gather(self, app: Any, calls: Any, then: Any, on_error: Any) -> None:
         if self.away:
+            self.refused += 1
             raise ConnectionError("the broker is away")
         assert then.task == "learner.learn"
         assert on_error.task == "learner.round_failed"

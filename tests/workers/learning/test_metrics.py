@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
+from tensorboard.summary.writer.record_writer import RecordWriter
+from waiting import until
 
-from workers.learning import curve
+from workers.learning import curve, metrics
 from workers.learning.metrics import WINDOW, MetricsLog, Progress, read_metrics
 
 
@@ -124,6 +129,54 @@ def test_a_half_written_line_is_left_out_and_the_log_goes_on_behind_it(tmp_path:
     log.write(point(30, 2.0), {})
     log.close()
     assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 30]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_after_a_full_disk_points_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "BOARD_AGAIN", 0.0)
+    log = MetricsLog(tmp_path)
+    log.write(point(10, 1.0), {})
+    with monkeypatch.context() as full:
+
+        class Full(RecordWriter):  # type: ignore[misc]
+            def write(self, data: bytes) -> None:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        full.setattr(event_file_writer, "RecordWriter", Full)
+        full.setattr(metrics, "append_whole", Full.write)
+        log._close_board()
+        for steps in (20, 30):
+
+            def refused(steps: int = steps) -> bool:
+                try:
+                    log.write(point(steps, 2.0), {})
+                except OSError:
+                    return log._opened is None
+                return False
+
+            until(refused)
+    log.write(point(40, 3.0), {})
+    log.close()
+    assert [p["steps"] for p in read_metrics(tmp_path)] == [10, 40]
+    board = EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert [event.step for event in board.Scalars("run/mean_return")] == [10, 40]
+
+
+def test_of_a_line_for_which_there_is_no_room_nothing_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+
+    class Short(FileIO):
+        room = 12
+
+        def write(self, data: Any) -> int:
+            return super().write(data[: self.room - self.tell()])
+
+    with Short(path, "ab") as file:
+        metrics.append_whole(file, b"whole\n")
+        with pytest.raises(OSError, match="No space left"):
+            metrics.append_whole(file, b"not whole\n")
+    assert path.read_bytes() == b"whole\n"
 
 
 def test_a_folder_without_metrics_has_no_points_and_no_curve(tmp_path: Path) -> None:

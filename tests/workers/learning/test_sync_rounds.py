@@ -137,6 +137,26 @@ def test_a_broker_that_is_away_when_a_lost_round_is_dispatched_is_tried_again(
     until(lambda: len(chords.dispatched) == 2)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_dispatch_that_is_refused_counts_for_nothing(
+    first: bool, chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds_module, "SILENT", 2)
+    given_up: list[str] = []
+    rounds = make(timeout=60.0, given_up=given_up)
+    chords.away = first
+    rounds.start(version=4)
+    if not first:
+        chords.away = True
+        with pytest.raises(ConnectionError):
+            rounds.dispatch(5)
+    until(lambda: chords.refused >= 4)
+    chords.away = False
+    until(lambda: len(chords.dispatched) == 2 - first)
+    assert (rounds._dispatches, rounds._patience(), rounds.lost) == (1, 60.0, 0)
+    assert rounds.returned(chords.last) and given_up == []
+
+
 def test_rounds_that_keep_failing_are_given_up(chords: Chords, make: Callable[..., Rounds]) -> None:
     given_up: list[str] = []
     rounds = make(given_up=given_up)

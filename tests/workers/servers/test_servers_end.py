@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -18,7 +19,7 @@ from own_processes import descendants, living, servers_of
 from waiting import until
 
 from warren.errors import BrokerError
-from workers.servers import Machine, acquire, private_redis
+from workers.servers import Machine, acquire, private_redis, running
 from workers.servers.private_redis import PrivateRedis
 from workers.servers.process import Child
 
@@ -117,6 +118,26 @@ def test_a_server_that_was_killed_comes_back_on_its_port_with_what_it_held(tmp_p
         until(lambda: found.dead() is not None)
         with pytest.raises(BrokerError, match=r"ended 3 times; giving up \(restarts=2\)"):
             found.revive(said.append, restarts=2)
+
+
+def test_a_server_is_not_started_again_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free, said = {"bytes": 0}, list[str]()
+    monkeypatch.setattr(running.shutil, "disk_usage", lambda place: SimpleNamespace(free=free["bytes"]))
+    child = Child("private server", ["sh", "-c", "echo begun"], tmp_path / "log")
+    revival = running.Revival()
+
+    def check(done: Callable[[], bool]) -> bool:
+        if not child.alive:
+            revival.check(child, said.append, 1)
+        return done()
+
+    until(lambda: check(lambda: len(said) == 2))
+    assert said[1] == f"private server is started again once there is room on the disk of {tmp_path}"
+    assert not child.alive and child.log.read_text().count("begun") == 1
+    free["bytes"] = running.ROOM
+    with pytest.raises(BrokerError, match="ended 2 times; giving up"):
+        until(lambda: check(lambda: False))
+    assert child.log.read_text().count("begun") == 2
 
 
 def test_a_grace_that_is_named_when_stopping_goes_before_the_one_of_the_start(tmp_path: Path) -> None:
