@@ -92,20 +92,20 @@ def urls_from_environment(options: argparse.Namespace) -> None:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Return the exit status of `run`; an error of Warren's own is printed as one message, with no traceback.
+    """Return the exit status of `run`; print an error of Warren's own as one message, with no traceback or password.
 
-    So is that a package of one of Warren's extras is missing.
+    A missing package of one of Warren's extras is such an error as well.
     """
     try:
         return run()
     except ConfigurationError as error:
         for problem in error.problems:
-            print(f"error: {problem}", file=sys.stderr)
+            print(f"error: {redact(str(problem))}", file=sys.stderr)
         if len(error.problems) > 1:
             print(f"{len(error.problems)} settings are wrong; no run was started", file=sys.stderr)
         return ERROR_STATUS
     except WarrenError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redact(str(error))}", file=sys.stderr)
         return error.exit_status
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]

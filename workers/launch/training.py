@@ -29,6 +29,7 @@ from workers.launch.spec import RunSpec, ServersSpec
 from workers.launch.training_spec import compiled, may_fork
 from workers.runtime.connect import given_urls
 from workers.servers import record
+from workers.servers.checks import redact
 from workers.servers.forks import Forks
 
 FIXED_ON_RESUME = re.compile(
@@ -185,7 +186,7 @@ def resumed(config: Config) -> Config:
         try:
             saved = with_algorithm(from_hydra(hydra.compose("config", overrides)), None, overrides)
         except REFUSALS as error:  # right for a new run, and not for what this one's folder holds
-            raise ConfigurationError(f"resume: {' '.join(overrides)}: {error}") from None
+            raise ConfigurationError(redact(f"resume: {' '.join(overrides)}: {error}")) from None
     root = folder.resolve().parent.parent
     return replace(
         saved,

@@ -14,6 +14,7 @@ import pytest
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.command_line import check_overrides, guarded, sweep
 from workers.config.schema import CONF
+from workers.servers.process import free_port
 
 
 def refused(*overrides: str, role: str = "train") -> list[str]:
@@ -217,3 +218,24 @@ def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
     assert done.stderr.count("cannot be changed when a run is resumed; start a new run for it") == 4
     assert "actors" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_password_among_the_overrides_of_a_resume_is_not_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "project" / "t"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("project: project\n")
+    secret = "broker.url=amqp://user:wrongpw@127.0.0.1//"
+    done = command("train", f"resume={folder}", secret, "algorithm.minibatch_size=many")
+    assert done.returncode == 2 and "error: resume: " in done.stderr
+    assert "wrongpw" not in done.stdout + done.stderr
+
+
+def test_a_password_among_the_overrides_of_a_sweep_is_not_kept(tmp_path: Path) -> None:
+    port = free_port()
+    urls = (f"broker.url=amqp://user:wrongpw@127.0.0.1:{port}//", f"broker.redis_url=redis://:wrongpw@127.0.0.1:{port}")
+    done = command("train", "--multirun", "seed=1,2", *urls, f"folder={tmp_path}")
+    assert done.stderr.count("is down: nothing listens there") == 2, done.stderr
+    (kept,) = (tmp_path / "multirun").glob("*/multirun.yaml")
+    assert "user:***@127.0.0.1" in kept.read_text()
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"wrongpw" in path.read_bytes()]
