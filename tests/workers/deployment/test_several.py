@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -61,46 +61,126 @@ def until(found: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
+needs_redis = pytest.mark.skipif(
     not (Machine().embedded_redis() or Machine().redis()), reason="no redis-server, which keeps whose session is whose"
 )
-def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) -> None:
-    run_folder(tmp_path, {"hidden_sizes": [8]}, env="CartPole-v1")
-    command = [sys.executable, "-m", deploy.__name__, f"run={tmp_path}", "gateway.port=0", "processes=2"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT) as process:
+
+
+@contextlib.contextmanager
+def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The command and the URL that its processes share."""
+    run_folder(folder, {"hidden_sizes": [8]}, env="CartPole-v1")
+    command = [sys.executable, "-m", deploy.__name__, f"run={folder}", "gateway.port=0", f"processes={processes}"]
+    with subprocess.Popen(
+        [*command, *settings], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    ) as process:
         try:
             assert process.stdout is not None
             said = json.loads(process.stdout.readline())
-            shared, seen = f"http://127.0.0.1:{said['port']}", set[str]()
-            assert said["processes"] == 2
-
-            def both() -> bool:
-                with contextlib.suppress(OSError, http.client.HTTPException):  # of the one that was killed
-                    seen.add(ask(shared)[1]["address"])
-                return len(seen) == 2
-
-            until(both)
-            here, there = sorted(seen)
-            assert ask(here, "a", "start")[0] == 200
-            assert ask(there, "a", "tick", TICK)[::2] == (307, f"{here}/")
-            assert ask(there, "a", "start")[0] == 409
-            assert ask(here, "a", "tick", TICK)[1]["action"] in (0, 1)
-            assert ask(here, "a", "stop")[0] == 200 == ask(there, "a", "start")[0]
-
-            assert counted(shared) == counted(here) == counted(there)
-            assert sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)]  # `here` and `there`
-
-            serving = [
-                one for one in psutil.Process(process.pid).children() if "workers.deployment.several" in one.cmdline()
-            ]
-            assert len(serving) == 2
-            serving[0].kill()
-            seen.clear()
-            until(lambda: both() and seen != {here, there})
-            assert sorted(up for up, _, _ in counted(shared).values()) == [1, 1]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(WAIT) == 0
-            assert not any(one.is_running() for one in serving)
+            assert said["processes"] == processes
+            yield process, f"http://127.0.0.1:{said['port']}"
         finally:
             process.kill()
+
+
+def serving(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    children = psutil.Process(process.pid).children()
+    return [one for one in children if "workers.deployment.several" in one.cmdline()]
+
+
+@pytest.mark.slow
+@needs_redis
+def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) -> None:
+    with deployed(tmp_path, 2) as (process, shared):
+        seen = set[str]()
+
+        def both() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):  # of the one that was killed
+                seen.add(ask(shared)[1]["address"])
+            return len(seen) == 2
+
+        until(both)
+        here, there = sorted(seen)
+        assert ask(here, "a", "start")[0] == 200
+        assert ask(there, "a", "tick", TICK)[::2] == (307, f"{here}/")
+        assert ask(there, "a", "start")[0] == 409
+        assert ask(here, "a", "tick", TICK)[1]["action"] in (0, 1)
+        assert ask(here, "a", "stop")[0] == 200 == ask(there, "a", "start")[0]
+
+        assert counted(shared) == counted(here) == counted(there)
+        assert sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)]  # `here` and `there`
+
+        parts = serving(process)
+        assert len(parts) == 2
+        parts[0].kill()
+        seen.clear()
+        until(lambda: both() and seen != {here, there})
+        assert sorted(up for up, _, _ in counted(shared).values()) == [1, 1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT) == 0
+        assert not any(one.is_running() for one in parts)
+
+
+class Client:
+    """Opens a connection a request, goes where redirects lead, and asks again until it is answered."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.refused_for = 0.0  # s, of the request that was refused for longest
+
+    def tick(self, session: str) -> None:
+        """Have it answered. The time counts from its first refusal until it was sent for the last time in vain, so that
+        no wait for a slow machine's answer is counted."""
+        refused_at = None
+        while True:
+            sent = time.monotonic()
+            try:
+                status, _, location = ask(self._url, session, "auto", TICK)
+                if location is not None:
+                    status, _, location = ask(location, session, "auto", TICK)
+            except (OSError, http.client.HTTPException):
+                status = 0
+            if status == 200:
+                return
+            if refused_at is None:
+                refused_at = time.monotonic()
+            else:
+                self.refused_for = max(self.refused_for, sent - refused_at)
+                assert sent - refused_at < WAIT
+            time.sleep(0.02)
+
+
+@pytest.mark.slow
+@needs_redis
+def test_no_request_is_refused_for_5_s_when_a_process_is_killed(tmp_path: Path) -> None:
+    with deployed(tmp_path, 4) as (process, shared):
+        port, client, sessions = urlsplit(shared).port, Client(shared), list[str]()
+        victim = serving(process)[0]
+        listening = {one.laddr.port for one in victim.net_connections("tcp") if one.status == psutil.CONN_LISTEN}
+        (own,) = listening - {port}
+
+        def held() -> bool:
+            """Several sessions more; whether the victim has some."""
+            for _ in range(8):
+                sessions.append(f"game-{len(sessions)}")
+                client.tick(sessions[-1])
+            return ask(f"http://127.0.0.1:{own}")[1]["sessions"] > 0
+
+        until(held)
+        for session in sessions:  # at whichever process the connection comes to
+            client.tick(session)
+        assert client.refused_for == 0.0
+        victim.kill()
+        for _ in range(3):
+            for session in sessions:
+                client.tick(session)
+        assert client.refused_for < 5.0
+
+        def replaced() -> bool:
+            client.tick(sessions[0])
+            return len(serving(process)) == 4 and [up for up, _, _ in counted(shared).values()] == [1] * 4
+
+        until(replaced)
+        for session in sessions:
+            client.tick(session)
+        assert client.refused_for < 5.0
