@@ -11,6 +11,10 @@ from typing import Any
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)  # s, of the histogram
 PREFIX = "warren_gateway_"
+# Those among the facts that only grow; the other numbers are gauges.
+COUNTERS = frozenset(
+    ("decisions", "dropped", "episodes", "failed", "passes", "reaped", "refused_versions", "seconds_in_passes")
+)
 OWN = "/metrics/process"  # where one process tells its own alone, as JSON, to those that share its port
 
 Snapshot = dict[str, Any]  # of one process, as Metrics.snapshot gives it: JSON
@@ -61,12 +65,18 @@ def _lines(processes: Mapping[str, Snapshot | None]) -> Iterator[str]:
         yield _sample("answer_seconds_sum", labels, counted["seconds"])
         yield _sample("answer_seconds_count", labels, totals[-1])
     for name in dict.fromkeys(name for _, counted in parts for name in counted["facts"]):
-        for labels, counted in parts:
-            if isinstance(value := counted["facts"].get(name), int | float):
-                yield _sample(name, labels, f"{value:g}" if isinstance(value, float) else int(value))
+        values = [(labels, counted["facts"].get(name)) for labels, counted in parts]
+        numbers = [(labels, value) for labels, value in values if isinstance(value, int | float)]
+        if numbers:
+            yield f"# TYPE {PREFIX}{name} {'counter' if name in COUNTERS else 'gauge'}"
+        for labels, value in numbers:
+            yield _sample(name, labels, value if isinstance(value, float) else int(value))
+    yield f"# TYPE {PREFIX}info gauge"
     for labels, counted in parts:
         texts = {name: value for name, value in counted["facts"].items() if isinstance(value, str)}
         yield _sample("info", {**labels, **texts}, 1)
+    if any(processes):
+        yield f"# TYPE {PREFIX}up gauge"
     for name, of in processes.items():
         if name:
             yield _sample("up", _process(name), int(of is not None))

@@ -66,6 +66,16 @@ def test_facts_of_any_kind_are_told() -> None:
     assert found["warren_gateway_answer_seconds_bucket 0.005"] == 1
 
 
+def test_counters_keep_their_last_digit_and_have_their_type() -> None:
+    facts = {"seconds_in_passes": 1234567.891, "decisions": 123456789012, "sessions": 3}
+    told = text({"": Metrics().snapshot(facts)}).decode()
+    assert "\nwarren_gateway_seconds_in_passes 1234567.891\n" in told
+    assert "\nwarren_gateway_decisions 123456789012\n" in told
+    types = {family.name: family.type for family in text_string_to_metric_families(told)}
+    assert types["warren_gateway_seconds_in_passes"] == types["warren_gateway_decisions"] == "counter"
+    assert types["warren_gateway_sessions"] == "gauge"
+
+
 def test_what_several_processes_count_is_told_apart_and_who_does_not_answer_is_down() -> None:
     parts = [Metrics(), Metrics()]
     for times, part in enumerate(parts, start=1):
@@ -77,4 +87,6 @@ def test_what_several_processes_count_is_told_apart_and_who_does_not_answer_is_d
     assert found["warren_gateway_requests_total 0 200"] == 1 and found["warren_gateway_requests_total 1 200"] == 2
     assert found["warren_gateway_answer_seconds_bucket 1 +Inf"] == 2 and found["warren_gateway_sessions 1"] == 1
     assert [found[f"warren_gateway_up {number}"] for number in range(3)] == [1, 1, 0]
-    assert told.count("# TYPE") == 2
+    types = {family.name: family.type for family in text_string_to_metric_families(told)}
+    assert types["warren_gateway_sessions"] == types["warren_gateway_up"] == "gauge"
+    assert types["warren_gateway_answer_seconds"] == "histogram"
