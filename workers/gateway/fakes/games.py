@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import time
 import uuid
 from collections import Counter
@@ -12,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 
+import httptools
+
 CLOSED, LATE = "closed", "late"  # beside statuses: the connection was, the answer was
 PATIENCE = 60.0  # s for an answer
-_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -53,21 +53,21 @@ class _Connection(asyncio.Protocol):
     """One request after another."""
 
     def __init__(self) -> None:
-        self._read = b""
+        self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[str] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self._read += data
-        head, end, body = self._read.partition(b"\r\n\r\n")
-        if not end:
-            return
-        length = _LENGTH.search(head)
-        if length is None or len(body) >= int(length[1]):
-            self._read = b""
-            self._tell(head[9:12].decode())
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._transport.abort()
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        self._tell(str(self._parser.get_status_code()))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._tell(CLOSED)
@@ -77,7 +77,7 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(status)
 
     async def ask(self, request: bytes) -> str:
-        """The status of the reply, or CLOSED."""
+        """Return the status of the reply, or CLOSED."""
         if self._transport.is_closing():
             return CLOSED
         self._answer = asyncio.get_running_loop().create_future()
