@@ -1,9 +1,9 @@
 """The two dialects in which a game process asks, without sockets: header fields in, a Request or a Refusal out.
 
 Fields of the first dialect are `game_id` and `step_kind` (start, tick, end); of the second `session`, `step_kind`
-(start, tick, stop, auto), and, where wanted, `key`, `time` and `token`. A name may be spelt with "-" in the place of
-"_", which some proxies insist on. HTTP carries the fields as headers, TCP as lines of text (tcp.py); the body is the
-game's own.
+(start, tick, stop, auto), and, where wanted, `key`, `time` and `token`. Each takes the other's kinds. A name may be
+spelt with "-" in the place of "_", which some proxies insist on. HTTP carries the fields as headers, TCP as lines of
+text (tcp.py); the body is the game's own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ class Kind(Enum):
 
     start = "start"
     tick = "tick"
-    end = "end"  # "stop" in the second dialect
+    end = "end"  # or "stop"
     auto = "auto"  # a tick, with a start before it where the session is not open
 
 
+# Either dialect's words are understood in both.
 _KINDS = {
-    b"game_id": {b"start": Kind.start, b"tick": Kind.tick, b"end": Kind.end},
-    b"session": {b"start": Kind.start, b"tick": Kind.tick, b"stop": Kind.end, b"auto": Kind.auto},
+    b"start": Kind.start,
+    b"tick": Kind.tick,
+    b"end": Kind.end,
+    b"stop": Kind.end,
+    b"auto": Kind.auto,
 }
 _FIELDS = frozenset((b"game_id", b"session", b"step_kind", b"key", b"time", b"token"))
 _ECHOED = (b"session", b"key", b"time")  # fields of the second dialect that its replies carry
@@ -99,13 +103,12 @@ def read(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
         raise Refusal(400, "session: not given; name the game by the header session, or game_id")
     if not _NAME.fullmatch(session):
         raise Refusal(400, f"{dialect.decode()}: must be printable ASCII without blanks, and not empty")
-    kinds = _KINDS[dialect]
     said = found.get(b"step_kind")
-    kind = None if said is None else kinds.get(said)
+    kind = None if said is None else _KINDS.get(said)
     if kind is None:
-        known = ", ".join(name.decode() for name in kinds)
+        known = ", ".join(name.decode() for name in _KINDS)
         was = "not given" if said is None else f"{_shown(said)} is unknown"
-        raise Refusal(400, f"step_kind: {was}; with {dialect.decode()} it is one of {known}")
+        raise Refusal(400, f"step_kind: {was}; it is one of {known}")
     echoed: tuple[tuple[bytes, bytes], ...] = ()
     if dialect == b"session":
         echoed = tuple((name, found[name]) for name in _ECHOED if name in found and _shows(found[name]))
