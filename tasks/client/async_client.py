@@ -18,14 +18,15 @@ from functools import partial
 from typing import Any
 
 from tasks.client import background
+from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.codec import claim_check
 from tasks.service import Spec
 from warren.errors import BrokerError
 
-POLL_EVERY = 0.05  # s between checks of deadlines and lost connections while calls are in flight
 ONE_WAY_WINDOW = 256  # one-way calls that may be out unconfirmed; more wait here, in order
 CLOSE_WITHIN = 5.0  # s that one-way calls get to arrive before their client is closed
+CLOSE_POLL = 0.01  # s between looks whether they have
 
 
 class AsyncClient:
@@ -34,7 +35,7 @@ class AsyncClient:
     It closes by itself when the loop ends as `asyncio.run` ends it (`loop.shutdown_asyncgens`); `close` does otherwise.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, client: Any) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, client: Driver) -> None:
         self.loop, self._client = loop, client
         self._thread = threading.get_ident()
         self._watched: Any = None  # the connection that the loop watches,
@@ -44,6 +45,7 @@ class AsyncClient:
         self._storing = False  # whether a one-way call's body is on its way to Redis
         self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any]] = deque()  # one-way calls, for room
         self.finding: dict[str, asyncio.Task[Spec]] = {}  # name -> its look-up, while it is not known
+        self.unsent: set[asyncio.Task[Any] | None] = set()  # calls that wait for such a look-up
         self._closed = False
         self._end = self._at_the_loops_end()
         with contextlib.suppress(StopIteration):
@@ -63,10 +65,13 @@ class AsyncClient:
 
     async def _finish(self) -> None:
         limit = time.monotonic() + CLOSE_WITHIN
-        while not self._closed and (self._waiting or self._client.unconfirmed) and time.monotonic() < limit:
-            await asyncio.sleep(POLL_EVERY / 5)
+        while not self._closed and self._has_unsent() and time.monotonic() < limit:
+            await asyncio.sleep(CLOSE_POLL)
         self._detach()
         await background.run(self.loop, self._client.close)
+
+    def _has_unsent(self) -> bool:
+        return bool(self.unsent or self._waiting or self._client.unconfirmed)
 
     def close(self) -> None:
         """Close at once; calls under way fail. Any thread may, also when the loop has ended."""
@@ -248,4 +253,4 @@ class AsyncClient:
     def _go_on_ticking(self) -> None:
         if not self._ticking:
             self._ticking = True
-            self.loop.call_later(POLL_EVERY, self._tick)
+            self.loop.call_later(self._client.poll_every, self._tick)

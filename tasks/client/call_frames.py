@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
 from tasks.amqp.messages import DIRECT_REPLY, Envelope, expires_at
-from tasks.brokers import Connection
-from tasks.client.confirms import Confirms
 from tasks.client.future import Handle
 from tasks.topology import Topology
 
@@ -19,27 +15,32 @@ class CallFrames:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
+        self._channel, self._one_way_channel, self._frame_max = 0, 0, 0
 
-    def forget(self) -> None:
-        """Another connection is used from now on."""
+    def open(self, channel: int, frame_max: int) -> None:
+        """Write for a new connection from now on."""
+        self._channel, self._frame_max = channel, frame_max
         self._envelopes.clear()
 
-    def of(self, link: Connection, call: Handle, confirms: Confirms | None) -> bytes:
-        """The frames of `call` on `link`; one-way, on the channel of `confirms`."""
+    def open_one_way(self, channel: int) -> None:
+        """Write one-way calls for this channel from now on."""
+        self._one_way_channel = channel
+
+    def of(self, call: Handle, now: float) -> bytes:
+        """Return the frames of `call`."""
         envelope = self._envelopes.get((call.spec.name, call.time_to_live, call.retries))
         if envelope is None:
-            envelope = self._envelope(link, call, confirms)
-        left = min(call.deadline - time.monotonic(), call.time_to_live or 0.0) if call.retries else call.time_to_live
+            envelope = self._envelope(call)
+        left = min(call.deadline - now, call.time_to_live or 0.0) if call.retries else call.time_to_live
         return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
 
-    def _envelope(self, link: Connection, call: Handle, confirms: Confirms | None) -> Envelope:
+    def _envelope(self, call: Handle) -> Envelope:
         spec = call.spec
         if len(self._envelopes) > MOST_KEPT:
             self._envelopes.clear()
-        channel = link.channel_id if spec.response or confirms is None else confirms.channel_id
         envelope = self._envelopes[(spec.name, call.time_to_live, call.retries)] = Envelope(
-            channel,
-            link.frame_max,
+            self._channel if spec.response else self._one_way_channel,
+            self._frame_max,
             self._topology.service.name,
             spec.name,
             reply_to=DIRECT_REPLY if spec.response else "",

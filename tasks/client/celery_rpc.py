@@ -2,88 +2,84 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
+import redis
 from amqp.exceptions import AMQPError
 from celery import states
 from celery.utils.log import get_logger
 from kombu.exceptions import InconsistencyError, OperationalError
 
 from tasks.admin.registry import Directory
-from tasks.amqp.messages import Ids
-from tasks.client.caretaker import caretaker
+from tasks.client.call_errors import CLOSED, unserved
+from tasks.client.call_frames import CallFrames
+from tasks.client.call_table import CallTable
+from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.client.long_bodies import PlainBodies
-from tasks.client.service_watch import unserved
 from tasks.codec.encoder import pack
 from tasks.service import Spec
 from tasks.topology import Topology
-from warren.errors import BrokerError, CallCancelled, CallError, DeadlinePassed, RemoteFailure
+from warren.errors import BrokerError, CallError, DeadlinePassed, RemoteFailure
 
 logger = get_logger(__name__)
 
-POLL_EVERY = (0.001, 0.02)  # s between polls for results, doubled from the first to the second
+POLL_EVERY = (0.001, 0.02)  # s between looks for results, doubled from the first to the second
+TEND_FOR = 1.0  # s that `tend` looks for results of an event loop's calls before it returns
 
 
-class StockClient:
-    """The same interface as `Client`, over `app.send_task` and the result backend."""
+class StockClient(Driver):
+    """`app.send_task` sends, and results are looked for in the result backend, all of them by one command.
 
-    unconfirmed = 0  # send_task returns when the broker has the message
-    needs_tending = False
-    link = None  # nothing that a loop could watch: results are looked for
+    Each of several threads that wait looks for its own call alone. For an event loop, `tend` sends and looks.
+    """
+
+    poll_every = 0.02
+    link = None  # nothing that a loop could watch
 
     def __init__(
         self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
     ) -> None:
-        self._app, self._topology, self._directory, self._patience = app, topology, directory, patience
-        self._pending: dict[str, Handle] = {}
-        self.bodies = PlainBodies()
-        self._ids = Ids()
-        self._failures: list[Exception] = []
-        self.failed = 0
-        self._attended: set[str] = set()  # ids of calls with a callback
+        table = CallTable(CallFrames(topology), patience)
+        table.confirming = True  # send_task returns when the broker has the message
+        super().__init__(app, table, PlainBodies(), may_block)
+        self._directory = directory
+        self._tending = threading.Lock()
+        self._new = threading.Event()  # set when a call is to be sent
 
-    @property
-    def under_way(self) -> int:
-        """See Client."""
-        return len(self._pending)
+    def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:
+        if self._closed:
+            raise BrokerError(CLOSED)
+        self.table.send_later(calls)
+        if self._may_block:
+            self._send_due()
+        else:
+            self._new.set()
 
-    def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
-        """See Client."""
-        handle = Handle(self, spec, self._ids.new(), b"", time_to_live)
-        pack((args, kwargs))  # a value outside the format fails here, as it does in Client
-        try:
-            self._app.send_task(
-                spec.name, args=args, kwargs=kwargs, task_id=handle.id, expires=time_to_live,
-                ignore_result=not spec.response, argsrepr="", kwargsrepr="",
-            )  # fmt: skip
-        except InconsistencyError:  # kombu: no queue is bound, so nobody has ever served it
-            handle.settle(failure=unserved(self._directory, spec.name, 0.0))
-        except (OSError, AMQPError, OperationalError) as error:
-            handle.settle(failure=BrokerError(f"the broker is away: {error}"))
-        if not spec.response:
-            if handle.ended:
-                self.failed += 1
-                self._failures.append(handle.failure or CallError(spec.name, "it was not sent"))
-                logger.error("a one-way call of %s is lost: %s", spec.name, handle.failure)
+    def _send_due(self) -> None:
+        for call in self.table.take_due(time.monotonic()):
+            args, kwargs = call.args_body
+            left = None if call.time_to_live is None else max(0.001, call.deadline - time.monotonic())
+            try:
+                self._app.send_task(
+                    call.spec.name, args=args, kwargs=kwargs, task_id=call.id, expires=left,
+                    ignore_result=not call.spec.response, argsrepr="", kwargsrepr="",
+                )  # fmt: skip
+            except InconsistencyError:  # kombu: no queue is bound, so nobody has ever served it
+                self.table.fail(call, unserved(self._directory, call.spec.name, 0.0))
+            except (OSError, AMQPError, OperationalError) as error:
+                self.table.fail(call, BrokerError(f"the broker is away: {error}"))
+            except Exception as error:  # arguments that cannot be sent
+                self.table.fail(call, error)
             else:
-                handle.settle()
-        if not handle.ended:
-            self._pending[handle.id] = handle
-        return handle
-
-    def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None) -> Handle:
-        """See Client."""
-        args, kwargs = body
-        return self.submit(spec, args, kwargs, time_to_live)
-
-    def submit_all(self, spec: Spec, calls: Any, time_to_live: float | None) -> list[Handle]:
-        """See Client."""
-        return [self.submit(spec, args, {}, time_to_live) for args in calls]
+                if not call.spec.response:
+                    self.table.end(call)
 
     def wait(self, handle: Handle, timeout: float | None = None) -> None:
-        """See Client."""
+        """See Driver."""
         limit = handle.deadline if timeout is None else min(handle.deadline, time.monotonic() + timeout)
         pause = POLL_EVERY[0]
         while not handle.ended:
@@ -99,73 +95,79 @@ class StockClient:
             pause = min(2 * pause, POLL_EVERY[1])
 
     def poll(self) -> None:
-        """See Client."""
-        self._look_at(list(self._pending.values()))
+        """See Driver."""
+        if self._may_block:
+            self._look_at(self.table.sent())
 
     def look_for(self, seconds: float) -> None:
-        """See Client."""
+        """See Driver."""
         self.poll()
 
     def expire(self) -> None:
-        """See Client."""
-        now = time.monotonic()
-        for handle in [handle for handle in self._pending.values() if handle.deadline <= now]:
-            name = handle.spec.name
-            late = f"{name} did not answer within {handle.time_to_live:g} s; give it more, or more workers"
-            self._end(handle, failure=DeadlinePassed(name, late))
-
-    def cancel(self, handle: Handle) -> bool:
-        """See Client."""
-        if handle.ended:
-            return False
-        self._end(handle, failure=CallCancelled(handle.spec.name, f"the call of {handle.spec.name} was cancelled"))
-        self._app.control.revoke(handle.id)
-        return True
-
-    def tend(self) -> None:
-        """See Client."""
-        self.poll()
-        self.expire()
+        """See Driver."""
+        self.table.expire(time.monotonic())
 
     @property
-    def attended(self) -> int:
-        """See Client."""
-        return len(self._attended)
+    def needs_tending(self) -> bool:
+        """See Driver."""
+        return not self._may_block and len(self.table) > 0
 
-    def attend(self, handle: Handle) -> None:
-        """See Client."""
-        self._attended.add(handle.id)
-        handle.when_ended(lambda ended: self._attended.discard(ended.id))
-        caretaker.watch(self)
-
-    def take_failures(self) -> list[Exception]:
-        """See Client."""
-        failures, self._failures = self._failures, []
-        return failures
+    def tend(self) -> None:
+        """See Driver. For an event loop it goes on for TEND_FOR while calls are under way."""
+        if not self._tending.acquire(blocking=False):
+            return
+        try:
+            limit, pause = time.monotonic() + (0.0 if self._may_block else TEND_FOR), POLL_EVERY[0]
+            while True:
+                self._new.clear()
+                self._send_due()
+                before = len(self.table)
+                self._look_at(self.table.sent())
+                self.expire()
+                if not self.table or self._closed or time.monotonic() >= limit:
+                    return
+                pause = POLL_EVERY[0] if len(self.table) != before else min(2 * pause, POLL_EVERY[1])
+                self._new.wait(pause)
+        finally:
+            self._tending.release()
 
     def close(self) -> None:
-        """See Client."""
-        for handle in list(self._pending.values()):
-            self._end(handle, failure=BrokerError("the Solver was closed"))
+        """See Driver."""
+        self._closed = True
+        self.table.fail_all(BrokerError(CLOSED))
 
-    def _look_at(self, handles: list[Handle]) -> None:
-        for handle in handles:
-            meta = self._app.backend.get_task_meta(handle.id)
+    def _look_at(self, calls: Sequence[Handle]) -> None:
+        """End those of `calls` whose result is there."""
+        if not calls:
+            return
+        backend = self._app.backend
+        try:
+            found = backend.mget([backend.get_key_for_task(call.id) for call in calls])
+        except redis.RedisError as error:
+            for call in calls:
+                self.table.fail(call, BrokerError(f"cannot look for the result of {call.spec.name}: {error}"))
+            return
+        for call, value in zip(calls, found, strict=True):
+            meta = backend.decode(value) if value else {"status": states.PENDING}
             if meta["status"] == states.SUCCESS:
-                self._end(handle, pack(meta["result"]))
+                self.table.end(call, pack(meta["result"]))
             elif meta["status"] in states.EXCEPTION_STATES:
-                error = meta["result"]
-                name = handle.spec.name
-                failure: CallError = RemoteFailure(
-                    name, type(error).__name__, str(error), str(meta.get("traceback") or "")
-                )
-                if meta["status"] == states.REVOKED:
-                    failure = DeadlinePassed(name, f"{name} was dropped by its worker: {error}")
-                self._end(handle, failure=failure)
+                self.table.fail(call, _failure(backend, call.spec.name, meta))
             else:
                 continue
-            self._app.backend.forget(handle.id)
+            backend.forget(call.id)
 
-    def _end(self, handle: Handle, body: bytes | None = None, failure: Exception | None = None) -> None:
-        self._pending.pop(handle.id, None)
-        handle.settle(body, failure)
+
+def _failure(backend: Any, name: str, meta: dict[str, Any]) -> CallError:
+    """Return the error for what a worker stored in the place of a result."""
+    stored = meta["result"]
+    error = backend.exception_to_python(stored)
+    if meta["status"] == states.REVOKED:
+        return DeadlinePassed(name, f"{name} was dropped by its worker: {error}")
+    cls = type(error)
+    kind, module = cls.__qualname__, cls.__module__
+    if isinstance(stored, dict):  # here its module may be unknown, and the class be made up
+        kind, module = str(stored.get("exc_type", kind)), str(stored.get("exc_module") or "builtins")
+    return RemoteFailure(
+        name, kind if module == "builtins" else f"{module}.{kind}", str(error), str(meta.get("traceback") or "")
+    )

@@ -1,46 +1,46 @@
-"""How calls end without an answer; one-way calls that are lost are counted and remembered until somebody asks."""
+"""One-way calls that were given up: counted, logged now and then, and told to who asks."""
 
 from __future__ import annotations
 
-from celery.utils.log import get_logger
+import threading
+import time
 
-from tasks.client.future import Handle
-from tasks.client.pending import PendingCalls
+from celery.utils.log import get_logger
 
 logger = get_logger(__name__)
 
+LOG_EVERY = 10.0  # s between two lines about lost one-way calls
+
 
 class Failures:
-    """Ends calls of the table `calls`; `lost` is the number of one-way calls that were lost, ever."""
+    """`lost`: number of one-way calls of one client that were lost, ever."""
 
-    def __init__(self, calls: PendingCalls) -> None:
-        self._calls = calls
-        self._unasked: list[Exception] = []  # of one-way calls, until `take`
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
         self.lost = 0
+        self._untold, self._first = 0, None  # since `take`
+        self._unlogged, self._log_at = 0, 0.0
 
-    def fail(self, call: Handle, error: Exception) -> None:
-        """End a call with `error`. Of one-way calls, for which nobody may be waiting, it is remembered and logged."""
-        if self._calls.pop(call.id) is None:
-            return
-        call.settle(failure=error)
-        if not call.spec.response:
+    _first: Exception | None
+
+    def add(self, service: str, error: Exception) -> None:
+        """Count one more."""
+        with self._lock:
             self.lost += 1
-            self._unasked.append(error)
-            if len(self._unasked) == 1:  # the others are counted
-                logger.error("a one-way call of %s is lost: %s", call.spec.name, error)
+            self._untold += 1
+            self._unlogged += 1
+            self._first = self._first or error
+            if time.monotonic() < self._log_at:
+                return
+            number, self._unlogged, self._log_at = self._unlogged, 0, time.monotonic() + LOG_EVERY
+        if number == 1:
+            logger.error("a one-way call of %s is lost: %s", service, error)
+        else:
+            logger.error("%d more one-way calls are lost, the last of %s: %s", number, service, error)
 
-    def fail_all(self, error: Exception) -> None:
-        """End all calls of the table with `error`."""
-        calls, lost = self._calls.all(), self.lost
-        for call in calls:
-            self.fail(call, error)
-        if calls:
-            one_way = self.lost - lost
-            logger.warning("%d calls failed, of which %d were one-way and are lost: %s", len(calls), one_way, error)
-
-    def take(self) -> list[Exception]:
-        """Why one-way calls were lost since this was asked last, in order."""
-        taken, self._unasked = self._unasked, []
-        if len(taken) > 1:
-            logger.error("%d one-way calls are lost, the last: %s", len(taken), taken[-1])
-        return taken
+    def take(self) -> tuple[int, Exception | None]:
+        """Return how many were lost since this was asked last, and why the first of them was."""
+        with self._lock:
+            taken = self._untold, self._first
+            self._untold, self._first = 0, None
+            return taken

@@ -7,6 +7,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Callable, Generator
+from enum import Enum
 from typing import Any, Protocol
 
 from celery.utils.log import get_logger
@@ -20,6 +21,18 @@ logger = get_logger(__name__)
 
 _fetching = threading.Lock()  # held while a long result is fetched: several threads may ask for it
 _adding = threading.Lock()  # held while a callback is added, or all are taken
+
+
+class State(Enum):
+    """Where a call is."""
+
+    WAITING = "waiting"  # here: it is to be sent at `Handle.due`
+    SENT = "sent"  # written, and its answer awaited
+    UNCONFIRMED = "unconfirmed"  # one-way, written, and the broker has not said that it has it
+    ENDED = "ended"  # with a result or an error
+
+
+WAITING, ENDED = State.WAITING, State.ENDED  # looked up for each call
 
 
 class Bodies(Protocol):
@@ -62,13 +75,14 @@ class Handle:
         "_client",
         "args_body",
         "deadline",
-        "ended",
+        "due",
         "failure",
         "id",
-        "resend_at",
+        "number",
         "retries",
         "sent_at",
         "spec",
+        "state",
         "time_to_live",
         "unserved_since",
     )
@@ -78,12 +92,19 @@ class Handle:
         self.time_to_live, self.sent_at = time_to_live, time.monotonic()
         self.deadline = float("inf") if time_to_live is None else self.sent_at + time_to_live
         self.retries = 0
-        self.resend_at: float | None = None  # set while the call is out of the broker's hands
+        # The table of its client writes these.
+        self.state = WAITING
+        self.due = 0.0  # when it is to be sent, on the monotonic clock
+        self.number = 0  # of its message among the one-way calls of a connection
         self.unserved_since: float | None = None
-        self.ended = False
         self._callbacks: list[Callable[[Handle], object]] | None = None
         self._body: bytes | memoryview | None = None
         self.failure: Exception | None = None  # its error, once it has ended with one
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a result or an error."""
+        return self.state is ENDED
 
     def done(self) -> bool:
         """Return whether there is a result or an error; takes in what has arrived."""
@@ -184,7 +205,7 @@ class Handle:
     def settle(self, body: bytes | None = None, failure: Exception | None = None) -> None:
         """End the call with a result or an error."""
         self._body, self.failure = body, failure
-        self.ended = True
+        self.state = ENDED
         if self.spec.response and claim_check.is_stub(self.args_body):
             self._client.bodies.forget(self.args_body)  # it is not sent again; of a one-way call its worker forgets it
         if self._callbacks is not None:

@@ -50,25 +50,26 @@ class LongBodies:
 
 
 class PlainBodies:
-    """The same for a client whose messages Celery's serializer writes: it stores what is long when it is sent."""
+    """Bodies of a client whose messages Celery's serializer writes, and stores what is long when it is sent."""
 
     def __init__(self) -> None:
         self.forgotten: deque[bytes] = deque()
 
     def pack(self, args: Any, kwargs: Any) -> Any:
-        """(args, kwargs): nothing is packed before it is sent."""
+        """Return (args, kwargs), once it is sure that they can be packed. Raises CodecError."""
+        pack((args, kwargs))
         return args, kwargs
 
     def is_long(self, body: Any) -> bool:
-        """False: `store` takes no time."""
+        """Return False: `store` takes no time."""
         return False
 
     def store(self, body: Any) -> Any:
-        """`body` itself."""
+        """Return `body` itself."""
         return body
 
     def forget(self, body: Any) -> None:
-        """Its worker forgets it."""
+        """Do nothing: its worker forgets it."""
 
     def forget_all(self) -> None:
-        """There is nothing to forget."""
+        """Do nothing: there is nothing to forget."""

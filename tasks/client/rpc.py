@@ -1,116 +1,135 @@
 """A caller's end of the fast path: one kept connection, direct reply-to, answers matched to their calls.
 
 A thread has a client of its own, so a call involves no other thread: it writes the message and reads the answer itself.
-A handle may still be waited for from any thread: whoever waits reads for all.
+A handle may still be waited for from any thread: whoever waits reads for all. call_table.py says what becomes of each
+call; here it meets the connection.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from celery.utils.log import get_logger
 
 from tasks import brokers
 from tasks.admin.registry import Directory
-from tasks.amqp.messages import DIRECT_REPLY, Ids
+from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
+from tasks.client.call_errors import CLOSED, unserved
+from tasks.client.call_frames import CallFrames
+from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
-from tasks.client.endings import Endings
-from tasks.client.failures import Failures
+from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
-from tasks.client.outgoing import Outgoing
-from tasks.client.pending import PendingCalls
 from tasks.client.reconnect import Reconnector
-from tasks.client.service_watch import ServiceWatch
 from tasks.service import Spec
 from tasks.topology import Topology
-from warren.errors import (
-    BrokerError,
-    ConfigurationError,
-)
+from warren.errors import BrokerError, ConfigurationError
 
 logger = get_logger(__name__)
 
 POLL_EVERY = 1.0  # s that calls are in flight before a check whether anyone serves them, and between such checks
 STALE_AFTER = 1.0  # s after which a connection that was not read from is checked before it is used
 EXPIRE_EVERY = 0.05  # s between looks for passed deadlines while the caretaker reads
+AT_ONCE = 256  # calls in one write, of those that are sent again
 REPLY_TAG = "replies"
-CLOSED = "the Solver was closed; make another"
 
 
-class Client:
+class Client(Driver):
     """Calls services over one connection, which it makes when first used and again when it is lost.
 
     `patience`: s that a service may be without a worker, or the broker away or short of memory, before calls fail.
-    `may_block`: without it `submit_packed` and `poll` return at once whatever broker and Redis do; `tend`, and what of
-    `bodies` goes to Redis, may take longer and is for another thread, `tend` whenever `needs_tending`.
 
-    `_reading` is held by who reads, connects or speaks with the broker. Outgoing has a lock for who writes, which is
-    taken within it or alone; so has the table of calls.
+    Two locks: `_reading` is held by who reads, connects or speaks with the broker; `_writing`, alone or within it, by
+    who writes calls.
     """
+
+    poll_every = 0.05  # s between the looks of an event loop while calls are in flight
 
     def __init__(
         self, app: Any, topology: Topology, directory: Directory, patience: float, *, may_block: bool = True
     ) -> None:
-        self._app, self._topology, self._may_block = app, topology, may_block
-        # An app of another make has no store.
-        self.bodies = LongBodies(getattr(app, "warren_claims", None), may_block)
-        self._calls = PendingCalls()
+        bodies = LongBodies(getattr(app, "warren_claims", None), may_block)  # an app of another make has no store
+        super().__init__(app, CallTable(CallFrames(topology), patience), bodies, may_block)
+        self._topology, self._directory = topology, directory
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
-        self._outgoing = Outgoing(topology, self._connector, self._calls, may_block, self._on_lost)
-        self._failures = Failures(self._calls)
-        self._endings = Endings(app, self._calls, self._failures, ServiceWatch(directory, patience), self.bodies)
-        self._ids = Ids()
-        self._reading = threading.RLock()
+        self._reading, self._writing = threading.RLock(), threading.Lock()
         self._read_at = self._looked_at = self._expired_at = 0.0
-        self._attended: set[str] = set()  # ids of calls with a callback
-        self._closed = False
 
     # Sending.
-
-    def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
-        """Send one call. Raises CodecError; every other trouble is the result's."""
-        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live)
-
-    def submit_packed(self, spec: Spec, body: bytes, time_to_live: float | None) -> Handle:
-        """Send one call, whose body is what `bodies.store` returned. Raises nothing: every trouble is the result's."""
-        call = Handle(self, spec, self._ids.new(), body, time_to_live)
-        self._submit(spec, (call,))
-        return call
-
-    def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
-        """Send many calls, each of its `args` tuple, in one write."""
-        bodies = [self.bodies.store(self.bodies.pack(args, {})) for args in calls]
-        made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
-        self._submit(spec, made)
-        return made
 
     def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:
         if self._closed:
             raise BrokerError(CLOSED)
-        link = self._connector.link
-        if link is None or not link.alive or time.monotonic() - self._read_at > STALE_AFTER:
-            self._refresh()
+        now, link = time.monotonic(), self._connector.link
+        if link is None or not link.alive or now - self._read_at > STALE_AFTER:
+            self._refresh(now)
         one_way = not spec.response
-        if one_way and self._may_block and not self._outgoing.confirms:
+        if one_way and self._may_block and not self.table.confirming:
             with self._reading:
-                self._outgoing.open_confirms()
-        self._outgoing.send(calls, one_way)
+                self._open_confirms()
+        # An event loop does not wait for a thread that may be stuck in a write.
+        if self._writing.acquire(blocking=self._may_block):
+            try:
+                self._write(calls, one_way, now)
+            finally:
+                self._writing.release()
+        else:
+            self.table.send_later(calls)
         if one_way:
             caretaker.watch(self)
 
-    def _refresh(self) -> None:
+    def _write(self, calls: Sequence[Handle], one_way: bool, now: float) -> None:
+        """Take the calls in, and write them if that is possible now. Holds the writing lock."""
+        link = self._connector.link
+        ready = link is not None and link.alive and not link.blocked and (not one_way or self.table.confirming)
+        if link is not None and ready and (self._may_block or _writable(link)):
+            try:
+                link.send(self.table.send(calls, now))
+            except GONE as error:  # whoever reads next finds it dead, and these calls in the table
+                logger.debug("calls were written to a connection that is gone: %s", error)
+        else:
+            self.table.send_later(calls)
+
+    def _send_due(self, now: float) -> None:
+        """Write what waits and is due. Holds the reading lock."""
+        if not self.table.due(now):
+            return
+        if self.table.one_way_waits:
+            self._open_confirms()
+        while True:
+            with self._writing:
+                link = self._connector.link
+                if link is None or link.blocked or not (data := self.table.send_due(now, AT_ONCE)):
+                    return
+                link.send(data)
+
+    def _open_confirms(self) -> None:
+        """Open the channel of one-way calls, if there is a connection. Holds the reading lock."""
+        link = self._connector.link
+        if not self.table.confirming and link is not None and link.alive and not link.blocked:
+            try:
+                channel = link.confirm(self._confirmed)
+            except GONE as error:
+                self._on_lost(link, error)
+                return
+            with self._writing:
+                if self._connector.link is link:
+                    self.table.confirm_on(channel)
+
+    def _refresh(self, now: float) -> None:
         """Before a connection that was idle is used: has the broker closed it meanwhile?"""
         if not self._may_block:
             self.poll()
             return
         with self._reading:
-            self._pump(time.monotonic())
+            self._pump(now)
 
     # Waiting.
 
@@ -125,10 +144,10 @@ class Client:
                     self._pump(limit)
             finally:
                 self._reading.release()
-            if not handle.ended and time.monotonic() >= limit:
+            if not handle.ended and (now := time.monotonic()) >= limit:
                 if handle.deadline > limit:
                     raise TimeoutError(f"{handle.spec.name} has not answered within {timeout:g} s")
-                self._endings.expire(handle, self._blocked)
+                self.table.expire(now, self._blocked)
 
     def look_for(self, seconds: float) -> None:
         """Take in what arrives within `seconds`, until something does."""
@@ -160,36 +179,19 @@ class Client:
             finally:
                 self._reading.release()
 
+    def expire(self) -> None:
+        """Fail what has passed its deadline."""
+        self.table.expire(time.monotonic(), self._blocked)
+
     @property
     def needs_tending(self) -> bool:
         """Whether there is something to do that may take a while."""
-        now, link = time.monotonic(), self._connector.link
         if self.bodies.forgotten:
             return True
-        if not self._calls:
+        if not self.table:
             return False
-        return link is None or not link.alive or now - self._looked_at > POLL_EVERY or bool(self._calls.unsent(now))
-
-    @property
-    def unconfirmed(self) -> int:
-        """One-way calls that the broker does not have yet."""
-        return self._calls.unconfirmed
-
-    @property
-    def under_way(self) -> int:
-        """Calls that have not ended."""
-        return len(self._calls)
-
-    @property
-    def attended(self) -> int:
-        """Number of calls that have a callback and have not ended."""
-        return len(self._attended)
-
-    def attend(self, handle: Handle) -> None:
-        """Have the answer of `handle` taken in though nobody waits for it."""
-        self._attended.add(handle.id)
-        handle.when_ended(lambda ended: self._attended.discard(ended.id))
-        caretaker.watch(self)
+        now, link = time.monotonic(), self._connector.link
+        return link is None or not link.alive or now - self._looked_at > POLL_EVERY or self.table.due(now)
 
     @property
     def _blocked(self) -> str:
@@ -202,10 +204,12 @@ class Client:
         """The present connection, whose descriptor an event loop may watch; None while there is none."""
         return self._connector.link
 
+    # Reading. Holds the reading lock.
+
     def _pump(self, limit: float) -> None:
-        """Read until something arrives, for at most TICK s and not beyond `limit`. Holds the reading lock."""
+        """Read until something arrives, for at most TICK s and not beyond `limit`."""
         if self._closed:
-            self._failures.fail_all(BrokerError(CLOSED))
+            self.table.fail_all(BrokerError(CLOSED))
             return
         now = time.monotonic()
         link = self._connector.link
@@ -220,7 +224,7 @@ class Client:
             if now - self._looked_at > POLL_EVERY:
                 self._look_after(link, now)
             elif not arrived:
-                self._outgoing.send_again(now)
+                self._send_due(now)
         except GONE as error:
             self._on_lost(link, error)
 
@@ -233,77 +237,86 @@ class Client:
             return False
         self._read_at = time.monotonic()
         for delivery in deliveries:
-            self._endings.answered(delivery)
+            if not self.table.delivered(delivery.properties, delivery.body):
+                self.bodies.forget(delivery.body)  # too late: nobody will read it
         return bool(deliveries)
 
-    # Trouble.
+    def _returned(self, call_id: str) -> None:
+        now = time.monotonic()
+        if (call := self.table.returned(call_id, now)) is not None:
+            self._fail_unserved(call, now)
+
+    def _confirmed(self, number: int, multiple: bool, taken: bool) -> None:
+        self.table.confirmed(number, multiple, taken, time.monotonic())
 
     def _look_after(self, link: Connection, now: float) -> None:
         """Once in a while: does the broker take calls, and does anyone serve what is out?"""
         self._looked_at = now
         self.expire()
-        blocked = self._connector.blocked_too_long()
-        if blocked is not None:
-            for call in self._calls.unsent(float("inf")):
-                self._failures.fail(call, blocked)
+        if (blocked := self._connector.blocked_too_long()) is not None:
+            self.table.fail_all(blocked, waiting=True)
         if link.blocked:
             return
-        self._outgoing.send_again(now)
-        self._endings.check_served(
-            now, now - POLL_EVERY, lambda name: link.consumers(self._topology.service_queue(name).name)
-        )
+        self._send_due(now)
+        for name in self.table.out_since(now - POLL_EVERY):
+            consumers = link.consumers(self._topology.service_queue(name).name)
+            for call in self.table.counted(name, consumers, now):
+                self._fail_unserved(call, now)
 
-    def expire(self) -> None:
-        """Fail what has passed its deadline."""
-        self._endings.expire_all(self._blocked)
-
-    def cancel(self, handle: Handle) -> bool:
-        """See Handle.cancel."""
-        return self._endings.cancel(handle)
-
-    @property
-    def failed(self) -> int:
-        """One-way calls that were lost, ever."""
-        return self._failures.lost
-
-    def take_failures(self) -> list[Exception]:
-        """Why one-way calls were lost since this was asked last, in order."""
-        return self._failures.take()
+    def _fail_unserved(self, call: Handle, now: float) -> None:
+        name = call.spec.name
+        waited = now - (call.unserved_since or now)
+        self.table.fail(call, unserved(self._directory, name, waited, name in self.table.served))
 
     # The connection.
 
     def _prepare(self, link: Connection) -> None:
-        """What a new connection needs before calls may use it."""
-        link.on_returned(self._endings.returned)
+        """Do what a new connection needs before calls may use it."""
+        link.on_returned(self._returned)
         link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
-        self._outgoing.begin()
+        with self._writing:
+            self.table.opened(link.channel_id, link.frame_max)
 
     def _connect(self, limit: float) -> Connection | None:
-        """Try to connect once; None when that failed. Holds the reading lock."""
+        """Try to connect once; None when that failed."""
         try:
             link = self._connector.connect(limit)
             if link is not None:
                 self._read_at = time.monotonic()
-                self._outgoing.send_again(self._read_at)
+                self._send_due(self._read_at)
             return link
         except (BrokerError, ConfigurationError) as error:
-            self._failures.fail_all(error)
+            self.table.fail_all(error)
         except GONE as error:
             logger.debug("the new connection broke at once: %s", error)
         return None
 
     def _on_lost(self, link: Connection, why: BaseException | str) -> None:
         """The connection broke: answers on their way are lost, so calls are sent again as far as they allow it."""
-        if not self._outgoing.lost(link):
-            return
-        logger.warning("connection to the broker lost (%s); %d calls under way", why, len(self._calls))
-        self._endings.connection_lost()
+        link.discard()  # who is stuck in a write to it, with the lock, is so no more
+        with self._writing:
+            if not self._connector.lost(link):
+                return
+            failed = self.table.lost()
+        logger.warning("connection to the broker lost (%s); %d calls under way", why, len(self.table))
+        for call, error in failed:
+            self.table.fail(call, error)
 
     def close(self) -> None:
         """Close the connection for good; what is under way fails."""
         self._closed = True
-        self._failures.fail_all(BrokerError(CLOSED))  # so that who reads for one of them stops
+        self.table.fail_all(BrokerError(CLOSED))  # so that who reads for one of them stops
         with self._reading:
-            self._failures.fail_all(BrokerError(CLOSED))
+            self.table.fail_all(BrokerError(CLOSED))
             self._connector.close()
+
+
+def _writable(link: Connection) -> bool:
+    """Whether something can be written without a wait."""
+    try:
+        poll = select.poll()
+        poll.register(link.fileno(), select.POLLOUT)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):  # lost meanwhile
+        return False

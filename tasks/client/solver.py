@@ -27,12 +27,12 @@ from tasks import brokers, context
 from tasks.admin.registry import Directory
 from tasks.client import background
 from tasks.client.async_client import CLOSE_WITHIN, ONE_WAY_WINDOW, AsyncClient
+from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.celery_rpc import StockClient
 from tasks.client.chord import gather
 from tasks.client.deadline import checked
 from tasks.client.future import Handle
-from tasks.client.rpc import CLOSED, Client
-from tasks.client.service_watch import unserved
+from tasks.client.rpc import Client
 from tasks.service import Spec, defined, role_of
 from tasks.topology import Topology
 from warren.errors import BrokerError, ConfigurationError
@@ -164,7 +164,10 @@ class Solver:
         spec = self._specs.get(service)
         if spec is not None:
             return bridge.submit(spec, args, kwargs, limit if spec.response else None)
-        return loop.create_task(self._find_and_send(bridge, service, args, kwargs, limit))
+        task = loop.create_task(self._find_and_send(bridge, service, args, kwargs, limit))
+        bridge.unsent.add(task)
+        task.add_done_callback(bridge.unsent.discard)
+        return task
 
     async def _find_and_send(
         self, bridge: AsyncClient, service: str, args: Any, kwargs: Any, limit: float | None
@@ -173,7 +176,9 @@ class Solver:
         if finding is None:  # one look-up for all calls of a service that is not known yet
             finding = bridge.finding[service] = bridge.loop.create_task(self._find_in(bridge, service))
         spec = await asyncio.shield(finding)
-        return await bridge.submit(spec, args, kwargs, limit if spec.response else None)
+        future = bridge.submit(spec, args, kwargs, limit if spec.response else None)
+        bridge.unsent.discard(asyncio.current_task())
+        return await future
 
     async def _find_in(self, bridge: AsyncClient, service: str) -> Spec:
         """`_find` without a thread that waits."""
@@ -225,14 +230,15 @@ class Solver:
         client, limit = self._client(), time.monotonic() + timeout
         while client.unconfirmed and (left := limit - time.monotonic()) > 0:
             client.look_for(min(0.1, left))
-        if failures := client.take_failures():
-            raise BrokerError(f"{len(failures)} one-way calls are lost; the first: {failures[0]}") from failures[0]
+        lost, first = client.table.failures.take()
+        if lost:
+            raise BrokerError(f"{lost} one-way calls are lost; the first: {first}") from first
         return int(client.unconfirmed)
 
     @property
     def failed(self) -> int:
         """One-way calls that were given up, ever, by clients of this Solver that are still in use."""
-        return sum(client.failed for client in list(self._clients))
+        return sum(client.table.failures.lost for client in list(self._clients))
 
     def close(self) -> None:
         """Close the connections of every thread and loop; calls under way fail, and later ones raise BrokerError.

@@ -13,7 +13,7 @@ import brokers
 from calling import Calling
 from waiting import until
 
-from tasks.client.endings import Endings
+from tasks.client.call_table import CallTable
 from tasks.solver import Solver
 from warren.errors import BrokerError, CallError, NobodyServing, WorkerLost
 
@@ -28,14 +28,15 @@ def outcome_of(handle: Any) -> str:
 
 def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkeypatch):
     settled: Counter[str] = Counter()
-    settle = Endings.answered
+    deliver = CallTable.delivered
 
-    def count(self: Endings, delivery: Any) -> None:
-        before = {call.id for call in self._calls.all()}
-        settle(self, delivery)
-        settled.update(before - {call.id for call in self._calls.all()})
+    def count(self: CallTable, properties: bytes, body: bytes) -> bool:
+        before = set(self._calls)
+        taken = deliver(self, properties, body)
+        settled.update(before - set(self._calls))
+        return taken
 
-    monkeypatch.setattr(Endings, "answered", count)
+    monkeypatch.setattr(CallTable, "delivered", count)
     victim, _ = calling.start(2)
     handles = [calling.solver.send("actor.touch_slowly", "killed", 0.002) for _ in range(1000)]
     handles[50].result()

@@ -13,8 +13,8 @@ import redis
 from in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
 
 from tasks.brokers import InMemoryBroker
-from tasks.client import async_client
 from tasks.client.async_client import ONE_WAY_WINDOW
+from tasks.client.rpc import Client
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
 from warren.errors import BrokerError, ConfigurationError
@@ -92,7 +92,7 @@ def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
 
 
 def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
-    monkeypatch.setattr(async_client, "POLL_EVERY", 1000.0)  # only what is watched wakes the loop
+    monkeypatch.setattr(Client, "poll_every", 1000.0)  # only what is watched wakes the loop
 
     async def main() -> list[Any]:
         solver = solver_of(broker)

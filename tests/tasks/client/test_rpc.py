@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,7 +52,7 @@ def test_a_service_that_nobody_serves_is_an_error_when_patience_ends(broker):
 
 def test_calls_outlive_cuts_of_the_connection_at_any_moment(broker):
     """The connection may go while a call is written, numbered, or waited for."""
-    client, stop = client_of(broker), threading.Event()
+    client, stop, often = client_of(broker), threading.Event(), replace(ADD, retries=1_000_000)
 
     def cut() -> None:
         while not stop.wait(0.003):
@@ -62,12 +63,38 @@ def test_calls_outlive_cuts_of_the_connection_at_any_moment(broker):
         thread.start()
         try:
             for number in range(100):
-                handle = client.submit(ADD, (number,), {}, 60.0)
-                handle.retries = -1000  # so that cuts alone fail none
-                assert handle.result() == number + 1
+                assert client.submit(often, (number,), {}, 60.0).result() == number + 1
         finally:
             stop.set()
             thread.join()
+
+
+def test_a_call_is_sent_again_after_as_many_cuts_as_it_has_retries(broker):
+    client, queue = client_of(broker), declare(broker, ADD)
+    declare(broker, ONCE)
+    handle, once = client.submit(ADD, (1,), {}, 60.0), client.submit(ONCE, (1,), {}, 60.0)
+    for cuts in range(1 + ADD.retries):
+        until(lambda: client.look_for(0.0) or len(broker.waiting(queue)) == cuts + 1)  # noqa: B023
+        assert not handle.ended and handle.retries == cuts
+        broker.cut()
+    with pytest.raises(WorkerLost, match=r"the connection to the broker broke .* after 2 more tries"):
+        handle.result()
+    with pytest.raises(WorkerLost, match="it may have run in part"):
+        once.result()
+    assert len(broker.waiting(queue)) == 1 + ADD.retries
+
+
+def test_one_way_calls_that_must_not_run_twice_are_not_sent_again_at_a_reconnect(broker):
+    once, queue = replace(PUSH, retries=0, bound=100), declare(broker, replace(PUSH, retries=0, bound=100))
+    client = client_of(broker)
+    assert client.submit(once, (0,), {}, None).result(60.0) is None
+    with client._reading:  # so that no confirmation is read before the cut
+        handle = client.submit(once, (1,), {}, None)
+        broker.cut()
+    assert isinstance(handle.exception(60.0), BrokerError)
+    assert client.submit(once, (2,), {}, None).result(60.0) is None
+    assert take(broker, queue, 3) == [0, 1, 2] and not broker.waiting(queue)
+    assert client.table.failures.lost == 1
 
 
 def test_results_may_be_waited_for_in_other_threads_while_more_is_sent(broker):

@@ -1,0 +1,73 @@
+"""The errors that calls end with, as their callers read them."""
+
+from __future__ import annotations
+
+import redis
+
+from tasks import codec
+from tasks.admin.registry import Directory
+from tasks.client.future import Handle
+from warren.errors import (
+    BrokerError,
+    CallCancelled,
+    CallError,
+    CodecError,
+    DeadlinePassed,
+    NobodyServing,
+    NoSuchService,
+    RemoteFailure,
+    WorkerLost,
+    unknown_name,
+)
+
+CLOSED = "the Solver was closed; make another"
+
+
+def remote_failure(service: str, body: bytes) -> RemoteFailure:
+    """Return the error that a worker sent."""
+    try:
+        kind, message, traceback = codec.decode(body)
+    except (CodecError, ValueError) as error:
+        return RemoteFailure(service, "unknown", f"its error could not be read: {error}")
+    return RemoteFailure(service, kind, message, traceback)
+
+
+def worker_lost(call: Handle, why: str) -> WorkerLost:
+    """Return the error for a call that may not be sent again."""
+    again = "it may have run in part" if call.spec.retries == 0 else f"after {call.retries} more tries"
+    return WorkerLost(call.spec.name, f"{why}, {again}; see the workers' logs")
+
+
+def may_have_arrived(call: Handle) -> BrokerError:
+    """Return the error for a one-way call that must not run twice, and that the broker may have or not."""
+    return BrokerError(
+        f"the connection broke before the broker said whether it has a call of {call.spec.name}; "
+        "with retries=0 it is not sent again"
+    )
+
+
+def deadline_passed(call: Handle, blocked: str) -> DeadlinePassed:
+    """Return the error for a call without an answer in time. `blocked`: why the broker takes no messages, or ""."""
+    remedy = f"the broker takes no messages at the moment: {blocked}" if blocked else "give it more, or more workers"
+    name = call.spec.name
+    return DeadlinePassed(name, f"{name} did not answer within {call.time_to_live:g} s; {remedy}")
+
+
+def cancelled(call: Handle) -> CallCancelled:
+    """Return the error for a call that was given up."""
+    return CallCancelled(call.spec.name, f"the call of {call.spec.name} was cancelled")
+
+
+def unserved(directory: Directory, name: str, waited: float, served: bool = False) -> CallError:
+    """Return the error for a service that no worker has served for `waited` s; `served`: one did before."""
+    if served:
+        return WorkerLost(name, f"the last worker that served {name} is gone, and none came for {waited:.1f} s")
+    try:
+        known = directory.known()
+    except redis.RedisError:
+        known = {}
+    if name in known or not known:
+        return NobodyServing(
+            name, f"nobody has served {name} for {waited:.1f} s; start a worker (python -m workers.services lists them)"
+        )
+    return NoSuchService(name, unknown_name("service", name, known, "(python -m workers.services lists them)"))

@@ -1,0 +1,332 @@
+"""The calls of one client that have not ended, and what becomes of each: no sockets, no threads, no clock.
+
+A driver tells the table what happens (`delivered`, `confirmed`, `returned`, `lost`, the passing of time) and writes the
+frames that it gives back. rpc.py drives it with threads, async_client.py with an event loop; celery_rpc.py uses it for
+calls that Celery sends.
+
+    WAITING ──send, send_due──> SENT (UNCONFIRMED where there is no response) ──delivered, confirmed──> ENDED
+       └───────────returned, refused, lost, "its worker died"───────────┘
+
+Whoever takes a call out of the table ends it, so a call ends once however many threads meet. The table has a lock of
+its own, which is never held while a call is settled: callbacks may send other calls.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+from celery.utils.log import get_logger
+
+from tasks.amqp import frames
+from tasks.amqp.messages import FAILED, LOST
+from tasks.client.call_errors import cancelled, deadline_passed, may_have_arrived, remote_failure, worker_lost
+from tasks.client.call_frames import CallFrames
+from tasks.client.failures import Failures
+from tasks.client.future import Handle, State
+
+logger = get_logger(__name__)
+
+ASK_AGAIN = 0.1  # s until a call that found no queue is sent again
+REFUSED_FOR = 0.05  # s until a call that a full queue refused is sent again
+SENT = State.SENT  # looked up for each call
+RESULT = b"\x04\x00"  # the property flags of an answer that is a result: a correlation id and nothing else
+NEVER = float("inf")
+
+
+class CallTable:
+    """See above. `now` is always the monotonic clock; `patience`: s that a service may be without a worker."""
+
+    def __init__(self, call_frames: CallFrames, patience: float) -> None:
+        self._frames, self._patience = call_frames, patience
+        self._lock = threading.Lock()
+        self._calls: dict[str, Handle] = {}
+        self._waiting: dict[str, Handle] = {}  # those in WAITING, in the order in which they came there
+        self._next_due = NEVER  # no call in WAITING is due before
+        self._numbered: dict[int, Handle] = {}  # number on the channel of one-way calls -> its call, in order
+        self._number = 0
+        self._attended: set[str] = set()  # ids of calls with a callback
+        self.served: set[str] = set()  # names of services that have had a worker
+        self.confirming = False  # whether there is a channel for one-way calls
+        self.unconfirmed = 0  # one-way calls that the broker does not have yet
+        self.failures = Failures()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    # Sending. Between `send` or `send_due` and the writing of their frames nothing else may be written: the broker
+    # numbers messages in the order in which they come.
+
+    def opened(self, channel: int, frame_max: int) -> None:
+        """Calls are written to a new connection from now on."""
+        with self._lock:
+            self._forget_numbers()
+        self._frames.open(channel, frame_max)
+
+    def confirm_on(self, channel: int) -> None:
+        """One-way calls are written to this new channel, which numbers them from 1."""
+        with self._lock:
+            self._forget_numbers()
+            self.confirming = True
+        self._frames.open_one_way(channel)
+
+    def send(self, calls: Sequence[Handle], now: float) -> bytes:
+        """Take new calls in; return the frames to write for them."""
+        data = b"".join([self._frames.of(call, now) for call in calls])  # before any is taken in: it may raise
+        with self._lock:
+            for call in calls:
+                self._calls[call.id] = call
+                if call.spec.response:
+                    call.state = SENT
+                else:
+                    self.unconfirmed += 1
+                    self._sent(call)
+        return data
+
+    def send_later(self, calls: Iterable[Handle], due: float = 0.0) -> None:
+        """Take new calls in that cannot be written now."""
+        with self._lock:
+            for call in calls:
+                self._calls[call.id] = call
+                if not call.spec.response:
+                    self.unconfirmed += 1
+                self._wait(call, due)
+
+    def send_due(self, now: float, most: int) -> bytes:
+        """Return the frames of up to `most` calls that are due; b"" when none is, or can be written."""
+        data = []
+        with self._lock:
+            for call in self._take_due(now, most):
+                data.append(self._frames.of(call, now))
+                self._sent(call)
+        return b"".join(data)
+
+    def take_due(self, now: float) -> list[Handle]:
+        """Return the calls that are due, which count as sent from now on; for who does not write frames."""
+        with self._lock:
+            found = self._take_due(now, len(self._waiting) + 1)
+            for call in found:
+                self._sent(call)
+            return found
+
+    def due(self, now: float) -> bool:
+        """Return whether any call may be due."""
+        return self._next_due <= now
+
+    @property
+    def one_way_waits(self) -> bool:
+        """Whether a one-way call waits to be sent."""
+        with self._lock:
+            return any(not call.spec.response for call in self._waiting.values())
+
+    def _sent(self, call: Handle) -> None:
+        if call.spec.response:
+            call.state = SENT
+            return
+        call.state = State.UNCONFIRMED
+        self._number += 1
+        call.number = self._number
+        self._numbered[call.number] = call
+
+    def _wait(self, call: Handle, due: float) -> None:
+        call.state, call.due, call.number = State.WAITING, due, 0
+        self._waiting[call.id] = call
+        self._next_due = min(self._next_due, due)
+
+    def _take_due(self, now: float, most: int) -> list[Handle]:
+        found = []
+        for call in self._waiting.values():
+            if call.due <= now and (call.spec.response or self.confirming):
+                found.append(call)
+                if len(found) == most:
+                    break
+        for call in found:
+            del self._waiting[call.id]
+        if len(found) < most:
+            self._next_due = min((call.due for call in self._waiting.values()), default=NEVER)
+        return found
+
+    def _forget_numbers(self) -> None:
+        self._numbered.clear()
+        self._number, self.confirming = 0, False
+
+    # What the broker says.
+
+    def delivered(self, properties: bytes, body: bytes) -> bool:
+        """An answer came: a result, a failure, or that the call's worker died. False: no call waits for it any more."""
+        if properties[:2] == RESULT:
+            call = self._pop(properties[3:].decode("ascii", "replace"))
+            if call is None:
+                return False
+            self.served.add(call.spec.name)
+            call.settle(body)
+            return True
+        try:
+            read = frames.read_properties(properties)
+        except frames.Malformed as error:
+            logger.error("an answer cannot be read, its call waits until its deadline: %s", error)
+            return True
+        call = self._calls.get(read.correlation_id)
+        if call is None:
+            return False
+        if read.type == LOST:
+            self._end_all(self._retry([call], "the worker that held SERVICE died"))
+        elif self._pop(call.id) is None:
+            return False
+        elif read.type == FAILED:
+            call.settle(failure=remote_failure(call.spec.name, body))
+        else:
+            call.settle(body)
+        return True
+
+    def confirmed(self, number: int, multiple: bool, taken: bool, now: float) -> None:
+        """The broker has the one-way call of that number, and with `multiple` all before it; or it refused them."""
+        ended = []
+        with self._lock:
+            numbers = [number]
+            if multiple:
+                numbers = []
+                for known in self._numbered:
+                    if known > number:
+                        break
+                    numbers.append(known)
+            for one in numbers:
+                call = self._numbered.pop(one, None)
+                if call is None or call.number != one or call.id not in self._calls:
+                    continue  # it ended, or was returned before it was confirmed
+                if taken:
+                    ended.append(call)
+                else:
+                    self._wait(call, now + REFUSED_FOR)
+        for call in ended:
+            self.end(call)
+
+    def returned(self, call_id: str, now: float) -> Handle | None:
+        """No queue took the call: nobody has ever served it, or its queue has gone with time.
+
+        Returns the call where that has lasted for longer than patience has.
+        """
+        with self._lock:
+            call = self._calls.get(call_id)
+            if call is None:
+                return None
+            self._wait(call, now + ASK_AGAIN)
+        return call if self._is_unserved(call, now) else None
+
+    def lost(self) -> list[tuple[Handle, Exception]]:
+        """The connection broke, and with it answers and confirmations: calls wait to be sent again, if they may be.
+
+        Returns those that may not, for `fail`.
+        """
+        with self._lock:
+            self._forget_numbers()
+            calls = [call for call in self._calls.values() if call.state is not State.WAITING]
+        return self._retry(calls, "the connection to the broker broke while SERVICE was under way")
+
+    def _retry(self, calls: Iterable[Handle], why: str) -> list[tuple[Handle, Exception]]:
+        failed: list[tuple[Handle, Exception]] = []
+        with self._lock:
+            for call in calls:
+                if call.id not in self._calls:
+                    continue
+                if call.spec.response and call.retries >= call.spec.retries:
+                    failed.append((call, worker_lost(call, why.replace("SERVICE", call.spec.name))))
+                elif not call.spec.response and call.spec.retries == 0:
+                    failed.append((call, may_have_arrived(call)))
+                else:
+                    # A one-way call is sent until the broker has it: it may arrive twice, it is not lost.
+                    call.retries += 1 if call.spec.response else 0
+                    self._wait(call, 0.0)
+        return failed
+
+    # Time.
+
+    def expire(self, now: float, blocked: str = "") -> None:
+        """End what has passed its deadline. `blocked`: why the broker takes no messages at the moment, or ""."""
+        with self._lock:
+            late = [call for call in self._calls.values() if call.deadline <= now]
+        self._end_all([(call, deadline_passed(call, blocked)) for call in late])
+
+    def out_since(self, before: float) -> set[str]:
+        """Return the services whose answers have been awaited since then."""
+        with self._lock:
+            return {call.spec.name for call in self._calls.values() if call.state is SENT and call.sent_at < before}
+
+    def counted(self, name: str, consumers: int, now: float) -> list[Handle]:
+        """So many consume the queue of a service. Return its calls that nobody has served for longer than patience."""
+        if consumers:
+            self.served.add(name)
+        with self._lock:
+            calls = [call for call in self._calls.values() if call.spec.name == name and call.state is SENT]
+        if consumers:
+            for call in calls:
+                call.unserved_since = None
+            return []
+        return [call for call in calls if self._is_unserved(call, now)]
+
+    def _is_unserved(self, call: Handle, now: float) -> bool:
+        if call.unserved_since is None:
+            call.unserved_since = now
+        return now - call.unserved_since >= self._patience
+
+    # Ends.
+
+    def end(self, call: Handle, body: bytes | None = None) -> None:
+        """End a call with its result."""
+        if self._pop(call.id) is not None:
+            call.settle(body)
+
+    def fail(self, call: Handle, error: Exception) -> None:
+        """End a call with `error`. One-way calls, for which nobody may be waiting, are counted and logged."""
+        if self._pop(call.id) is None:
+            return
+        if not call.spec.response:
+            self.failures.add(call.spec.name, error)
+        call.settle(failure=error)
+
+    def fail_all(self, error: Exception, waiting: bool = False) -> None:
+        """End all calls with `error`, or those that wait to be sent."""
+        with self._lock:
+            calls = list((self._waiting if waiting else self._calls).values())
+        if calls:
+            one_way = sum(not call.spec.response for call in calls)
+            logger.warning("%d calls failed, of which %d were one-way and are lost: %s", len(calls), one_way, error)
+        self._end_all([(call, error) for call in calls])
+
+    def cancel(self, calls: Iterable[Handle]) -> list[str]:
+        """Give calls up; return the ids of those that had not ended."""
+        given_up = []
+        for call in calls:
+            if self._pop(call.id) is not None:
+                given_up.append(call.id)
+                call.settle(failure=cancelled(call))
+        return given_up
+
+    def sent(self) -> list[Handle]:
+        """Return the calls whose answers are awaited."""
+        with self._lock:
+            return [call for call in self._calls.values() if call.state is SENT]
+
+    @property
+    def attended(self) -> int:
+        """Number of calls that have a callback and have not ended."""
+        return len(self._attended)
+
+    def attend(self, call: Handle) -> None:
+        """Count `call` among those with a callback."""
+        self._attended.add(call.id)
+        call.when_ended(lambda ended: self._attended.discard(ended.id))
+
+    def _pop(self, call_id: str) -> Handle | None:
+        with self._lock:
+            call = self._calls.pop(call_id, None)
+            if call is not None:
+                self._waiting.pop(call_id, None)
+                if not call.spec.response:
+                    self._numbered.pop(call.number, None)
+                    self.unconfirmed -= 1
+            return call
+
+    def _end_all(self, failed: Iterable[tuple[Handle, Exception]]) -> None:
+        for call, error in failed:
+            self.fail(call, error)

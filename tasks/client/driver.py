@@ -1,0 +1,123 @@
+"""What the drivers of a call table have in common: calls are made, counted, attended to and given up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from tasks.amqp.messages import Ids
+from tasks.brokers import GONE
+from tasks.client.call_table import CallTable
+from tasks.client.caretaker import caretaker
+from tasks.client.future import Handle
+from tasks.client.long_bodies import LongBodies, PlainBodies
+from tasks.service import Spec
+
+logger = get_logger(__name__)
+
+
+class Driver(ABC):
+    """A client. `may_block`: without it `submit_packed`, `poll` and `expire` return at once, for an event loop.
+
+    `tend`, `cancel` and the parts of `bodies` that use Redis may block: an event loop calls them from another thread,
+    `tend` whenever `needs_tending`, at least every `poll_every` s while calls are in flight.
+    """
+
+    poll_every: float
+
+    def __init__(self, app: Any, table: CallTable, bodies: LongBodies | PlainBodies, may_block: bool) -> None:
+        self._app, self.table, self.bodies, self._may_block = app, table, bodies, may_block
+        self._ids = Ids()
+        self._closed = False
+
+    def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
+        """Send one call. Raises CodecError, and BrokerError once closed; every other trouble is the result's."""
+        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live)
+
+    def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None) -> Handle:
+        """Send one call, whose body is what `bodies.store` returned. Raises BrokerError once closed."""
+        call = Handle(self, spec, self._ids.new(), body, time_to_live)
+        self._submit(spec, (call,))
+        return call
+
+    def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
+        """Send many calls, each of its `args` tuple, in one write."""
+        bodies = [self.bodies.store(self.bodies.pack(args, {})) for args in calls]
+        made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
+        self._submit(spec, made)
+        return made
+
+    @abstractmethod
+    def _submit(self, spec: Spec, calls: Sequence[Handle]) -> None:
+        """Take new calls in, and send them if that is possible now."""
+
+    @abstractmethod
+    def wait(self, handle: Handle, timeout: float | None = None) -> None:
+        """Return when `handle` has ended; raise TimeoutError after `timeout` s."""
+
+    @abstractmethod
+    def look_for(self, seconds: float) -> None:
+        """Take in what arrives within `seconds`, until something does."""
+
+    @abstractmethod
+    def poll(self) -> None:
+        """Take in what has arrived, without waiting."""
+
+    @abstractmethod
+    def expire(self) -> None:
+        """Fail what has passed its deadline."""
+
+    @abstractmethod
+    def tend(self) -> None:
+        """Take in what has arrived, send what is due, connect where that is needed; not if another thread does."""
+
+    @property
+    @abstractmethod
+    def needs_tending(self) -> bool:
+        """Whether there is something for `tend` to do."""
+
+    @property
+    @abstractmethod
+    def link(self) -> Any:
+        """The connection whose descriptor an event loop may watch; None while there is none."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End for good; what is under way fails."""
+
+    def attend(self, handle: Handle) -> None:
+        """Have the answer of `handle` taken in though nobody waits for it."""
+        self.table.attend(handle)
+        caretaker.watch(self)
+
+    def cancel(self, handle: Handle) -> bool:
+        """See Handle.cancel."""
+        return self.cancel_all([handle])
+
+    def cancel_all(self, handles: Iterable[Handle]) -> bool:
+        """Give calls up, and tell the workers; False when all had ended."""
+        cancelled = self.table.cancel(handles)
+        if cancelled:
+            try:
+                self._app.control.revoke(cancelled[0] if len(cancelled) == 1 else cancelled)
+            except GONE as error:
+                logger.debug("the workers were not told that %d calls were cancelled: %s", len(cancelled), error)
+        return bool(cancelled)
+
+    @property
+    def unconfirmed(self) -> int:
+        """Number of one-way calls that the broker does not have yet."""
+        return self.table.unconfirmed
+
+    @property
+    def under_way(self) -> int:
+        """Number of calls that have not ended."""
+        return len(self.table)
+
+    @property
+    def attended(self) -> int:
+        """Number of calls that have a callback and have not ended."""
+        return self.table.attended
