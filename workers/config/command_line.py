@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import re
+import select
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -33,6 +35,7 @@ from workers.servers.checks import redact
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
 OPEN = ("env.kwargs", "env.reward_channels")  # tables that take any name
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
+PIPE_CLOSED = 141  # exit status where nobody reads any more what is printed (`| head`), as shells have it
 STOPPED = 130  # exit status after Ctrl-C, as shells have it
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
@@ -97,7 +100,13 @@ def guarded(run: Callable[[], int]) -> int:
     A missing package of one of Warren's extras is such an error as well.
     """
     try:
-        return run()
+        status = run()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        if not _nobody_reads():  # of another pipe, or a socket
+            raise
+        return PIPE_CLOSED
     except ConfigurationError as error:
         for problem in error.problems:
             print(f"error: {redact(str(problem))}", file=sys.stderr)
@@ -115,6 +124,16 @@ def guarded(run: Callable[[], int]) -> int:
         return ERROR_STATUS
     except KeyboardInterrupt:
         return STOPPED
+
+
+def _nobody_reads() -> bool:
+    """Return whether standard output is a pipe that was closed; what is still to be printed goes nowhere then."""
+    looked = select.poll()
+    looked.register(sys.stdout.fileno(), 0)  # for nothing: that the other end is closed is told anyway
+    if not looked.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's end says it again
+    return True
 
 
 def check_overrides(role_name: str, argv: list[str]) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gymnasium import error
@@ -20,14 +22,22 @@ from workers.replays.video import Video
 from workers.runtime.trained import Trained, load
 from workers.ui import returns
 
+# Options that say nothing of what is played, and their defaults: of a run of one agent, and of a game of two players.
+OF_TWO = {"player": "main", "against": None, "greedy": False, "seat": 0, "seed": 0}
+OF_ONE = {"sample": False, "render": None, "video": None}
+DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  # games drawn by pygame need no display
+
 
 def watch(
     trained: Trained, games: int, render: str | None, greedy: bool, say: Callable[[str], None], film: Path | None = None
 ) -> None:
-    """Play so many episodes; a line each, and their mean return. `film`: what is seen goes to this file."""
-    video = None
+    """Play so many episodes; say a line of each, and their mean return. `film`: what is seen goes to this file."""
+    video, asked = None, f"--render {render}"
     if film is not None:
-        video, render = Video(film), "rgb_array"
+        video, render, asked = Video(film), "rgb_array", f"--video {film}"
+        for name, value in DRAWN_UNSEEN.items():
+            os.environ.setdefault(name, value)
+        say(f"filming {games} episodes to {film}: every step is drawn, which takes longer than to play it")
     env = trained.make(**({"render_mode": render} if render else {}))
     found = []
     if video is not None:
@@ -45,7 +55,7 @@ def watch(
             found.append(total)
             say(f"episode {episode + 1}: return {total:g} in {steps} steps")
     except error.DependencyNotInstalled as missing:
-        raise ConfigurationError(f"--render {render}: {with_pip(str(missing))}") from None
+        raise ConfigurationError(f"{asked}: {with_pip(str(missing))}") from None
     finally:
         env.close()
         if video is not None:
@@ -56,7 +66,7 @@ def watch(
 
 
 def machine(trained: Trained, name: str, greedy: bool) -> Side:
-    """A player that was trained."""
+    """Return the side of a player that was trained."""
 
     def choose(_: TwoPlayerVectorEnv, turn: Turn) -> int:
         return int(trained.act(turn.observation[0], turn.action_mask[0], greedy=greedy))
@@ -65,13 +75,17 @@ def machine(trained: Trained, name: str, greedy: bool) -> Side:
 
 
 def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Callable[[str], None] = print) -> int:
-    """What the command line asks for; exit status 0, also when the person leaves."""
+    """Do what the command line asks for; return exit status 0, also when the person leaves."""
     if is_game(given.folder):
+        _refuse(given, OF_ONE, f"{given.folder} is a game of two players")
         opponent, games = opponent_in(given)
         return match((person(ask, say), opponent), games, given, say)
     trained = load(given.folder, given.player)
     say(f"{trained.env_id}, {trained.source}")
-    if not trained.two_player:
+    if trained.two_player:
+        _refuse(given, OF_ONE, f"{trained.env_id} is a game of two players")
+    else:
+        _refuse(given, OF_TWO, f"{trained.env_id} is played by one agent")
         watch(trained, given.games, given.render, not given.sample, say, given.video)
         return 0
     if given.against:
@@ -81,13 +95,20 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
     return match((first, machine(trained, given.player, given.greedy)), trained.games(seed=given.seed), given, say)
 
 
+def _refuse(given: argparse.Namespace, options: dict[str, Any], why: str) -> None:
+    """Raise ConfigurationError for each of `options` that differs from its default: it would change nothing."""
+    useless = [name for name, default in options.items() if getattr(given, name) != default]
+    if useless:
+        raise ConfigurationError([f"--{name}: {why}, for which it says nothing; leave it out" for name in useless])
+
+
 def is_game(given: Path) -> bool:
-    """Whether a command line names a game, and no folder."""
+    """Return whether a command line names a game, and no folder."""
     return ":" in str(given) and not given.exists()
 
 
 def opponent_in(given: argparse.Namespace) -> tuple[Side, TwoPlayerVectorEnv]:
-    """Who plays against a person who named a game, and the game. Raises ConfigurationError, UnknownName."""
+    """Return (the opponent of a person who named a game, the game). Raises ConfigurationError, UnknownName."""
     game, against = str(given.folder), given.against or UNIFORM
     if against == UNIFORM:
         return uniform(given.seed), envs.make_two_player(game, 1, given.seed)
@@ -105,7 +126,7 @@ def opponent_in(given: argparse.Namespace) -> tuple[Side, TwoPlayerVectorEnv]:
 def match(
     sides: tuple[Side, Side], games: TwoPlayerVectorEnv, given: argparse.Namespace, say: Callable[[str], None]
 ) -> int:
-    """Games between the two, the first of `sides` in the seat that was chosen; exit status 0."""
+    """Play games between the two, the first of `sides` in the seat that was chosen; return exit status 0."""
     first, second = sides
     returns: list[float] = []
     try:
@@ -120,7 +141,7 @@ def match(
 
 
 def seat(given: str) -> int | None:
-    """A seat of a command line; None for both in turn."""
+    """Return a seat of a command line; None for both in turn."""
     if given not in ("0", "1", "alternate"):
         raise argparse.ArgumentTypeError(f"{given!r} must be 0, 1 or alternate")
     return None if given == "alternate" else int(given)

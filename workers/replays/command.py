@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,33 +27,43 @@ from workers.ui import returns
 
 Say = Callable[[str], None]
 DIFFERENT = 1  # exit status where a match does not come to its recorded result
+HEADINGS = ("match", "home", "away", ">games", ">result", "recorded as", "ended")
+PAGE = 500  # matches in a table
+UNBOUNDED = 10_000  # characters of a line where no terminal cuts it
 FRAMES_PER_SECOND = 2.0  # of a board game's film; a game that has its own pace says so
 
 
 def listed(run: RecordedRun, as_json: bool) -> int:
-    """A line for each recorded match."""
-    matches = list(run.matches())
+    """Print a line for each recorded match, some hundred at a time: a run may have recorded more than memory holds."""
     if as_json:
-        for record in matches:
+        for record in run.matches():
             print(json.dumps(summary(record)))
         return 0
-    console = Console(highlight=False)
-    columns = {
-        "match": [record.match for record in matches],
-        "home": [record.home for record in matches],
-        "away": [record.away for record in matches],
-        ">games": [str(len(record.games)) for record in matches],
-        ">result": [returns.shown(float(record.returns.mean())) if record.games else "" for record in matches],
-        "recorded as": [", ".join(record.rules) for record in matches],
-        "ended": [time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.ended_at)) for record in matches],
-    }
-    console.print(table(columns, console.width, ("recorded as", ">games")))
-    print(f"{len(matches)} matches; results are the home player's mean returns")
+    lines, number = map(line, run.matches()), 0
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=UNBOUNDED)
+    while page := list(islice(lines, PAGE)):
+        columns = dict(zip(HEADINGS, zip(*page, strict=True), strict=True))
+        console.print(table(columns, console.width, ("recorded as", ">games")))
+        number += len(page)
+    print(f"{number} matches; results are the home player's mean returns")
     return 0
 
 
+def line(record: RecordedMatch) -> tuple[str, ...]:
+    """Return the cells of a match's line, in the order of HEADINGS."""
+    return (
+        record.match,
+        record.home,
+        record.away,
+        str(len(record.games)),
+        returns.shown(float(record.returns.mean())) if record.games else "",
+        ", ".join(record.rules),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.ended_at)),
+    )
+
+
 def summary(record: RecordedMatch) -> dict[str, object]:
-    """What the list says of a match, for programs."""
+    """Return what the list says of a match, for programs."""
     names = ("match", "home", "away", "outcomes", "ended_at", "source")
     return {
         **{name: getattr(record, name) for name in names},

@@ -70,9 +70,22 @@ def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
 def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) -> Checked:
     """Play `record` again in `games`, an environment of one slot, with the weights that `policies` still has."""
     checked = Checked(record.match, games=len(record.games))
+    refused: set[Weights] = set()
+
+    def kept(weights: Weights) -> Policy | None:
+        """Return what played; weights that are others than those count as not kept, and are a problem once."""
+        if weights in refused:
+            return None
+        try:
+            return policies(weights)
+        except ReplayError as error:
+            refused.add(weights)
+            checked.problems.append(str(error))
+            return None
+
     if len(record.outcomes) and record.outcomes_of(record.returns) != record.outcomes:
         checked.problems.append(f"its returns make {record.outcomes_of(record.returns)}, not {record.outcomes}")
-    again = _Decisions(record, policies, games.num_actions)
+    again = _Decisions(record, kept, games.num_actions)
     for number, game in enumerate(record.games):
         try:
             made = list(moves(games, game))
@@ -121,7 +134,7 @@ class _Decisions:
         """(decisions that were made again, those of them that came out otherwise)."""
         for weights, decisions in self._alone.items():
             policy = self._policies(weights)
-            assert policy is not None
+            assert policy is not None, "it was there while the games were played"
             observation = np.concatenate([move.turn.observation for move, _ in decisions])
             mask = np.concatenate([move.turn.action_mask for move, _ in decisions])
             actions = np.array([move.action for move, _ in decisions])

@@ -49,16 +49,24 @@ class RecordedRun:
             yield record
 
     def match(self, name: str) -> RecordedMatch:
-        """The match whose id is `name`, or begins so, or "last". Raises UnknownName, ConfigurationError."""
-        matches = {record.match: record for record in self.matches()}
-        if name == "last" and matches:
-            return list(matches.values())[-1]
-        found = [name] if name in matches else [match for match in matches if match.startswith(name)]
+        """Return the match whose id is `name`, or begins so, or "last". Raises UnknownName, ConfigurationError."""
+        known: list[str] = []
+        found: list[str] = []
+        one: RecordedMatch | None = None  # the only record that is kept while all are read
+        for record in self.matches():
+            known.append(record.match)
+            if record.match == name:
+                return record
+            if name == "last":
+                one = record
+            elif record.match.startswith(name):
+                one = record
+                found.append(record.match)
         if len(found) > 1:
             raise ConfigurationError(f"match {name!r} may be {', '.join(found[:5])}; give more of its id")
-        if not found:
-            raise UnknownName("match", name, matches, f"in {self.folder}; without one, all are listed")
-        return matches[found[0]]
+        if one is None:
+            raise UnknownName("match", name, known, f"in {self.folder}; without one, all are listed")
+        return one
 
     def games(self, **kwargs: Any) -> envs.TwoPlayerVectorEnv:
         """An environment of one slot in which matches are played again; `kwargs` go to the game."""

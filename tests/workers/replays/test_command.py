@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from played import NETWORK, play_match
 from agents.checkpoints import weights_to_bytes
 from league.models.snapshots import MODELS
 from warren.errors import ConfigurationError, ReplayError, UnknownName
+from workers.config.command_line import PIPE_CLOSED
 from workers.config.schema import Config, to_yaml
 from workers.replays import command
 from workers.replays.folder import FOLDER, ReplayWriter
@@ -69,8 +73,60 @@ def test_a_run_is_checked_and_one_whose_weights_or_results_differ_is_told(tmp_pa
     status, lines = said(options(run, check=True))
     assert status == command.DIFFERENT and lines[0].startswith("match m2: its returns make")
     (models / "main@1.safetensors").write_bytes(weights_to_bytes(kept[away], {}))
-    with pytest.raises(ReplayError, match="other weights than those that played as main@1"):
-        said(options(run, check=True))
+    status, lines = said(options(run, check=True))
+    assert status == command.DIFFERENT and lines[-2].startswith("0 of 2 matches")
+    for match in ("m1", "m2"):
+        told = [line for line in lines if line.startswith(f"match {match}: ") and "main@1.safetensors" in line]
+        assert len(told) == 1 and "holds other weights than those that played as main@1" in told[0]
+
+
+@pytest.mark.parametrize("name", [None, "last", "m2"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_records_are_read_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str | None, as_json: bool
+) -> None:
+    """All of them at once may take twenty times a folder's size."""
+    record = play_match("matrix:rps")[0]
+    run = run_with(tmp_path, record.env, record)
+    writer = ReplayWriter(run / FOLDER, 1 << 20)
+    writer.append([replace(record, match=f"m{number}").to_bytes() for number in range(2, 60)])
+    writer.close()
+    alive: weakref.WeakSet[RecordedMatch] = weakref.WeakSet()
+    most = 0
+    read = RecordedMatch.from_bytes
+
+    def from_bytes(data: bytes) -> RecordedMatch:
+        nonlocal most
+        alive.add(made := read(data))
+        most = max(most, len(alive))
+        return made
+
+    monkeypatch.setattr(RecordedMatch, "from_bytes", from_bytes)
+    monkeypatch.setattr(RecordedMatch, "__hash__", object.__hash__)
+    assert command.run(options(run, name, json=as_json), print) == 0
+    said = capsys.readouterr().out
+    assert 1 <= most <= 4, f"{most} records were held at once"
+    if name is None:
+        assert said.count("m59") == 1 and len(said.splitlines()) >= 59
+
+
+def test_a_list_that_is_piped_keeps_every_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = replace(play_match("matrix:rps")[0], match="m" * 40, home="a_long_name" * 5, away="another_name" * 5)
+    assert command.run(options(run_with(tmp_path, record.env, record))) == 0
+    head, first, *_ = capsys.readouterr().out.splitlines()
+    assert all(heading.lstrip(">") in head for heading in command.HEADINGS)
+    assert all(cell in first for cell in command.line(record))
+
+
+def test_a_list_whose_reader_has_left_is_no_error(tmp_path: Path) -> None:
+    """As in `python -m workers.replay RUN | head`."""
+    record = play_match("matrix:rps")[0]
+    arguments = [sys.executable, "-m", "workers.replay", str(run_with(tmp_path, record.env, record)), "--json"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == PIPE_CLOSED
 
 
 @pytest.mark.parametrize("kind", [".gif", ".mp4"])

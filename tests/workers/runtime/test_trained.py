@@ -150,6 +150,37 @@ def test_a_film_of_another_kind_is_refused_before_anything_is_played(cartpole: P
         play.run(options(cartpole, video=tmp_path / "film.avi"), say=lambda line: None)
 
 
+class Undrawable(Drawn):
+    """Its pictures need a package that is not there."""
+
+    def render(self) -> np.ndarray:
+        raise gymnasium.error.DependencyNotInstalled('pygame is not installed, run `pip install "gymnasium[classic]"`')
+
+
+def test_a_package_that_a_film_needs_is_told_for_the_film(cartpole: Path, tmp_path: Path) -> None:
+    trained = replace(load(cartpole), settings=envs.EnvSettings(f"{__file__}:Undrawable"))
+    said: list[str] = []
+    film = tmp_path / "film.gif"
+    with pytest.raises(ConfigurationError, match=r"--video .*film\.gif: pygame is not installed, run `.*pip install"):
+        play.watch(trained, 2, None, True, said.append, film)
+    assert said == [f"filming 2 episodes to {film}: every step is drawn, which takes longer than to play it"]
+
+
+@pytest.mark.parametrize(
+    "given", [{"seed": 1}, {"greedy": True}, {"against": "main@3"}, {"seat": None}, {"player": "rival"}]
+)
+def test_options_of_two_players_are_refused_for_one_agent(cartpole: Path, given: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--{next(iter(given))}: CartPole-v1 is played by one agent"):
+        play.run(options(cartpole, **given), say=[].append)
+
+
+@pytest.mark.parametrize("given", [{"sample": True}, {"render": "human"}, {"video": Path("film.gif")}])
+def test_options_of_one_agent_are_refused_for_two_players(nim: Path, given: dict[str, object]) -> None:
+    for what in (nim, Path("openspiel:tic_tac_toe")):
+        with pytest.raises(ConfigurationError, match=rf"--{next(iter(given))}: .* is a game of two players"):
+            play.run(options(what, against=None, **given), say=[].append)
+
+
 def test_of_a_folder_of_runs_the_newest_is_loaded(cartpole: Path) -> None:
     newest = cartpole / "20260102-000000-aaaa"
     for name in ("20260101-000000-bbbb", newest.name):
