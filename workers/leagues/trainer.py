@@ -237,7 +237,7 @@ class LeagueTrainer(Trainer):
         `anew`: after a reset schedules begin again too; after an exploit they go on from where the player is.
         """
         if model is not None and self.session.pool.info(model) is None:
-            if not self.progress.steps:
+            if anew and not self.progress.updates:
                 raise PlayerUnavailable(f"its initial model {model} is not in the pool yet")
             named, model, anew = model, self._newest_of(generation), False
             logger.warning(
