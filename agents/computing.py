@@ -14,12 +14,12 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def problems(precision: str, compiled: bool, device: torch.device) -> Iterator[str]:
-    """What keeps a learner on `device` from the settings `precision` and `compile`; nothing where they hold."""
+    """Yield what keeps a learner on `device` from the settings `precision` and `compile`; nothing where they hold."""
     if precision not in PRECISIONS:
-        yield f"precision={precision!r} is none; use {' or '.join(PRECISIONS)}"
+        yield f"precision={precision!r} is not a precision; use {' or '.join(PRECISIONS)}"
     elif precision == "bfloat16" and device.type == "cuda" and not torch.cuda.is_bf16_supported():
         yield (
-            f"precision='bfloat16' is nothing that {torch.cuda.get_device_name(device)} computes in; use "
+            f"precision='bfloat16' is not a precision that {torch.cuda.get_device_name(device)} computes in; use "
             "precision=float32, or device=cpu"
         )
     if not compiled:

@@ -12,13 +12,13 @@ _NAME = re.compile(r"(auto|cpu|mps|cuda)|cuda:(\d+)")
 
 
 def resolve(device: str, setting: str = "device") -> torch.device:
-    """The device of a setting: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", "mps".
+    """Return the device of a setting: "auto" (a GPU where there is one), "cpu", "cuda", "cuda:1", "mps".
 
     Raises ConfigurationError, which names `setting`, for any other name and for a device that this machine lacks.
     """
     match = _NAME.fullmatch(device)
     if match is None:
-        raise ConfigurationError(f"{setting}={device!r} is none; use auto, cpu, cuda, cuda:N or mps")
+        raise ConfigurationError(f"{setting}={device!r} is not a device; use auto, cpu, cuda, cuda:N or mps")
     there = available()
     if device == "auto":
         return torch.device(next(name for name in ("cuda:0", "mps", "cpu") if name in there))
@@ -32,7 +32,7 @@ def resolve(device: str, setting: str = "device") -> torch.device:
 
 
 def available() -> list[str]:
-    """The devices that torch can use here: "cpu", then "cuda:0" and so on, or "mps"."""
+    """Return the devices that torch can use here: "cpu", then "cuda:0" and so on, or "mps"."""
     found = [
         "cpu",
         *(f"cuda:{index}" for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0)),

@@ -44,8 +44,8 @@ def test_a_setting_names_a_device(machine, cuda, mps, device, expected):
         (0, "cuda", "device='cuda' is not there: this machine has cpu"),
         (2, "cuda:2", "device='cuda:2' is not there: this machine has cpu, cuda:0, cuda:1"),
         (2, "mps", "device='mps' is not there: this machine has cpu, cuda:0, cuda:1; use one of these, or device=auto"),
-        (0, "gpu", "device='gpu' is none; use auto, cpu, cuda, cuda:N or mps"),
-        (0, "cuda:", "device='cuda:' is none"),
+        (0, "gpu", "device='gpu' is not a device; use auto, cpu, cuda, cuda:N or mps"),
+        (0, "cuda:", "device='cuda:' is not a device"),
     ],
 )
 def test_a_device_that_is_not_there_is_named_with_those_that_are(machine, cuda, device, message):

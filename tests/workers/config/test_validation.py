@@ -393,7 +393,7 @@ def test_defaults_of_the_environments_settings_are_written_the_same_in_both_plac
 def test_a_device_that_is_not_there_is_told_to_who_needs_it(problems: Problems) -> None:
     (line,) = problems("device=cuda:99")
     assert line.startswith("device='cuda:99' is not there: this machine has cpu") and line.endswith("or device=auto")
-    assert problems("actor_device=gpu") == ["actor_device='gpu' is none; use auto, cpu, cuda, cuda:N or mps"]
+    assert problems("actor_device=gpu") == ["actor_device='gpu' is not a device; use auto, cpu, cuda, cuda:N or mps"]
     assert problems("device=auto", "actor_device=auto") == []
     assert problems("device=cuda:99", "run=some-run", role="actor") == []
 
@@ -403,7 +403,7 @@ def test_how_a_learner_computes_is_checked_before_it_starts(
 ) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     precision, compiler = problems("precision=half", "compile=true")
-    assert precision == "precision='half' is none; use float32 or bfloat16"
+    assert precision == "precision='half' is not a precision; use float32 or bfloat16"
     assert compiler.startswith("compile=true needs a C++ compiler, and there is no no-such-compiler")
     assert problems("precision=half", "compile=true", "run=some-run", role="actor") == []
 
