@@ -45,28 +45,59 @@ class Recurrent(Core):
                 nn.init.zeros_(parameter)
 
     def step(self, features: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        outputs, memory = self._stretch(features[None], memory)
-        return outputs[0], memory
+        outputs, state = self._run(features[None], [memory[name] for name in self.memory])
+        return outputs[0], dict(zip(self.memory, state, strict=True))
 
     def unroll(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
-        # Between two steps at which an episode begins in any slot, all slots go through the layer in one call.
-        cuts = [0, *(begins.any(1).nonzero().flatten().tolist()), len(features)]
+        where = begins.cpu()  # once: the calls that follow depend on it
+        cuts = where[1:].any(1).nonzero().flatten() + 1
+        if len(cuts) > len(features).bit_length():
+            return self._side_by_side(features, memory, where)
         outputs = []
-        for first, last in pairwise(cuts):
-            if first == last:  # an episode begins at step 0
-                continue
-            gone = begins[first, :, None]
-            memory = {name: part.masked_fill(gone, 0) for name, part in memory.items()}
-            stretch, memory = self._stretch(features[first:last], memory)
-            outputs.append(stretch)
-        return torch.cat(outputs), memory
+        for first, last in pairwise([0, *cuts.tolist(), len(features)]):
+            memory = {name: part.masked_fill(begins[first, :, None], 0) for name, part in memory.items()}
+            output, state = self._run(features[first:last], [memory[name] for name in self.memory])
+            memory = dict(zip(self.memory, state, strict=True))
+            outputs.append(output)
+        return torch.cat(outputs) if len(outputs) > 1 else outputs[0], memory
 
-    def _stretch(self, features: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Steps [T, N, inputs] of which none begins an episode."""
-        state = tuple(memory[name][None] for name in self.memory)
-        outputs, state = self.layer(features, state if len(state) > 1 else state[0])
-        state = state if isinstance(state, tuple) else (state,)
-        return outputs, {name: part[0] for name, part in zip(self.memory, state, strict=True)}
+    def _side_by_side(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
+        """Unroll however many stretches of episodes in at most 2 + log2(T) calls of the layer.
+
+        A stretch's length is a sum of powers of two. Those that hold the same power go through the layer side by side,
+        the greatest power first, each from the state that its part before left. Nothing is padded.
+        """
+        steps, slots = features.shape[:2]
+        device, flat = features.device, features.flatten(0, 1)
+        cuts = begins.T.clone()  # [N, T]
+        going_on = ~cuts[:, 0]  # slots that begin with an episode under way
+        cuts[:, 0] = True
+        first = cuts.flatten().nonzero().flatten()  # of each stretch, counting slot after slot
+        last = torch.cat([first[1:], torch.tensor([steps * slots])])
+        slot = first // steps
+        fresh = ((first % steps > 0) | ~going_on[slot]).to(device)
+        state = [memory[name][slot.to(device)].masked_fill(fresh[:, None], 0) for name in self.memory]
+        places, outputs = [], []
+        for size in (steps, *(1 << power for power in reversed(range(steps.bit_length())))):
+            some = (last - first >= size).nonzero().flatten()
+            if not len(some):
+                continue
+            place = first[some] + torch.arange(size)[:, None]
+            there, columns = (place % steps * slots + place // steps).to(device), some.to(device)
+            output, after = self._run(flat[there], [part[columns] for part in state])
+            state = [part.index_copy(0, columns, new) for part, new in zip(state, after, strict=True)]
+            places.append(there.flatten())
+            outputs.append(output.flatten(0, 1))
+            first[some] += size
+        ordered = torch.cat(outputs)[torch.cat(places).argsort()]
+        ends = (last % steps == 0).nonzero().flatten().to(device)
+        return ordered.view(steps, slots, -1), {name: part[ends] for name, part in zip(self.memory, state, strict=True)}
+
+    def _run(self, features: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Call the layer with a state of [N, size] each, in the order of `self.memory`."""
+        given = tuple(part[None] for part in state)
+        outputs, after = self.layer(features, given if len(given) > 1 else given[0])
+        return outputs, [part[0] for part in (after if isinstance(after, tuple) else (after,))]
 
 
 @CORES.register("lstm")

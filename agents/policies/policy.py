@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from agents.networks import Memory, Network, Normalized, Outputs
 from agents.networks.network import flatten_steps
+from agents.networks.recurrent import Recurrent
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
@@ -303,6 +304,9 @@ class Policy(nn.Module):
         self._precision = precision
         self._forward, self._unrolled = self.network.step, self.network.unroll
         if compiled:
+            for module in self.network.modules():  # one call between two graphs: how it is cut depends on the data
+                if isinstance(module, Recurrent):
+                    module.unroll = torch.compiler.disable(module.unroll)  # type: ignore[method-assign, no-untyped-call]
             self._forward, self._unrolled = (
                 torch.compile(function, dynamic=True) for function in (self._forward, self._unrolled)
             )

@@ -83,6 +83,34 @@ def test_a_compiled_network_learns_the_same_and_is_traced_once_for_batches_of_al
     assert len(traced) == 1, "minibatches of 48 and 16 steps were traced apart"
 
 
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    traced: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
+        traced.append(len(inputs))
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    plain, compiled = make(name), make(name)
+    compiled.learn_in(compiled=True)
+    generator = torch.Generator().manual_seed(1)
+
+    def said(policy: Policy, ending: float) -> torch.Tensor:
+        observation = torch.randn(16, 4, 4, generator=generator.manual_seed(2))
+        begins = torch.rand(16, 4, generator=generator) < ending
+        action = torch.zeros(16, 4, dtype=torch.int64)
+        return policy.unroll(observation, policy.initial_memory(4), begins, action)[0].log_prob
+
+    graphs = []
+    for ending in (0.0, 0.05, 0.5, 0.9):
+        torch.testing.assert_close(said(compiled, ending), said(plain, ending), rtol=0, atol=1e-5)
+        graphs.append(len(traced))
+    assert 0 < graphs[0] == graphs[-1], "traced anew where episodes end elsewhere"
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_a_network_compiled_for_a_gpu_learns_the_same() -> None:
     plain, compiled = make().to("cuda"), make().to("cuda")
@@ -92,7 +120,7 @@ def test_a_network_compiled_for_a_gpu_learns_the_same() -> None:
 
 def test_a_precision_that_there_is_not_is_named_with_those_that_there_are() -> None:
     (line,) = computing.problems("float16", False, CPU)
-    assert line == "precision='float16' is none; use float32 or bfloat16"
+    assert line == "precision='float16' is not a precision; use float32 or bfloat16"
     assert not list(computing.problems("bfloat16", False, CPU))
 
 

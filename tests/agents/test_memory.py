@@ -72,6 +72,21 @@ def test_an_unroll_equals_the_same_steps_one_by_one(name, share, steps):
 
 
 @cores
+@pytest.mark.parametrize("share", [0.05, 0.6])  # few ends: one stretch after the other; many: side by side
+def test_an_unroll_has_the_gradients_of_the_same_steps_one_by_one(name, share):
+    core = make(name)
+    features, begins = random(32, share)
+    memory = begun(core)
+    found = []
+    for outputs, after in (core.unroll(features, memory, begins), stepped(core, features, memory, begins)):
+        core.zero_grad()
+        (outputs.square().sum() + sum(part.sum() for part in after.values() if part.requires_grad)).backward()
+        found.append([parameter.grad.clone() for parameter in core.parameters()])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@cores
 def test_two_unrolls_after_another_equal_one(name):
     core = make(name)
     features, begins = random(15)
