@@ -16,6 +16,7 @@ from envs import gamecore_actors
 from envs.rewards import Rewards
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
+from workers.config.schema import GatewayConfig
 from workers.deployment.backends import build_backend
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
@@ -26,7 +27,7 @@ from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.metrics import alone
 from workers.gateway.role import own_address, own_port, warn_of_redirects
-from workers.gateway.server import Server, opener
+from workers.gateway.server import Server, listen, opener
 from workers.gateway.sessions import Sessions
 from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import log_to_stderr
@@ -44,6 +45,8 @@ class Deployment:
         """`neighbours`: of those that share its port. Raises ConfigurationError and CheckpointError, for a backend that
         is refused say."""
         self.config, self.folder = config, run_in(Path(config.run))
+        if neighbours is None:  # a shared port is never free, and a short visit there might take somebody's connection
+            _check_ports(config.gateway)
         self.refused, self._last_refused = 0, -1  # newer versions that were not served
         self._damaged: set[Path] = set()  # newer checkpoints that cannot be read
         self.verdict: Verdict | None = None
@@ -173,6 +176,13 @@ class Deployment:
                 )
         of_run = trained.env_kwargs if gamecore_actors.is_gamecore(trained.env_id) else {}
         return actor, {**of_run, **self.config.kwargs}
+
+
+def _check_ports(gateway: GatewayConfig) -> None:
+    """Raise ConfigurationError for a port that is taken: before the model is loaded and verified, not after."""
+    for name, port in (("port", gateway.port), ("tcp_port", gateway.tcp_port)):
+        if port:
+            listen(f"gateway.{name}", gateway.address, port, False).close()
 
 
 def run(config: DeployConfig) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from warren.errors import ConfigurationError
 from warren.user_code import install
 
 KINDS = (".gif", ".mp4")
+END = b";"  # of a GIF
 
 
 class Video:
@@ -25,7 +26,8 @@ class Video:
         if path.suffix not in KINDS:
             raise ConfigurationError(f"--video {path}: it must end in {' or '.join(KINDS)}")
         self.path, self.frames = path, 0
-        self._images: list[Any] = []  # of a GIF, which is written as a whole
+        self._last: np.ndarray | None = None  # the frame before, of a GIF: only what has changed is written
+        self._gif: BinaryIO | None = None
         self._writer: Any = None
         if path.suffix == ".mp4":
             try:
@@ -45,9 +47,7 @@ class Video:
             )
         self.frames += 1
         if self.path.suffix == ".gif":
-            from PIL import Image
-
-            self._images.append(Image.fromarray(picture))
+            self._add_to_gif(picture)
             return
         import cv2
 
@@ -59,9 +59,38 @@ class Video:
         self._writer.write(picture[:, :, ::-1])
 
     def close(self) -> None:
-        """Ends the file."""
+        """End the file."""
         if self._writer is not None:
             self._writer.release()
-        if self._images:
-            first, *others = self._images
-            first.save(self.path, save_all=True, append_images=others, duration=round(1000 / self.fps), loop=0)
+        if self._gif is not None:
+            self._gif.write(END)
+            self._gif.close()
+
+    def _add_to_gif(self, picture: np.ndarray) -> None:
+        """Write a frame, by what has changed since the one before; frames of a long film would fill the memory."""
+        from PIL import GifImagePlugin, Image
+
+        rows, columns = _changed(picture, self._last)
+        frame = Image.fromarray(np.ascontiguousarray(picture[rows, columns])).quantize()
+        if self._gif is None:
+            header, _ = GifImagePlugin.getheader(frame, info={"loop": 0})
+            try:
+                self._gif = self.path.open("wb")
+            except OSError as error:
+                raise ConfigurationError(f"--video {self.path}: cannot be written ({error.strerror})") from None
+            self._gif.write(b"".join(header))
+        place = (columns.start, rows.start)
+        told = {"duration": round(1000 / self.fps), "include_color_table": True}
+        self._gif.write(b"".join(GifImagePlugin.getdata(frame, place, **told)))
+        self._last = picture.copy()
+
+
+def _changed(picture: np.ndarray, before: np.ndarray | None) -> tuple[slice, slice]:
+    """Return (rows, columns) of the smallest rectangle, of a pixel at least, outside which two frames are the same."""
+    if before is None:
+        return slice(0, picture.shape[0]), slice(0, picture.shape[1])
+    differs = (picture != before).any(-1)
+    if not differs.any():
+        return slice(0, 1), slice(0, 1)
+    down, across = (np.flatnonzero(differs.any(axis)) for axis in (1, 0))
+    return slice(int(down[0]), int(down[-1]) + 1), slice(int(across[0]), int(across[-1]) + 1)

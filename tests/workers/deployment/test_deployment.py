@@ -302,6 +302,21 @@ def test_the_version_is_chosen_and_must_be_there(tmp_path: Path, deployments: De
         deployments(tmp_path, version=2)
 
 
+def test_a_port_in_use_is_found_before_anything_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_folder(tmp_path, {"hidden_sizes": [8]})
+    monkeypatch.setattr(role, "load", lambda *_: pytest.fail("a model was loaded"))
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for setting in ("port", "tcp_port"):
+            gateway = GatewayConfig(**{"port": 0, "tcp_port": 0, setting: port})
+            with pytest.raises(
+                ConfigurationError, match=rf"gateway\.{setting}: 127\.0\.0\.1 port {port} cannot be used"
+            ):
+                Deployment(DeployConfig(run=str(tmp_path), gateway=gateway))
+
+
 def test_wrong_settings_are_told_all_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse(DeployConfig, ["bakend=onnx", "port", "gateway.prt=1"])
