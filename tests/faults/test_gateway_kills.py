@@ -1,0 +1,93 @@
+"""A gateway is killed while games train through it, then the run's Redis: both come back, and training goes on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from integration.training_run import TrainingRun
+from waiting import until
+
+from workers.servers import Servers
+from workers.servers.process import free_port
+
+TICKS = 20  # of a game
+
+
+class Games:
+    """Games that are played one after another, on as many connections; one that is refused is begun anew."""
+
+    def __init__(self, port: int, at_once: int = 4) -> None:
+        self.played = 0
+        self._port, self._over = port, threading.Event()
+        self._threads = [threading.Thread(target=self._play, daemon=True) for _ in range(at_once)]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _play(self) -> None:
+        while not self._over.wait(0.01):
+            connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)
+            try:
+                self._game(connection)
+                self.played += 1
+            except (OSError, http.client.HTTPException, AssertionError):
+                self._over.wait(0.1)
+            finally:
+                connection.close()
+
+    def _game(self, connection: http.client.HTTPConnection) -> None:
+        session = uuid.uuid4().hex
+        message = {"observation": [0.0, 0.1, 0.0, -0.1], "reward": 1.0, "out_of_time": False}
+        for kind in ("start", *["tick"] * TICKS, "stop"):
+            body = b"" if kind == "start" else json.dumps(message).encode()
+            connection.request("POST", "/", body, {"session": session, "step_kind": kind})
+            reply = connection.getresponse()
+            reply.read()
+            assert reply.status == 200
+
+
+@pytest.mark.slow
+def test_training_by_games_goes_on_when_a_gateway_and_redis_are_killed(tmp_path: Path, servers: Servers) -> None:
+    port, redis_port, binary = free_port(), free_port(), shutil.which("redis-server")
+    assert binary is not None
+    command = [binary, "--port", str(redis_port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+    redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+    settings = ("experiment=cartpole_gamecore", f"gateway.port={port}", "actors=2", "env.num_envs=4", "env.goal=null")
+    settings += ("unroll_length=32", "total_steps=1000000000")
+    urls = {"broker_url": servers.broker_url, "redis_url": f"redis://127.0.0.1:{redis_port}/0"}
+    games = Games(port)
+    try:
+        with TrainingRun(tmp_path, *settings, **urls) as run:
+            run.after_updates(2)
+            killed = run.role("gateway-0")
+            killed.kill()
+            killed.wait()
+            run.after_updates(3)
+            run.until(lambda: run.role("gateway-0").pid != killed.pid)
+            redis.kill()
+            redis.wait()
+            played = games.played
+            until(lambda: games.played > played + 2, "a game while Redis is away")
+            redis = subprocess.Popen([*command, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+            run.after_updates(3)
+            played = games.played
+            until(lambda: games.played > played + 2, "a game after Redis came back")
+            run.process.send_signal(signal.SIGINT)
+            assert run.wait(60) == 130
+        assert run.output.count("ended with status") == 1, f"another died than the one that was killed:\n{run.output}"
+    finally:
+        games.end()
+        redis.kill()
+        redis.wait()
