@@ -1,7 +1,8 @@
 """Several processes that serve one policy behind one port, as the gateways of a run do.
 
-The kernel deals connections out. A session lives in the process that it was started in; which one that is, a Redis of
-the deployment's own knows (processes.py). A process that died is started again; its sessions are over.
+The kernel deals connections out. A session lives in the process that it was started in; a Redis of the deployment's own
+knows which one that is (processes.py). A process that died is started again, and its sessions are over; that Redis is
+started again, too, with what it held.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import run_in
 from workers.servers.machine import Machine
 from workers.servers.private_redis import PrivateRedis
+from workers.servers.running import Revival
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,10 @@ def run(config: DeployConfig) -> int:
         first = said[0]
         assert first is not None
         print(json.dumps({**first, "processes": config.processes}), flush=True)
+        revival = Revival()
         while not stopping.wait(LOOK):
+            if not server.child.alive:  # games play on meanwhile, each where its session is
+                revival.check(server.child, logger.error, restarts=sys.maxsize)
             for place, part in enumerate(parts):
                 if part.status() is not None:
                     logger.error("process %d ended with status %s; it is started again", place, part.status())

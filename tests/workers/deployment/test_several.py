@@ -110,6 +110,15 @@ def test_two_processes_share_a_port_and_each_keeps_its_sessions(tmp_path: Path) 
         assert counted(shared) == counted(here) == counted(there)
         assert sorted(counted(shared).values()) == [(1, 0, 3), (1, 1, 3)]  # `here` and `there`
 
+        children = psutil.Process(process.pid).children(recursive=True)
+        next(one for one in children if one.name() in ("redis-server", "valkey-server")).kill()
+        assert ask(here, "b", "auto", TICK)[0] == 200
+
+        def redis_is_back() -> bool:
+            assert ask(here, "b", "tick", TICK)[0] == 200
+            return ask(there, "b", "tick", TICK)[0] == 307
+
+        until(redis_is_back)
         parts = serving(process)
         assert len(parts) == 2
         parts[0].kill()
