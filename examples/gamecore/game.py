@@ -67,16 +67,17 @@ def play(env, gateway):
 
 def keep_playing():
     env, gateway = gymnasium.make("CartPole-v1"), Gateway(options.url)
-    been_there = False
+    been_there = failed = False
     while True:
         try:
             play(env, gateway)
-            been_there = True
+            been_there, failed = True, False
         except (OSError, http.client.HTTPException):
-            if been_there:
-                return
-            time.sleep(1)  # it is still starting
-            gateway = Gateway(options.url)
+            if been_there and failed:
+                return  # nobody answers at the first address either: all gateways are gone
+            if not been_there:
+                time.sleep(1)  # it is still starting
+            gateway, failed = Gateway(options.url), True  # another may have taken its place
 
 
 threads = [threading.Thread(target=keep_playing) for _ in range(options.games)]
