@@ -1,5 +1,8 @@
-"""What callers import: `Solver`, and `remote` stubs. They live in tasks/client."""
+"""What callers import: `Solver`, `Args` for its maps, the `Handle` of a call, and `remote` stubs, from tasks/client."""
 
-from tasks.client.solver import Solver, remote
+from tasks.client.arguments import Args
+from tasks.client.future import Handle
+from tasks.client.remote import remote
+from tasks.client.solver import Solver
 
-__all__ = ["Solver", "remote"]
+__all__ = ["Args", "Handle", "Solver", "remote"]

@@ -14,7 +14,7 @@ class CallFrames:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._envelopes: dict[tuple[str, float | None, int], Envelope] = {}
+        self._envelopes: dict[tuple[str, bool, float | None, int], Envelope] = {}
         self._channel, self._one_way_channel, self._frame_max = 0, 0, 0
 
     def open(self, channel: int, frame_max: int) -> None:
@@ -28,7 +28,8 @@ class CallFrames:
 
     def of(self, call: Handle, now: float) -> bytes:
         """Return the frames of `call`."""
-        envelope = self._envelopes.get((call.spec.name, call.time_to_live, call.retries))
+        spec = call.spec
+        envelope = self._envelopes.get((spec.name, spec.response, call.time_to_live, call.retries))
         if envelope is None:
             envelope = self._envelope(call)
         left = min(call.deadline - now, call.time_to_live or 0.0) if call.retries else call.time_to_live
@@ -38,7 +39,7 @@ class CallFrames:
         spec = call.spec
         if len(self._envelopes) > MOST_KEPT:
             self._envelopes.clear()
-        envelope = self._envelopes[(spec.name, call.time_to_live, call.retries)] = Envelope(
+        envelope = self._envelopes[(spec.name, spec.response, call.time_to_live, call.retries)] = Envelope(
             self._channel if spec.response else self._one_way_channel,
             self._frame_max,
             self._topology.service.name,

@@ -10,6 +10,7 @@ from celery.utils.log import get_logger
 
 from tasks.amqp.messages import Ids
 from tasks.brokers import GONE
+from tasks.client.arguments import Args
 from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
@@ -43,9 +44,9 @@ class Driver(ABC):
         self._submit(spec, (call,))
         return call
 
-    def submit_all(self, spec: Spec, calls: Iterable[Any], time_to_live: float | None) -> list[Handle]:
-        """Send many calls, each of its `args` tuple, in one write."""
-        bodies = [self.bodies.store(self.bodies.pack(args, {})) for args in calls]
+    def submit_all(self, spec: Spec, calls: Iterable[Args], time_to_live: float | None) -> list[Handle]:
+        """Send many calls in one write."""
+        bodies = [self.bodies.store(self.bodies.pack(one.args, one.kwargs)) for one in calls]
         made = [Handle(self, spec, self._ids.new(), body, time_to_live) for body in bodies]
         self._submit(spec, made)
         return made

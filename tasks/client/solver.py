@@ -11,21 +11,20 @@ action = await solver.acall("actor.policy_eval", state)
 from __future__ import annotations
 
 import asyncio
-import functools
-import itertools
 import os
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import Any
 
 import redis
+from celery.utils.log import get_logger
 
 from tasks import brokers, context
 from tasks.admin.registry import Directory
-from tasks.client import background
+from tasks.client import background, maps
+from tasks.client.arguments import Args, of_call
 from tasks.client.async_client import CLOSE_WITHIN, ONE_WAY_WINDOW, AsyncClient
 from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.celery_rpc import StockClient
@@ -45,8 +44,11 @@ PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 # when all services do: what is unknown to them is misspelt, and they are told sooner.
 UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 
+SPECS_LAST = 30.0  # s until a service, which may be deployed anew with other settings, is looked up again
 LOOKUP_EVERY = 0.1  # s between look-ups of a service that is not known yet
 UNSET: Any = object()
+
+logger = get_logger(__name__)
 
 
 class Solver:
@@ -72,6 +74,7 @@ class Solver:
         self.app, self.topology, self.deadline, self.patience = app, topology, checked(deadline), patience
         self._directory = Directory(app, topology)
         self._specs: dict[str, Spec] = {}
+        self._look_again_at = time.monotonic() + SPECS_LAST
         self._local = threading.local()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bridges: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
@@ -92,7 +95,7 @@ class Solver:
     def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
         """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
         limit = self.deadline if deadline is UNSET else checked(deadline)
-        spec = self._specs.get(service) or self._find(service)
+        spec = self._known(service) or self._find(service)
         client: Client | StockClient = self._client()
         if spec.response:
             return client.submit(spec, args, kwargs, limit)
@@ -102,46 +105,33 @@ class Solver:
     def map(
         self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
     ) -> Iterator[Any]:
-        """The result for each of `calls` (one argument each, or a tuple of several), in order, as they come.
+        """Return the result for each of `calls` (one argument each, a tuple of several, or Args), in order.
 
-        At most `in_flight` are under way. The first that fails raises its error. For a service without a response the
-        results are None, each as soon as the broker has its call. Raises ConfigurationError for `in_flight` under 1.
+        At most `in_flight` are under way. The first that fails raises its error, and the others are cancelled, as they
+        are when the iteration is given up. For a service without a response the results are None, each as soon as the
+        broker has its call, and nothing is cancelled. Raises ConfigurationError for `in_flight` under 1.
         """
         if in_flight < 1:
             raise ConfigurationError(f"map: in_flight={in_flight} would send nothing; give 1 or more")
         limit = self.deadline if deadline is UNSET else checked(deadline)
-        spec = self._specs.get(service) or self._find(service)
-        return self._map(spec, calls, in_flight, limit if spec.response else None)
-
-    def _map(self, spec: Spec, calls: Iterable[Any], in_flight: int, limit: float | None) -> Iterator[Any]:
-        client = self._client()
-        arguments = (call if isinstance(call, tuple) else (call,) for call in calls)
-        flying: deque[Handle] = deque()
-        exhausted = False
-        while True:
-            ended = sum(handle.ended for handle in flying)
-            room = in_flight - len(flying) + ended
-            if room and not exhausted:
-                batch = list(itertools.islice(arguments, room))
-                exhausted = len(batch) < room
-                flying += client.submit_all(spec, batch, limit) if batch else ()
-            while flying and flying[0].ended:
-                yield flying.popleft().outcome()
-            if not flying:
-                if exhausted:
-                    return
-                continue
-            client.wait(flying[0])
+        spec = self._known(service) or self._find(service)
+        return maps.results(self._client(), spec, calls, in_flight, limit if spec.response else None)
 
     def gather(self, calls: Sequence[Any], then: str, on_error: str | None = None) -> Any:
-        """A chord: `calls` ((service, *arguments) each), then service or task `then` with the list of their results.
+        """Start a chord: `calls`, then service or task `then` with the list of their results.
 
-        Returns the AsyncResult of `then`. When a call fails, `then` does not run, its result is that error, and
-        `on_error` (a service or task) is called with the id of the chord.
+        A call is (service, *arguments), or (service, Args(...)) for arguments by keyword. Returns the AsyncResult of
+        `then`. When a call fails, `then` does not run, its result is that error, and `on_error` (a service or task) is
+        called with the id of the chord.
         """
         header = [
-            self.app.signature(self._find(name).name, args=tuple(args), options={"argsrepr": "", "ignore_result": True})
-            for name, *args in calls
+            self.app.signature(
+                self._find(name).name,
+                args=(given := of_call(values)).args,
+                kwargs=given.kwargs,
+                options={"argsrepr": "", "kwargsrepr": "", "ignore_result": True},
+            )
+            for name, *values in calls
         ]
         failed = self.app.signature(self._task(on_error), immutable=False) if on_error else None
         return gather(self.app, header, self.app.signature(self._task(then), options={"argsrepr": ""}), failed)
@@ -156,12 +146,14 @@ class Solver:
         For a service without a response it ends when the broker has the call: await it now and then, since calls wait
         in this process while too many are unconfirmed.
         """
+        return self._asend(service, args, kwargs, self.deadline if deadline is UNSET else checked(deadline))
+
+    def _asend(self, service: str, args: Any, kwargs: Any, limit: float | None) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
-        limit = self.deadline if deadline is UNSET else checked(deadline)
         bridge: AsyncClient | None = getattr(self._local, "bridge", None)
         if bridge is None or bridge.loop is not loop:
             bridge = self._local.bridge = self._bridge(loop)
-        spec = self._specs.get(service)
+        spec = self._known(service)
         if spec is not None:
             return bridge.submit(spec, args, kwargs, limit if spec.response else None)
         task = loop.create_task(self._find_and_send(bridge, service, args, kwargs, limit))
@@ -199,18 +191,15 @@ class Solver:
         """`map` for asyncio: an asynchronous generator."""
         if in_flight < 1:
             raise ConfigurationError(f"amap: in_flight={in_flight} would send nothing; give 1 or more")
-        return self._amap(service, calls, in_flight, self.deadline if deadline is UNSET else checked(deadline))
+        limit = self.deadline if deadline is UNSET else checked(deadline)
 
-    async def _amap(
-        self, service: str, calls: Iterable[Any], in_flight: int, limit: float | None
-    ) -> AsyncGenerator[Any, None]:
-        flying: deque[asyncio.Future[Any]] = deque()
-        for call in calls:
-            if len(flying) >= in_flight:
-                yield await flying.popleft()
-            flying.append(self.asend(service, *(call if isinstance(call, tuple) else (call,)), deadline=limit))
-        while flying:
-            yield await flying.popleft()
+        def send(given: Args) -> asyncio.Future[Any]:
+            return self._asend(service, given.args, given.kwargs, limit)
+
+        def is_one_way() -> bool:
+            return (spec := self._specs.get(service)) is not None and not spec.response
+
+        return maps.aresults(send, calls, in_flight, is_one_way)
 
     def retrieve(self, worker: object, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments.
@@ -289,6 +278,22 @@ class Solver:
             time.sleep(LOOKUP_EVERY)
         return spec
 
+    def _known(self, service: str) -> Spec | None:
+        """Return what is known of a service, which is looked up again every SPECS_LAST s, in another thread."""
+        if time.monotonic() > self._look_again_at:
+            self._look_again_at = time.monotonic() + SPECS_LAST
+            if self._specs:
+                background.submit(self._look_again)
+        return self._specs.get(service)
+
+    def _look_again(self) -> None:
+        for service in list(self._specs):
+            try:
+                self._specs[service] = self._directory.find(service) or self._specs[service]
+            except redis.RedisError as error:
+                logger.debug("the services known so far were not looked up again: %s", error)
+                return
+
     def _look_up(self, service: str, waited: float) -> Spec | None:
         """Look once; None while it is not known. Raises NoSuchService once it has been `waited` for long enough."""
         try:
@@ -335,36 +340,3 @@ class Solver:
         if client.under_way >= ONE_WAY_WINDOW:
             while client.unconfirmed > ONE_WAY_WINDOW // 2:
                 client.look_for(0.2)
-
-
-_default: list[Solver] = []
-
-
-def default() -> Solver:
-    """The Solver of this process's run, which `@remote` stubs use."""
-    if not _default:
-        _default.append(Solver())
-    return _default[0]
-
-
-def remote(stub: Callable[..., Any] | None = None, /, *, service: str | None = None) -> Any:
-    """Make a function a stub of the service of the same name, as in Oneagent: its body is never run.
-
-    @remote
-    def policy_eval(): pass
-
-    action = policy_eval(state)
-    """
-
-    def make(function: Callable[..., Any]) -> Callable[..., Any]:
-        name = service or function.__name__
-        if name == "<lambda>":
-            raise ConfigurationError("@remote: a lambda has no name to call; give service='ROLE.METHOD'")
-
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return default().call(name, *args, **kwargs)
-
-        return call
-
-    return make if stub is None else make(stub)

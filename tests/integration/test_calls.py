@@ -18,6 +18,7 @@ from waiting import until
 from tasks import codec, context
 from tasks.admin.cleanup import waiting
 from tasks.admin.discovery import discover
+from tasks.client import remote as remotes
 from tasks.client import solver as solving
 from warren.errors import (
     CallCancelled,
@@ -65,9 +66,9 @@ def test_msagents_retrieve_takes_a_worker_or_a_role_and_a_method(served):
 
 
 def test_a_remote_stub_calls_the_service_of_its_own_name(served, monkeypatch):
-    monkeypatch.setattr(solving, "_default", [served.solver])
+    monkeypatch.setattr(remotes, "_default", [served.solver])
 
-    @solving.remote
+    @remotes.remote
     def add():
         raise AssertionError("the body of a stub is never run")
 

@@ -12,6 +12,7 @@ from in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, so
 from waiting import until
 
 from tasks.brokers import InMemoryBroker
+from tasks.client.arguments import Args
 from tasks.client.caretaker import caretaker
 from warren.errors import BrokerError, ConfigurationError, DeadlinePassed, NobodyServing, WorkerLost
 
@@ -29,7 +30,7 @@ def test_a_call_is_answered_with_what_the_service_returns(broker):
     client = client_of(broker)
     with Service(broker, ADD, add):
         assert client.submit(ADD, (1,), {"other": 5}, 60.0).result() == 6
-        handles = client.submit_all(ADD, [(number,) for number in range(50)], 60.0)
+        handles = client.submit_all(ADD, [Args(number) for number in range(50)], 60.0)
         assert [handle.result() for handle in handles] == list(range(1, 51))
     assert client.under_way == 0
 
