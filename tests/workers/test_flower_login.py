@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from warren.errors import ConfigurationError
-from workers.flower import check_login
+from workers.config import plain_checks
+from workers.config.flower_login import missing_login
+from workers.config.schema import Config
+from workers.servers.process import free_port
 
 LOGIN = {"FLOWER_BASIC_AUTH": "me:secret"}
 
@@ -32,7 +36,7 @@ def test_it_is_served_on_loopback_or_with_a_login(
 ) -> None:
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    check_login(address)
+    assert missing_login(address) is None
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,20 @@ def test_elsewhere_it_is_refused_with_what_to_set(
 ) -> None:
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match="FLOWER_BASIC_AUTH=NAME:PASSWORD") as refused:
-        check_login(address)
-    assert given.get("WARREN_FLOWER_PUBLISHED", address) in str(refused.value)
+    refused = missing_login(address) or ""
+    assert "FLOWER_BASIC_AUTH=NAME:PASSWORD" in refused
+    assert given.get("WARREN_FLOWER_PUBLISHED", address) in refused
+
+
+def test_a_launcher_refuses_it_before_anything_starts() -> None:
+    config = Config(flower_port=free_port(), flower_address="0.0.0.0")
+    assert any("FLOWER_BASIC_AUTH" in problem for problem in plain_checks.problems(config, "train"))
+
+
+def test_its_port_is_tried_at_its_own_address() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = taken.getsockname()[1]
+        for address, free in (("127.0.0.1", True), ("127.0.0.2", False)):
+            config = Config(flower_port=port, flower_address=address)
+            said = [one for one in plain_checks.problems(config, "train") if one.startswith("flower_port")]
+            assert (said == []) is free

@@ -18,6 +18,7 @@ from envs import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.config import hosts
+from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling
@@ -60,7 +61,9 @@ def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str
     if role == "train":
         yield from _servers(config)
     if config.flower_port is not None and role == "train":
-        yield from _port("flower_port", config.flower_port)
+        yield from _port("flower_port", config.flower_port, config.flower_address)
+        if problem := missing_login(config.flower_address):
+            yield problem
 
 
 def _numbers(config: Config) -> Iterator[str]:
@@ -236,13 +239,15 @@ def _folder(config: Config) -> Iterator[str]:
         yield f"folder: {existing} is not writable, so the run folder {path} cannot be made; choose another folder=..."
 
 
-def _port(name: str, port: int) -> Iterator[str]:
+def _port(name: str, port: int, address: str = "127.0.0.1") -> Iterator[str]:
     if not 0 < port < 65536:
         yield f"{name}: {port} is no port; it must be from 1 to 65535"
         return
-    with socket.socket() as probe:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((address, port))
         except OSError as error:
-            yield f"{name}: port {port} cannot be used ({error.strerror}); choose another"
+            at = "" if address == "127.0.0.1" else f" of {address}"
+            yield f"{name}: port {port}{at} cannot be used ({error.strerror}); choose another"

@@ -18,6 +18,8 @@ from workers.servers.forks import ENVIRONMENT, Forks
 from workers.servers.process import Child
 
 POLL_EVERY = 0.02  # s
+SAY_AFTER = 15.0  # s
+WITHIN = 300.0  # s; games that compile or download something at first take a minute
 GRACE = 0.5  # s between SIGTERM and SIGKILL, after a Ctrl-C
 
 
@@ -44,11 +46,21 @@ def _apart(config: Config, folder: Path, forks: Forks) -> list[str]:
     line = [sys.executable, "-m", __name__, str(question), str(answer)]
     try:
         child = Child("the verification", line, log, {**os.environ, **ENVIRONMENT}, GRACE, forks)
+        late, said_at = False, time.monotonic() + SAY_AFTER
+        deadline = time.monotonic() + WITHIN
         try:
-            while child.alive:
+            while child.alive and not (late := time.monotonic() > deadline):
+                if time.monotonic() > said_at:
+                    said_at = deadline + 1.0
+                    print(f"{config.env.id} is being made and tried for {SAY_AFTER:g} s already", file=sys.stderr)
                 time.sleep(POLL_EVERY)
         finally:
             child.stop()
+        if late:
+            raise ConfigurationError(
+                f"env.id: {config.env.id} was not made and tried within {WITHIN:g} s; does its constructor, reset() or "
+                f"step() wait for something? Its last lines:\n{child.last_lines()}"
+            )
         if child.status != 0:
             raise ConfigurationError(
                 f"what the configuration names ended the process that verified it, with status {child.status}:\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -14,6 +17,9 @@ from workers.launch.monitor import Context
 from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run
 from workers.runtime.session import Session
+
+FLOWER_WITHIN = 600.0  # s for which it is waited for
+FLOWER_EVERY = 0.5  # s between looks whether it answers
 
 
 class ConfiguredMonitor:
@@ -30,7 +36,21 @@ class ConfiguredMonitor:
     def begin(self) -> None:
         open_run(self.session)
         if self.config.flower_port is not None:
-            self.context.say(f"Flower at http://{self.config.flower_address}:{self.config.flower_port}")
+            threading.Thread(target=self._wait_for_flower, name="flower", daemon=True).start()
+
+    def _wait_for_flower(self) -> None:
+        """Say where Flower is once it takes connections, some 20 s after the start."""
+        address, port = self.config.flower_address, self.config.flower_port
+        here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+        deadline = time.monotonic() + FLOWER_WITHIN
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection((here, port), timeout=1.0).close()
+            except OSError:
+                time.sleep(FLOWER_EVERY)
+            else:
+                self.context.say(f"Flower at http://{here if ':' not in here else f'[{here}]'}:{port}")
+                return
 
     def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
         """What was not wrong before, such as a port that this run uses."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-READ = 256 << 10  # bytes at the end of a log that are looked at
+from workers.servers.process import READ
 
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Name|Action|Finite)\b.*"

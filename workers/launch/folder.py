@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from warren.errors import ConfigurationError
+from warren.errors import WarrenError
 from warren.files import read_json, write_whole
 from workers.servers.folder_lock import FolderLock
 from workers.servers.record import FOLDER
@@ -26,7 +26,7 @@ class RunFolder:
     def __init__(self, path: Path, lock: FolderLock, made: Sequence[Path] = ()) -> None:
         """`made`: the folder and those above it that were not there before.
 
-        Until `begun` is set, an error of the user's or a Ctrl-C removes those again.
+        Until `begun` is set, an error of Warren's own or a Ctrl-C removes those again: no run has begun there.
         """
         self.path, self.lock, self._made = path, lock, made
         self.begun = False
@@ -92,6 +92,6 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.begun and isinstance(error, (ConfigurationError, KeyboardInterrupt)):
+        if not self.begun and isinstance(error, (WarrenError, KeyboardInterrupt)):
             self._discard()
         self.release()

@@ -1,11 +1,17 @@
-"""How a launcher is told to stop: the first signal asks, the second ends it and its children at once."""
+"""How a launcher is told to stop: the first signal asks, the second ends it and its children at once.
+
+    interrupts.install(lambda: children)
+    ...                                     # looks at `interrupts.asked` now and then
+    interrupts.give_back()                  # the process goes on without them
+
+The end of the terminal (SIGHUP) asks as well; nohup's processes ignore it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,7 +21,7 @@ KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM: the first asks for a clean stop, the second kills every child and ends the process.
+    """Ctrl-C, SIGTERM and SIGHUP: the first asks for a clean stop, the second kills every child and ends the process.
 
     `restore`: puts the terminal back as it was, ahead of such an end.
     """
@@ -24,22 +30,46 @@ class Interrupts:
         self.asked = False
         self._restore = restore
         self._children: list[Callable[[], Iterable[Child]]] = []
+        self._before: dict[int, Any] = {}  # handlers
+        self._terminals: list[int] = []  # file descriptors
 
     def install(self, *children: Callable[[], Iterable[Child]]) -> None:
-        """Take over both signals; `children` tell what is to be killed at the second."""
+        """Take over the signals; `children` tell what is to be killed at the second."""
         self._children += children
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
+        if self._before:
+            return
+        self._terminals = [number for number in (0, 1, 2) if os.isatty(number)]
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
 
-    def _note(self, *_: Any) -> None:
+    def give_back(self) -> None:
+        """Let the signals do what they did before."""
+        before, self._before = self._before, {}
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: Any) -> None:
+        if number == signal.SIGHUP:
+            self._leave_terminal()
         if not self.asked:
             self.asked = True
             return
+        if number == signal.SIGHUP:  # of a shell and of a terminal that end it comes twice
+            return
         for child in [child for children in self._children for child in children()]:
-            child.kill()
+            child.kill_at_once()
         with contextlib.suppress(Exception):
             if self._restore is not None:
                 self._restore()
         # Whatever this process was waiting for is gone; nothing of it is worth an orderly end.
-        os.write(sys.stdout.fileno(), b"\nkilled\n")
+        with contextlib.suppress(OSError):
+            os.write(1, b"\nkilled\n")
         os._exit(KILLED)
+
+    def _leave_terminal(self) -> None:
+        """Print nothing from now on: the terminal is gone, and each line would be an error."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in self._terminals:
+            os.dup2(nowhere, number)
+        os.close(nowhere)

@@ -99,10 +99,10 @@ class Launcher:
         self.folder.tidy()
         self.say(f"run folder {self.spec.folder}\nrun name   {self.spec.run}")
         with (begun or begin_servers(self.spec.servers, self.folder, self.spec.run)).finish(self.say) as found:
-            self.folder.begun = True
             self.interrupts.install(lambda: found.children)
             if self.spec.leads:
                 self._examine(found)
+            self.folder.begun = True
             return self._run_on(found)
 
     def _run_on(self, found: servers.Servers) -> Outcome:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
@@ -31,6 +31,9 @@ from workers.runtime.connect import given_urls
 from workers.servers import record
 from workers.servers.checks import redact
 from workers.servers.forks import Forks
+
+if TYPE_CHECKING:
+    from workers.launch.launcher import Launcher, Outcome
 
 FIXED_ON_RESUME = re.compile(
     r"project|trial|experiment|env|env\.(id|kwargs.*|preprocessing|frame_skip|noop_start|grey|resize|episodic_life|frame_stack|reward_.*)|network.*|algorithm|algorithm\.name|league|restore"
@@ -103,15 +106,23 @@ def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks 
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
             monitor = partial(training_monitor.TrainingMonitor, config, view)
-            outcome = Launcher(spec, folder, view, monitor, forks=forks).run(begun)
+            outcome = _run(Launcher(spec, folder, view, monitor, forks=forks), begun)
         return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
     from workers.launch import league_monitor  # what a run without a league has no use for
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
         league = partial(league_monitor.LeagueMonitor, config, league_view)
-        outcome = Launcher(spec, folder, league_view, league, forks=forks).run(begun)
+        outcome = _run(Launcher(spec, folder, league_view, league, forks=forks), begun)
     return league_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status)
+
+
+def _run(launcher: Launcher, begun: servers.Begun) -> Outcome:
+    """Run it to the end; another run may follow it, which has signals of its own."""
+    try:
+        return launcher.run(begun)
+    finally:
+        launcher.interrupts.give_back()
 
 
 def _join(config: Config, forks: Forks | None) -> int:

@@ -14,6 +14,7 @@ from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, redact
 from workers.servers.machine import Machine
 from workers.servers.private_rabbitmq import Node
+from workers.servers.resolve import OF_A_RUN
 
 
 def main(argv: list[str]) -> int:
@@ -66,6 +67,8 @@ def environment(folder: Path) -> int:
     run = found.run or (yaml.safe_load(config.read_text()).get("run") if config.exists() else None)
     if run:
         variables["WARREN_RUN"] = run
+    if "private" in found.description or "embedded" in found.description:
+        variables[OF_A_RUN] = "private"
     for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

@@ -181,7 +181,7 @@ def _network_reason(error: BaseException, host: str, timeout: float, server: str
     if any(isinstance(one, socket.gaierror) for one in chain):
         return f"names a host that is unknown: {host!r}; correct the URL or the name service", True
     if any(isinstance(one, ConnectionRefusedError) for one in chain):
-        return "is down: nothing listens there; start it, or choose another with broker=auto", True
+        return "is down: nothing listens there; start it, or leave its URL out and let broker=auto choose", True
     if any(isinstance(one, (TimeoutError, redis.TimeoutError)) for one in chain):
         return f"gave no answer in {timeout:g} s; is a firewall between, or another kind of server there?", True
     if told := next((one.strerror for one in chain if isinstance(one, OSError) and one.strerror), None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 from typing import TextIO
 
@@ -13,6 +14,7 @@ from workers.servers.process import private_folder
 from workers.servers.record import FOLDER
 
 FILE = "lock"
+LOOK = 0.5  # s that a look takes at most, on a busy machine
 
 
 class FolderLock:
@@ -29,9 +31,7 @@ class FolderLock:
         """
         private_folder(folder / FOLDER)
         file = (folder / FOLDER / FILE).open("a+")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(file):
             file.seek(0)
             holder = file.read().strip()
             file.close()
@@ -47,6 +47,19 @@ class FolderLock:
     def release(self) -> None:
         """Let another run have the folder. Safe to call twice."""
         self._file.close()
+
+
+def _locked(file: TextIO) -> bool:
+    """Lock it; who only looks whether it is locked holds it for a moment as well, so one try says nothing."""
+    deadline = time.monotonic() + LOOK
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > deadline:
+                return False
+        time.sleep(0.01)
 
 
 def is_locked(folder: Path) -> bool:

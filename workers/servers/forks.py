@@ -44,6 +44,11 @@ class ForkedGuard:
         self.pid, self._control = pid, control
         self._told, self._status = b"", None  # type: tuple[bytes, int | None]
 
+    @property
+    def seen_to_end(self) -> bool:
+        """Whether a poll has found that it ended."""
+        return self._status is not None
+
     def poll(self) -> int | None:
         """The process's exit status, 128 + n by signal n; None while it runs."""
         while self._status is None:

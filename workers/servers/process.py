@@ -21,6 +21,7 @@ from workers.servers.forks import ForkedGuard, Forks
 
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
+READ = 256 << 10  # bytes at the end of a log that are looked at
 TAIL_LINES = 12  # of a dead server's output, in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
@@ -29,6 +30,11 @@ POLL = 0.05  # seconds between two checks whether a server is ready
 
 class ExecutedGuard(subprocess.Popen[bytes]):
     """The guard of a process that exec starts; it is told to stop through its standard input."""
+
+    @property
+    def seen_to_end(self) -> bool:
+        """Whether a poll has found that it ended. Takes no lock, unlike a poll."""
+        return self.returncode is not None
 
     def ask(self, grace: float | None) -> None:
         """Tell it to stop the process within `grace` s."""
@@ -93,10 +99,10 @@ class Child:
         return self._guard.poll()
 
     def output(self) -> str:
-        """What the server has printed since this start."""
+        """Return what the server has printed since this start, of much the end."""
         with self.log.open("rb") as stream:
-            stream.seek(self._log_start)
-            return stream.read().decode(errors="replace")
+            stream.seek(max(self._log_start, stream.seek(0, 2) - READ))
+            return stream.read(READ).decode(errors="replace")
 
     def last_lines(self) -> str:
         """The last lines that the server printed, indented, for an error message."""
@@ -144,6 +150,14 @@ class Child:
         except subprocess.TimeoutExpired:  # a guard that hangs, e.g. stopped by SIGSTOP
             _kill_tree(self._guard.pid)
             self._guard.wait(timeout=1)
+
+    def kill_at_once(self) -> None:
+        """Send SIGKILL to the server and to all that it started, and wait for nothing: for a signal's handler.
+
+        What the handler has interrupted may hold the lock that a wait would take.
+        """
+        if not self._guard.seen_to_end:
+            _kill_tree(self._guard.pid)
 
     def kill(self) -> None:
         """SIGKILL to the server and to all that it started, without asking; returns once they are gone."""

@@ -67,12 +67,21 @@ def started_at(run_folder: Path) -> float | None:
 def newest(runs: Path = RUNS) -> Path:
     """Return the run folder below `runs` whose run was started last, of those that have servers.
 
+    One that goes on comes before those whose launcher was killed.
+
     Raises ConfigurationError when there is none.
     """
     found = folders(runs)
     if not found:
         raise ConfigurationError(f"no run below {runs.resolve()} has running servers; name one with --run FOLDER")
-    return max(found, key=lambda folder: started_at(folder) or 0.0)
+    return max(found, key=lambda folder: (_goes_on(folder), started_at(folder) or 0.0))
+
+
+def _goes_on(run_folder: Path) -> bool:
+    try:
+        return runs_on(read(run_folder))
+    except ConfigurationError:
+        return False
 
 
 def folders(runs: Path = RUNS) -> list[Path]:

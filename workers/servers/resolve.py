@@ -21,6 +21,7 @@ from workers.servers.private_redis import PrivateRedis, forget, holds_data
 from workers.servers.process import LOOPBACK, Server, Starting, listens
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say, Servers
 
+OF_A_RUN = "WARREN_SERVERS"  # "private": the URLs in the environment are those of one run's own servers
 EMBEDDED_BROKER_DATABASE = 1  # queues and league apart, so that looking into either shows only its own keys
 LOCAL_TIMEOUT = 3.0  # seconds to wait for whatever listens on a well-known port
 
@@ -53,10 +54,11 @@ def given_urls(
     """(broker's, Redis's) URL as given here or in the environment. Raises ConfigurationError for what does not fit."""
     if mode not in BROKER_STEPS:
         raise UnknownName("broker mode", mode, MODES)
-    if mode in ("auto", "external"):
+    # What `workers.servers env` exports of a run's private servers ends with that run: only who asks for it gets it.
+    if mode == "external" or (mode == "auto" and environment.get(OF_A_RUN) != "private"):
         broker_url = broker_url or secret(BROKER_VARIABLE, environment)
         redis_url = redis_url or secret(REDIS_VARIABLE, environment)
-    elif broker_url or redis_url:
+    elif mode != "auto" and (broker_url or redis_url):
         raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
     if broker_url and not redis_url and kind_of(broker_url) == "redis":
         redis_url = broker_url

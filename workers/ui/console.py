@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import termios
 from collections.abc import Sequence
@@ -70,6 +71,8 @@ class _Echo:
 
     def off(self) -> None:
         with contextlib.suppress(termios.error, ValueError, OSError):  # standard input is no terminal
+            if not _in_foreground():  # `... &`: whoever changes the terminal from there is stopped
+                return
             attributes = termios.tcgetattr(sys.stdin)
             self._before = [*attributes]
             attributes[LOCAL_FLAGS] &= ~termios.ECHOCTL & ~termios.ECHO
@@ -79,4 +82,10 @@ class _Echo:
         before, self._before = self._before, None
         if before is not None:
             with contextlib.suppress(termios.error, ValueError, OSError):
-                termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+                if _in_foreground():
+                    termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal at standard input is this process's to change. Raises OSError where it is none."""
+    return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()

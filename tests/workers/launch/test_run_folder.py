@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
-from warren.errors import ConfigurationError
+from warren.errors import BrokerError, ConfigurationError
 from workers.launch import folder as module
 from workers.launch.folder import RESERVE, RunFolder
 from workers.launch.training import scaled_counts
@@ -75,3 +77,27 @@ def test_a_resumed_run_has_the_counts_it_was_scaled_to_but_for_those_given_anew(
     assert scaled_counts(tmp_path, ["actors=1"]) == {"evaluators": 2}
     (tmp_path / "counts.json").write_text("[1")
     assert scaled_counts(tmp_path, []) == {}
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("a slip"), BrokerError("no server"), KeyboardInterrupt()])
+def test_a_start_that_failed_leaves_no_folder(error: BaseException, tmp_path: Path) -> None:
+    place = tmp_path / "project" / "trial"
+    with pytest.raises(type(error)), RunFolder.take(place) as folder:
+        folder.write("config.yaml", "run: t")
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_of_a_run_that_has_begun_leaves_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError), RunFolder.take(tmp_path / "trial") as folder:
+        folder.begun = True
+        raise BrokerError("a server ended")
+    assert (tmp_path / "trial").is_dir()
+
+
+def test_who_only_looks_at_a_lock_keeps_nobody_out(tmp_path: Path) -> None:
+    RunFolder.take(tmp_path).release()
+    with (tmp_path / "servers" / "lock").open() as looks:
+        fcntl.flock(looks, fcntl.LOCK_SH)
+        threading.Timer(0.1, fcntl.flock, (looks, fcntl.LOCK_UN)).start()
+        RunFolder.take(tmp_path).release()

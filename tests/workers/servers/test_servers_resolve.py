@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, record, resolve
 from workers.servers.private_rabbitmq import Node
 from workers.servers.process import Child, free_port
+from workers.servers.resolve import given_urls
 
 REAL = Machine()
 NEEDED_BY_SCRIPTS = "sh rm chmod ln env dirname readlink basename date sed cat uname expr"
@@ -325,6 +327,25 @@ def test_the_newest_record_below_a_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "game/old" / record.FOLDER / record.FILE).touch()  # copied, or looked after: that starts nothing
     assert record.newest(tmp_path) == tmp_path / "game/new"
     assert record.read(record.newest(tmp_path)).description == "game/new"
+
+
+def test_a_run_that_goes_on_is_newer_than_one_that_was_killed(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for age, run, pid in ((20, "game/lives", os.getpid()), (10, "game/killed", ended.pid)):
+        (tmp_path / run / record.FOLDER).mkdir(parents=True)
+        record.Record("amqp://h", "redis://h", "rabbitmq", run, pid).write(tmp_path / run)
+        (tmp_path / run / record.STARTED).write_text(json.dumps({"started_at": time.time() - age}))
+    assert record.newest(tmp_path) == tmp_path / "game/lives"
+
+
+def test_urls_of_another_runs_private_servers_are_not_taken_unasked(tmp_path: Path) -> None:
+    taken = {"WARREN_BROKER_URL": "amqp://u@h//", "WARREN_REDIS_URL": "redis://h/0"}
+    assert given_urls("auto", None, None, taken) == ("amqp://u@h//", "redis://h/0")
+    taken["WARREN_SERVERS"] = "private"
+    assert given_urls("auto", None, None, taken) == (None, None)
+    assert given_urls("auto", "amqp://other//", None, taken) == ("amqp://other//", None)
+    assert given_urls("external", None, None, taken) == ("amqp://u@h//", "redis://h/0")
 
 
 # --- a person's tools ---

@@ -52,3 +52,45 @@ def test_ctrl_c_is_not_echoed_into_the_panel_and_echo_comes_back() -> None:
     assert termios.tcgetattr(terminal)[3] == before[3]
     os.close(controller)
     os.close(terminal)
+
+
+BACKGROUND = """
+import os, signal, sys
+from workers.ui.training_view import View
+child = os.fork()
+if child:
+    os.setpgid(child, child)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    print("stopped" if os.WIFSTOPPED(status) else "ran")
+    if os.WIFSTOPPED(status):
+        os.kill(child, signal.SIGKILL)
+else:
+    os.setpgid(0, 0)  # as a shell's job in the background
+    with View("project/trial", goal=475.0, total_steps=1000) as view:
+        view.say("begun")
+    os._exit(0)
+"""
+
+
+def test_a_launcher_in_the_background_of_a_terminal_is_not_stopped() -> None:
+    controller, terminal = pty.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        import fcntl
+
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", BACKGROUND], stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "TERM": "xterm"}, preexec_fn=own_terminal,
+    )  # fmt: skip
+    shown, deadline = b"", time.monotonic() + 60
+    while b"ran" not in shown and b"stopped" not in shown and time.monotonic() < deadline:
+        ready, _, _ = select.select([controller], [], [], 0.2)
+        if ready:
+            shown += os.read(controller, 65536)
+    child.wait(30)
+    assert b"ran" in shown and b"begun" in shown, shown
+    os.close(controller)
+    os.close(terminal)

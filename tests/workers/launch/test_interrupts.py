@@ -1,0 +1,95 @@
+"""Signals to a launcher: the first asks, the second kills, the end of the terminal asks, and all are given back."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
+from waiting import until
+
+from workers.launch.interrupts import Interrupts
+from workers.servers.process import Child
+
+LAUNCHER = """
+import os, signal, sys, time
+from pathlib import Path
+from workers.launch.interrupts import Interrupts
+folder = Path(sys.argv[1])
+interrupts = Interrupts()
+interrupts.install()
+(folder / "installed").touch()
+while not interrupts.asked:
+    time.sleep(0.01)
+for _ in range(3):
+    print("a line for a terminal that is gone", flush=True)
+(folder / "ended").write_text("in order")
+"""
+
+
+def test_signals_are_given_back() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    interrupts = Interrupts()
+    interrupts.install()
+    interrupts.install(list)
+    try:
+        assert all(signal.getsignal(number) != handler for number, handler in before.items())
+        signal.raise_signal(signal.SIGTERM)
+        assert interrupts.asked
+    finally:
+        interrupts.give_back()
+    assert all(signal.getsignal(number) == handler for number, handler in before.items())
+
+
+def test_what_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    interrupts = Interrupts()
+    try:
+        interrupts.install()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        interrupts.give_back()
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_launcher_whose_terminal_is_closed_ends_in_order(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        import fcntl
+
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    child = subprocess.Popen(
+        [sys.executable, "-c", LAUNCHER, str(tmp_path)], stdin=terminal, stdout=terminal, stderr=terminal,
+        preexec_fn=own_terminal,
+    )  # fmt: skip
+    os.close(terminal)
+    until((tmp_path / "installed").exists)
+    os.close(controller)
+    assert child.wait(60) == 0
+    assert (tmp_path / "ended").read_text() == "in order"
+
+
+def test_a_second_signal_kills_at_once_what_a_poll_is_looking_at(tmp_path: Path) -> None:
+    child = Child("sleeper", [sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log")
+    try:
+        until(lambda: child.server() is not None)
+        sleeper = child.server()
+        assert sleeper is not None
+        guard = child._guard
+        with guard._waitpid_lock:  # type: ignore[union-attr]  # as a poll that the signal has interrupted
+            done = threading.Thread(target=child.kill_at_once, daemon=True)
+            done.start()
+            done.join(60)
+            assert not done.is_alive()
+        until(lambda: not child.alive)
+        until(lambda: not sleeper.is_running())
+    finally:
+        child.kill()
