@@ -119,7 +119,7 @@ def _remove_from_broker(
         connection.ensure_connection(max_retries=1, interval_start=0)
         if connection.transport.driver_type == "redis":
             # Queues, bindings and unacknowledged messages are keys as well, maybe in another database.
-            client = redis.Redis(connection_pool=connection.default_channel.pool)
+            client = compat.redis_of(connection)
             _remove_keys(client, topology, kept, before_each)
         else:
             _remove_declared(app, connection, topology, before_each)

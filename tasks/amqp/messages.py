@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import struct
 import time
 import uuid
 from datetime import UTC, datetime
 from typing import Any
-
-from celery.utils.nodenames import anon_nodename
 
 from tasks import codec
 from tasks.amqp import frames
@@ -54,6 +53,11 @@ def expires_at(seconds: float) -> bytes:
     return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="microseconds").encode()
 
 
+def _origin() -> str:
+    """Return this process as Celery names one that is no worker."""
+    return f"gen{os.getpid()}@{socket.gethostname()}"
+
+
 class Envelope:
     """Writes calls of one service; only id, deadline and body differ between them."""
 
@@ -72,7 +76,7 @@ class Envelope:
         self._channel, self._frame_max = channel, frame_max
         flags = CONTENT_TYPE | CONTENT_ENCODING | HEADERS | frames.DELIVERY_MODE | CORRELATION_ID
         flags |= (REPLY_TO if reply_to else 0) | (frames.EXPIRATION if time_to_live is not None else 0)
-        fixed = table({"lang": "py", "task": service, "retries": retries, "origin": anon_nodename()})
+        fixed = table({"lang": "py", "task": service, "retries": retries, "origin": _origin()})
         fixed += short("id") + b"S" + _BODY_ID.pack(ID_BYTES)
         root = short("root_id") + b"S" + _BODY_ID.pack(ID_BYTES)
         self.expires = time_to_live is not None
