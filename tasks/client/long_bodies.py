@@ -12,10 +12,10 @@ from tasks.codec.encoder import pack
 
 
 class LongBodies:
-    """Those of one client. `claims` None: its app has no store, and every body travels in its message.
+    """Long bodies of one client. `claims` None: its app has no store, and every body travels in its message.
 
-    `may_block`: without it `forget` returns at once; `store` and `forget_all` may take a while and are for another
-    thread.
+    `may_block`: without it `forget` returns at once. `store` and `forget_all` use Redis: an event loop calls them from
+    another thread.
     """
 
     def __init__(self, claims: ClaimStore | None, may_block: bool) -> None:

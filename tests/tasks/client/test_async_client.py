@@ -6,6 +6,7 @@ import asyncio
 import secrets
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from tasks.client.async_client import ONE_WAY_WINDOW
 from tasks.client.rpc import Client
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
-from warren.errors import BrokerError, ConfigurationError
+from warren.errors import BrokerError, ConfigurationError, NoSuchService
 
 
 @pytest.fixture
@@ -89,6 +90,45 @@ def test_the_loop_runs_on_while_it_is_looked_who_serves(broker, monkeypatch):
     monkeypatch.setattr(broker, "connect", connect)
     assert asyncio.run(asyncio.wait_for(main(), 60.0)) == 2
     service[0].close()
+
+
+def test_calls_of_unknown_services_hold_up_no_other_call(broker, slow):
+    """Neither do jobs that fill the default executor of the loop, which belongs to its user."""
+
+    async def main() -> bytes:
+        turning = slow.watch()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        filled = loop.run_in_executor(None, go_on.wait, 60.0)
+        solver = solver_of(broker, patience=60.0, claims=slow.claims)
+        unknown = [solver.asend(f"actor.unknown_{number}") for number in range(100)]
+        answer: bytes = await solver.acall("actor.add", LONG)
+        assert not any(future.done() for future in unknown)
+        for future in unknown:
+            future.cancel()
+        go_on.set()
+        await filled
+        turning.cancel()
+        return answer
+
+    go_on = threading.Event()
+    with Service(broker, ADD, claims=slow.claims, function=lambda body: body + b"!"):
+        assert asyncio.run(asyncio.wait_for(main(), 60.0)) == LONG + b"!"
+
+
+def test_calls_of_one_unknown_service_share_its_look_up(broker):
+    looks: list[str] = []
+
+    async def main() -> list[Any]:
+        solver = solver_of(broker, patience=0.2)
+        find = solver._directory.find
+        solver._directory.find = lambda name: (looks.append(name), find(name))[1]  # type: ignore[method-assign]
+        calls = [solver.acall("actor.unknown") for _ in range(50)]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    ended = asyncio.run(asyncio.wait_for(main(), 60.0))
+    assert {type(error) for error in ended} == {NoSuchService}
+    assert len(looks) < 50
 
 
 def test_a_new_connection_is_watched_though_its_descriptor_may_be_the_old_ones(broker, monkeypatch):
