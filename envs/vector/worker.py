@@ -24,7 +24,7 @@ from warren.trees import put
 
 
 def main() -> None:
-    """Reads who it is from the first line of its input, then serves until that ends."""
+    """Read who it is from the first line of its input, then serve until that ends."""
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a game prints must not get among the replies
     commands = os.fdopen(os.dup(0), "rb", buffering=0)
@@ -34,6 +34,7 @@ def main() -> None:
     settings = EnvSettings(**given["settings"])
     with _telling(replies, settings.id):
         vector = make_slots(settings, range(*given["slots"]), given["num_envs"])
+        vector.merges_infos = False  # nobody reads them on the other side
         shared = _shared(vector, settings, given)
     replies.write(b"{}\n")
     rows = slice(*given["slots"])
