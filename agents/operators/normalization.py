@@ -41,7 +41,7 @@ class RunningMoments(nn.Module):
     """Moments of all samples [*shape] so far, as buffers: part of a policy, they are published and saved with it.
 
     Before the first sample mean 0 and variance 1: `normalize` changes nothing. float64 by default: a float32 mean stops
-    moving after some ten million samples; devices without it (mps) need dtype=torch.float32.
+    moving after some ten million samples. On a device without float64 (mps) they become float32.
     """
 
     def __init__(self, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
@@ -53,6 +53,15 @@ class RunningMoments(nn.Module):
         self.register_buffer("mean", torch.zeros(tuple(shape), dtype=dtype))
         self.register_buffer("variance", torch.ones(tuple(shape), dtype=dtype))
         self.total: Callable[[Tensor], Tensor] | None = None  # sums over several learners, each with samples of its own
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> RunningMoments:
+        try:
+            return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
+        except TypeError:  # of float64, as mps raises it
+            if self.count.dtype is not torch.float64:
+                raise
+            self.float()
+            return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, no-any-return]
 
     @property
     def moments(self) -> Moments:

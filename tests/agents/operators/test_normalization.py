@@ -198,3 +198,20 @@ def test_the_gradients_of_normalization_are_right():
     for function in (moments.normalize, moments.denormalize, moments.scale, lambda x: moments.normalize(x, 0.5)):
         assert torch.autograd.gradcheck(function, (x,))
     assert pytest.approx(1e-8) == EPSILON
+
+
+def test_on_a_device_without_float64_moments_become_float32():
+    moments = RunningMoments((3,))
+    moments.update(torch.randn(100, 3))
+    expected = moments.mean.float()
+
+    def to_a_device_without_float64(tensor):
+        if tensor.dtype is torch.float64:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64")
+        return tensor.clone()
+
+    torch.nn.Sequential(moments)._apply(to_a_device_without_float64)
+    assert moments.mean.dtype is moments.count.dtype is torch.float32
+    assert torch.equal(moments.mean, expected)
+    moments.update(torch.randn(100, 3))
+    assert moments.count == 200
