@@ -6,8 +6,6 @@ import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-BETAS = (0.9, 0.999)
-EPSILON = 1e-5  # that of the reference implementations of PPO, not torch's
 MOMENTS = ("exp_avg", "exp_avg_sq")  # as torch calls them
 
 
@@ -18,13 +16,16 @@ class Adam:
     `state`: "step", float32 [], and MOMENTS, [P] each; empty before the first step.
     """
 
-    def __init__(self, values: Tensor, learning_rate: float) -> None:
+    def __init__(
+        self, values: Tensor, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-5
+    ) -> None:
         self.values, self.learning_rate = values, learning_rate
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
         self.state: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step."""
+        """Make one step."""
         if not self.state:
             self.state = {"step": self.values.new_zeros((), dtype=torch.float32)}
             self.state |= {name: torch.zeros_like(self.values) for name in MOMENTS}
@@ -38,10 +39,10 @@ class Adam:
             [self.state["step"]],
             fused=True,  # a third of the others' time on CPU
             amsgrad=False,
-            beta1=BETAS[0],
-            beta2=BETAS[1],
+            beta1=self.beta1,
+            beta2=self.beta2,
             lr=self.learning_rate,
             weight_decay=0.0,
-            eps=EPSILON,
+            eps=self.epsilon,
             maximize=False,
         )

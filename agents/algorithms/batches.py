@@ -37,12 +37,12 @@ class Minibatch:
     begins: Tensor | None = None
     head: Head | None = None  # the steps between `memory` and the unrolls' first
 
-    def evaluate(self, policy: Policy) -> Evaluated:
-        """What `policy` says of the actions, with gradients: [B], or [T, n]."""
+    def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluated:
+        """Return what `policy` says of the actions, with gradients: [B], or [T, n]."""
         if self.begins is None:
-            return policy.evaluate(self.observation, self.action, self.action_mask)
+            return policy.evaluate(self.observation, self.action, self.action_mask, exact_entropy)
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
-        return policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask)[0]
+        return policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy)[0]
 
 
 class Batch:
@@ -109,15 +109,17 @@ class Batch:
         """One array of each trajectory, as long as that is, as a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
 
-    def unroll(self, policy: Policy) -> tuple[Unroll, Evaluated]:
-        """What `policy`, the one that learns, says of an unrolled batch, with gradients; and what returns follow from.
+    def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluated]:
+        """Return what returns follow from, and what `policy`, which learns, says of an unrolled batch, with gradients.
 
         Values are its own, that of the moment after the last step included; only of episodes that ran out of time the
         last value is that of the policy that acted.
         """
         assert self.begins is not None
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
-        said, memory = policy.unroll(self.observation, memory, self.begins, self.action, self.action_mask)
+        said, memory = policy.unroll(
+            self.observation, memory, self.begins, self.action, self.action_mask, exact_entropy
+        )
         trajectories = self._trajectories
         ended = np.concatenate([(t.terminated | t.truncated)[-1] for t in trajectories])
         last = map_tree(lambda *parts: np.concatenate(parts), *(t.last["observation"] for t in trajectories))

@@ -37,6 +37,9 @@ class GradientConfig(TeacherConfig):
     learning_rate: float = 1.5e-3
     anneal_steps: int | None = None  # environment steps over which the rate falls linearly; null keeps it constant
     anneal_to: float = 0.0  # the fraction of learning_rate that it falls to
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    adam_epsilon: float = 1e-5  # that of the reference implementations of PPO, not torch's
     max_grad_norm: float = 0.5
     gamma: float = 0.99
     entropy_coefficient: float = 0.0
@@ -49,6 +52,9 @@ class GradientConfig(TeacherConfig):
             "learning_rate": ("above 0", self.learning_rate > 0),
             "anneal_steps": ("at least 1 or null", self.anneal_steps is None or self.anneal_steps >= 1),
             "anneal_to": ("within 0 and 1", 0 <= self.anneal_to <= 1),
+            "adam_beta1": ("at least 0 and below 1", 0 <= self.adam_beta1 < 1),
+            "adam_beta2": ("at least 0 and below 1", 0 <= self.adam_beta2 < 1),
+            "adam_epsilon": ("above 0", self.adam_epsilon > 0),
             "max_grad_norm": ("above 0", self.max_grad_norm > 0),
             "gamma": ("within 0 and 1", 0 <= self.gamma <= 1),
             "entropy_coefficient": ("at least 0", self.entropy_coefficient >= 0),
@@ -90,6 +96,11 @@ class GradientAlgorithm(Generic[C]):
             return config.entropy_coefficient
         return InverseSquareRoot(config.entropy_coefficient, config.entropy_decay_steps)(self.steps)
 
+    @property
+    def pays_entropy(self) -> bool:
+        """Whether the loss has a term of entropy; else the entropy is only looked at."""
+        return self.config.entropy_coefficient > 0
+
     def behaviour(self) -> dict[str, float]:
         """Nothing: actors sample from the policy as it is."""
         return {}
@@ -125,7 +136,7 @@ class GradientAlgorithm(Generic[C]):
         return (total / count).to(x)
 
     def cuts(self, batch: Batch, size: int) -> list[slice]:
-        """Where `batch` is cut into minibatches of `size` steps, all learners' together."""
+        """Return where `batch` is cut into minibatches of at most `size` steps, all learners' together."""
         return cuts(len(batch), batch.at_a_time(size), self.peers)
 
     def scaled(self, trajectories: Sequence[Trajectory]) -> Sequence[Trajectory]:
@@ -216,12 +227,13 @@ class GradientAlgorithm(Generic[C]):
         return loss + self.config.coefficient(self.steps) * divergence
 
     def set_learning_rate(self) -> float:
-        """The optimizer's, as the schedule has it by now."""
-        config = self.config
+        """Set the optimizer by its settings as they are by now, and return its learning rate."""
+        config, optimizer = self.config, self.optimizer
         learning_rate = config.learning_rate
         if config.anneal_steps is not None:
             learning_rate *= Linear(1.0, config.anneal_to, config.anneal_steps)(self.steps)
-        self.optimizer.learning_rate = learning_rate
+        optimizer.beta1, optimizer.beta2, optimizer.epsilon = config.adam_beta1, config.adam_beta2, config.adam_epsilon
+        optimizer.learning_rate = learning_rate
         return learning_rate
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -71,13 +71,11 @@ def standardized(x: Tensor, peers: Peers) -> Tensor:
 
 
 def cuts(length: int, size: int, peers: Peers) -> list[slice]:
-    """Where to cut `length` into minibatches of `size`, the last may be smaller; `size` counts all learners' together.
+    """Return where to cut `length` into minibatches of at most `size`, all nearly as large as each other.
 
-    Of several learners each makes as many, since every minibatch is one step of all: as many as the one with the least
-    data, and all nearly as large as each other.
+    `size` counts all learners' together. Each learner makes as many, since every minibatch is one step of all: as many
+    as the one with the least data.
     """
-    if peers.size == 1:
-        return [slice(start, start + size) for start in range(0, length, size)]
     number = peers.least(-(-length // max(1, size // peers.size)))
     bounds = [length * part // number for part in range(number + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]

@@ -35,7 +35,7 @@ class EpochsConfig(AlgorithmConfig):
     """Settings of algorithms that go over a batch several times in minibatches, with PPO's clipped loss."""
 
     epochs: int = 10
-    minibatch_size: int = 256  # steps; an epoch's last minibatch is smaller where the batch is no multiple of it
+    minibatch_size: int = 256  # steps at most; a batch is cut into equal parts
     clip_range: float = 0.2
     normalize_advantage: bool = True
 

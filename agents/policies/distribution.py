@@ -42,8 +42,11 @@ class Distribution(nn.Module):
         """The log-probability of `action`."""
         raise NotImplementedError
 
-    def log_prob_entropy(self, output: Any, action: Any) -> tuple[Tensor, Tensor]:
-        """(log-probability of `action`, entropy)."""
+    def log_prob_entropy(self, output: Any, action: Any, exact: bool = True) -> tuple[Tensor, Tensor]:
+        """Return (log-probability of `action`, entropy).
+
+        Where `exact` is false the entropy is only looked at: one that is dear to compute may be -log_prob instead.
+        """
         raise NotImplementedError
 
     def masked(self, output: Any, action_mask: Any) -> Any:

@@ -13,7 +13,9 @@ from agents.operators.divergences import gaussian_entropy, gaussian_kl
 from agents.policies.distribution import Distribution
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-NODES = 32  # of the quadrature for a squashed gaussian's entropy, which is right to 1e-3 an action
+# Of the quadrature for a squashed gaussian's entropy. It errs by at most 2e-4 an action for deviations up to 2, by 3e-3
+# at 3 and 5e-2 at 6, far from what one begins with (1).
+NODES = 32
 
 
 class Gaussian(Distribution):
@@ -40,7 +42,7 @@ class Gaussian(Distribution):
         noise = (action - output) * torch.exp(-self.log_std)
         return (-0.5 * noise.square() - self.log_std - _HALF_LOG_TWO_PI).sum(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
         return self.log_prob(output, action), gaussian_entropy(self.log_std).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
@@ -75,8 +77,10 @@ class SquashedGaussian(Gaussian):
     def log_prob(self, output: Tensor, action: Tensor) -> Tensor:
         return super().log_prob(output, action) - _log_slope(action).sum(-1)
 
-    def log_prob_entropy(self, output: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+    def log_prob_entropy(self, output: Tensor, action: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:
         log_prob, entropy = super().log_prob_entropy(output, action)  # of this class's log_prob
+        if not exact:
+            return log_prob, -log_prob.detach()
         # The gaussian's entropy and the mean of log tanh'(u), by Gauss-Hermite quadrature: it has no closed form.
         u = output.unsqueeze(-1) + self.log_std.exp().unsqueeze(-1) * self._nodes
         narrowing = (_log_slope(u) * self._weights).sum((-2, -1))

@@ -319,10 +319,13 @@ class Policy(nn.Module):
         policy, value = map_tree(Tensor.float, outputs.policy), outputs.value.float()
         return Outputs(policy, value), {name: part.float() for name, part in memory.items()}
 
-    def evaluate(self, observation: Leaves, action: Any, action_mask: Any = None) -> Evaluated:
+    def evaluate(
+        self, observation: Leaves, action: Any, action_mask: Any = None, exact_entropy: bool = True
+    ) -> Evaluated:
         """A flat batch: observations [B, ...] and actions [B, ...] as `step` returned them, in tensors.
 
-        `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal. Raises
+        `action_mask` bool [B, A] is that under which they were chosen; None where all actions were legal.
+        `exact_entropy=False`: the entropy is only looked at, as `Distribution.log_prob_entropy` says. Raises
         ConfigurationError for a policy with a memory, which `unroll` evaluates.
         """
         if self.network.memory:
@@ -331,10 +334,16 @@ class Policy(nn.Module):
                 "`core`, or choose an algorithm that unrolls"
             )
         outputs, _ = self._learning(self._forward, observation, {})
-        return self._evaluated(outputs, action, action_mask)
+        return self._evaluated(outputs, action, action_mask, exact_entropy)
 
     def unroll(
-        self, observation: Leaves, memory: Memory, begins: Tensor, action: Any, action_mask: Any = None
+        self,
+        observation: Leaves,
+        memory: Memory,
+        begins: Tensor,
+        action: Any,
+        action_mask: Any = None,
+        exact_entropy: bool = True,
     ) -> tuple[Evaluated, Memory]:
         """The same of T steps of N slots: all [T, N, ...], from `memory` [N, ...] on; and the memory after them.
 
@@ -342,17 +351,17 @@ class Policy(nn.Module):
         """
         memory = {name: part.clone() for name, part in memory.items()}  # what `step` made takes part in no gradient
         outputs, memory = self._learning(self._unrolled, observation, memory, begins)
-        return self._evaluated(outputs, action, action_mask), memory
+        return self._evaluated(outputs, action, action_mask, exact_entropy), memory
 
     def remember(self, observation: Leaves, memory: Memory, begins: Tensor) -> Memory:
         """`unroll` for the memory after the T steps alone."""
         return self._learning(self._unrolled, observation, memory, begins)[1]
 
-    def _evaluated(self, outputs: Outputs, action: Any, action_mask: Any) -> Evaluated:
+    def _evaluated(self, outputs: Outputs, action: Any, action_mask: Any, exact_entropy: bool) -> Evaluated:
         output, value = outputs
         if action_mask is not None:
             output = self.distribution.masked(output, action_mask)
-        log_prob, entropy = self.distribution.log_prob_entropy(output, action)
+        log_prob, entropy = self.distribution.log_prob_entropy(output, action, exact_entropy)
         return Evaluated(log_prob, entropy, value, output)
 
     @property

@@ -34,7 +34,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, unrolled=self.needs.unrolls)
-        unroll, said = batch.unroll(self.policy)
+        unroll, said = batch.unroll(self.policy, self.pays_entropy)
         loss, terms = a2c_loss(
             unroll,
             said.log_prob,

@@ -42,7 +42,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
             order = torch.randperm(len(batch), generator=self.generator)
             for minibatch in batch.minibatches(cuts, order, columns):
                 of = minibatch.columns
-                log_prob, entropy, value, output = minibatch.evaluate(self.policy)
+                log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
                 loss, terms = appo_loss(
                     log_prob,
                     of["log_prob"],
@@ -72,7 +72,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         config = self.config
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         with torch.no_grad():
-            unroll, said = batch.unroll(self.policy)
+            unroll, said = batch.unroll(self.policy, exact_entropy=False)
             corrected = vtrace(
                 unroll, said.log_prob, behaviour, config.gamma, config.rho_bar, config.c_bar, config.lambda_
             )

@@ -29,7 +29,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, self.needs.unrolls, self.needs.burn_in)
-        unroll, said = batch.unroll(self.policy)
+        unroll, said = batch.unroll(self.policy, self.pays_entropy)
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         loss, terms = impala_loss(
             unroll,

@@ -74,7 +74,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
         for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
             of_actors = minibatch.columns
             advantage = of_actors["advantage"]
-            log_prob, entropy, value, output = minibatch.evaluate(self.policy)
+            log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
             log_ratio = log_prob - of_actors["log_prob"]
             ratio = log_ratio.exp()
             if config.normalize_advantage:

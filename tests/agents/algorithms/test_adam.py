@@ -4,9 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 
-from agents.algorithms.adam import EPSILON, Adam
+from agents.algorithms.adam import Adam
 
 LEARN = """
 import sys
@@ -21,11 +22,12 @@ print("torch._dynamo" in sys.modules)
 """
 
 
-def test_steps_are_those_of_torchs_adam_bit_for_bit():
+@pytest.mark.parametrize(("betas", "epsilon"), [((0.9, 0.999), 1e-5), ((0.0, 0.99), 0.01)])
+def test_steps_are_those_of_torchs_adam_bit_for_bit(betas, epsilon):
     start = torch.randn(1000, generator=torch.Generator().manual_seed(1))
     ours, theirs = start.clone().requires_grad_(), start.clone().requires_grad_()
-    adam = Adam(ours, 0.1)
-    reference = torch.optim.Adam([theirs], 0.1, eps=EPSILON, fused=True)
+    adam = Adam(ours, 0.1, *betas, epsilon)
+    reference = torch.optim.Adam([theirs], 0.1, betas, eps=epsilon, fused=True)
     for step in range(1, 6):
         for values in (ours, theirs):
             values.grad = values.detach().sin() * step

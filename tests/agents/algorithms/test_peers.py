@@ -174,7 +174,15 @@ def test_minibatches_are_as_many_at_every_learner_and_none_is_empty() -> None:
     assert [len(cut) for cut in found.values()] == [3, 3]
     for rank, length in enumerate(lengths):
         assert [place for cut in found[rank] for place in range(length)[cut]] == list(range(length))
-    assert cuts(9, 4, ALONE) == [slice(0, 4), slice(4, 8), slice(8, 12)]
+
+
+@pytest.mark.parametrize(("length", "size"), [(513, 256), (9, 4), (8, 4), (3, 4), (1, 4)])
+def test_minibatches_of_one_learner_are_nearly_equal(length: int, size: int) -> None:
+    found = cuts(length, size, ALONE)
+    assert [place for cut in found for place in range(length)[cut]] == list(range(length))
+    lengths = [cut.stop - cut.start for cut in found]
+    assert len(lengths) == -(-length // size)
+    assert max(lengths) - min(lengths) <= 1
 
 
 def test_standardized_is_by_mean_and_deviation_of_all() -> None:
