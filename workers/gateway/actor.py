@@ -45,7 +45,11 @@ class Decision:
 
     def result(self) -> Any:
         """Wait for the action and return it. Raises RuntimeError in a coroutine, which would stop all games."""
-        if asyncio._get_running_loop() is self._game.loop:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:  # none runs in a plain function's thread
+            running = None
+        if running is self._game.loop:
             raise RuntimeError("act(...).result() is for plain functions; a coroutine awaits it: await self.act(...)")
         return asyncio.run_coroutine_threadsafe(self._game.act(*self._asked), self._game.loop).result()
 

@@ -71,7 +71,9 @@ class Neighbours:
         self._lease.hold(self._left, lambda why: None)  # no other process knows the name
 
     def leave(self) -> None:
-        """Hold none any longer: the sessions that this gateway had are free."""
+        """Hold none any longer: the sessions that this gateway had are free. Safe to call twice."""
+        if self._left.is_set():
+            return
         self._left.set()
         if self._lease is not None:
             self._thread.submit(self._lease.release)

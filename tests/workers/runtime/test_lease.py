@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from warren.errors import ConfigurationError
-from workers.runtime.lease import Lease
+from workers.runtime.lease import Lease, held
 
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_name: str) -> None:
@@ -67,3 +67,19 @@ def test_waiting_for_a_lease_ends_when_the_process_is_to_stop(redis_url: str, ru
     stopping.set()
     client.set(f"{run_name}:lease:work", json.dumps({"host": "elsewhere", "pid": 1, "token": "x"}))
     assert not Lease(client, f"{run_name}:", "work", seconds=600.0).take(stopping)
+
+
+def test_a_lease_is_held_until_its_holder_dies_or_gives_it_back(redis_url: str, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
+    lease = Lease(client, prefix, "work")
+    assert not held(client, prefix, "work")
+    lease.take(threading.Event())
+    assert held(client, prefix, "work"), "though its process asks"
+    lease.release()
+    assert not held(client, prefix, "work")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    client.set(f"{prefix}lease:work", json.dumps({**json.loads(lease._me), "pid": dead.pid, "token": "x"}))
+    assert not held(client, prefix, "work")
+    client.set(f"{prefix}lease:work", json.dumps({**json.loads(lease._me), "token": "x"}))
+    assert not held(client, prefix, "work"), "an earlier process of the same id"
