@@ -1,4 +1,4 @@
-"""A gateway is killed while games train through it, then the run's Redis: both come back, and training goes on."""
+"""Gateways that are killed, with the run's Redis, or told to stop while games train through them."""
 
 from __future__ import annotations
 
@@ -49,13 +49,18 @@ class Games:
 
     def _game(self, connection: http.client.HTTPConnection) -> None:
         session = uuid.uuid4().hex
-        message = {"observation": [0.0, 0.1, 0.0, -0.1], "reward": 1.0, "out_of_time": False}
         for kind in ("start", *["tick"] * TICKS, "stop"):
-            body = b"" if kind == "start" else json.dumps(message).encode()
-            connection.request("POST", "/", body, {"session": session, "step_kind": kind})
-            reply = connection.getresponse()
-            reply.read()
-            assert reply.status == 200
+            assert asked(connection, session, kind) == 200
+
+
+def asked(connection: http.client.HTTPConnection, session: str, kind: str) -> int:
+    """The status of the answer."""
+    message = {"observation": [0.0, 0.1, 0.0, -0.1], "reward": 1.0, "out_of_time": False}
+    body = b"" if kind == "start" else json.dumps(message).encode()
+    connection.request("POST", "/", body, {"session": session, "step_kind": kind})
+    reply = connection.getresponse()
+    reply.read()
+    return reply.status
 
 
 @pytest.mark.slow
@@ -91,3 +96,34 @@ def test_training_by_games_goes_on_when_a_gateway_and_redis_are_killed(tmp_path:
         games.end()
         redis.kill()
         redis.wait()
+
+
+@pytest.mark.slow
+def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, servers: Servers) -> None:
+    port = free_port()
+    settings = ("experiment=cartpole_gamecore", f"gateway.port={port}", "actors=1", "env.goal=null")
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    game, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=30) for _ in range(2))
+
+    def begun() -> bool:
+        try:
+            return asked(game, "a", "start") == 200 == asked(other, "b", "start")
+        except (OSError, http.client.HTTPException):  # it is still starting
+            game.close()
+            return False
+
+    with TrainingRun(tmp_path, *settings, "gateway.drain=600", **urls) as run:
+        run.until(begun)
+        gateway = run.role("gateway-0")
+        gateway.terminate()
+
+        def stopping() -> bool:
+            """Whether it ends sessions, and opens none."""
+            assert asked(other, "b", "stop") == 200
+            return asked(other, "b", "start") == 503
+
+        until(stopping)
+        assert asked(game, "a", "tick") == asked(game, "a", "stop") == 200
+        until(lambda: not gateway.is_running())
+        run.process.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
