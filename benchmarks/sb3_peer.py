@@ -16,16 +16,16 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_atari_env, make_vec_env
 from stable_baselines3.common.vec_env import VecFrameStack
 
-ENVS, STEPS = 16, 128
 game, total = sys.argv[1], int(sys.argv[2])
-torch.set_num_threads(2 if game == "pong" else 1)
+ENVS, STEPS = 16 if game == "pong" else 128, 128  # as many as two actors of Warren's have
+torch.set_num_threads(2)
 if game == "pong":
     gymnasium.register_envs(ale_py)
     envs = VecFrameStack(make_atari_env("PongNoFrameskip-v4", n_envs=ENVS), 4)
     model = PPO("CnnPolicy", envs, n_steps=STEPS, batch_size=256, n_epochs=4, device="cpu")
 else:
     envs = make_vec_env("CartPole-v1", n_envs=ENVS)
-    model = PPO("MlpPolicy", envs, n_steps=STEPS, batch_size=512, n_epochs=4, device="cpu")
+    model = PPO("MlpPolicy", envs, n_steps=STEPS, batch_size=4096, n_epochs=4, device="cpu")
 model.learn(ENVS * STEPS)
 before, started = model.num_timesteps, time.perf_counter()
 model.learn(total, reset_num_timesteps=False)

@@ -85,7 +85,7 @@ def main() -> int:
 def cartpole(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     """Training on CartPole-v1 to the end of the steps; solved: the last 100 episodes reach 475."""
     others = {
-        "sb3": peers.stable_baselines3("cartpole", 100_000),
+        "sb3": peers.stable_baselines3("cartpole", 400_000),
         "sample_factory": peers.sample_factory(PEER_SECONDS),
     }
     if options.purejaxrl is None:
@@ -114,7 +114,7 @@ def pong(job: Train, options: argparse.Namespace) -> dict[str, Any]:
     shared = (
         "env.id=PongNoFrameskip-v4", "env.preprocessing=atari", "env.goal=null", "env.num_envs=8", "actors=2",
         "network=nature_cnn", "sampling=streaming", f"total_steps={PONG_STEPS}",
-        "learner_threads=2",  # the update is 95 % of the time; peers compute with all cores by themselves
+        "learner_threads=2",  # the update is 95 % of the time; peers have two threads as well
     )  # fmt: skip
 
     def ppo(turn: int) -> Ran:

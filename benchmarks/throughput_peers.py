@@ -78,16 +78,15 @@ class Peer:
 
 
 def purejaxrl(checkout: Path, total: int) -> Peer:
-    """64 environments x 128 steps, four epochs of four minibatches: its own defaults but for the number of
-    environments."""
-    command = (str(HERE / "purejaxrl_peer.py"), str(checkout / "purejaxrl"), "64", "128", "4", "2.5e-4", str(total))
+    """128 environments x 128 steps, four epochs, minibatches of 4,096, learning rate 2.5e-3: Warren's settings."""
+    command = (str(HERE / "purejaxrl_peer.py"), str(checkout / "purejaxrl"), "128", "128", "4", "2.5e-3", str(total))
     return Peer("PureJaxRL", "jax", command, threads=2)
 
 
 def stable_baselines3(game: str, total: int) -> Peer:
-    """Its PPO, 16 environments x 128 steps, four epochs."""
+    """Its PPO with as many environments, steps, epochs and samples a minibatch as Warren has; two threads."""
     name = f"Stable-Baselines3 PPO, {game}"
-    return Peer(name, "ray", (str(HERE / "sb3_peer.py"), game, str(total)), threads=2 if game == "pong" else 1)
+    return Peer(name, "ray", (str(HERE / "sb3_peer.py"), game, str(total)), threads=2)
 
 
 def sample_factory(seconds: int) -> Peer:
@@ -97,6 +96,6 @@ def sample_factory(seconds: int) -> Peer:
 
 
 def rllib(algorithm: str, seconds: int) -> Peer:
-    """PPO or IMPALA of RLlib on Pong, two environment runners of eight environments."""
+    """PPO or IMPALA of RLlib on Pong, two runners of eight environments; two threads, as Warren's learner has."""
     name = f"RLlib {algorithm.upper()}, pong"
-    return Peer(name, "ray", (str(HERE / "rllib_peer.py"), algorithm, str(seconds)))
+    return Peer(name, "ray", (str(HERE / "rllib_peer.py"), algorithm, str(seconds)), threads=2)
