@@ -6,7 +6,8 @@ environment, one seed after the other in turn. Names and what they are: `--list`
 With `--folder` every run that ended is kept, and the same command goes on after those; `--peer` may be added then.
 
 The last line is one JSON object: solved (of the seeds), steps_vs_peer (ratio of the medians, a run that did not reach
-the goal counting as its limit; below 1: fewer steps than the peer), every run, and the machine's load.
+the goal counting as its limit; below 1: fewer steps than the peer), p (how often chance sets the two apart as far:
+benchmarks/mann_whitney.py), every run, and the machine's load.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from benchmarks.learning_comparisons import COMPARISONS, Comparison
 from benchmarks.learning_curves import Curve, draw
 from benchmarks.learning_jobs import EVERY_CHECKPOINT, composed, evaluated, train
 from benchmarks.learning_peers import Peer
+from benchmarks.mann_whitney import p_value
 from benchmarks.points import Points
 from benchmarks.report import finish
 from warren.errors import unknown_name
@@ -71,8 +73,13 @@ class Side:
         return sum(run["steps"] is not None for run in self.runs)
 
     @property
+    def steps(self) -> list[int]:
+        """Of each run; one that did not reach the goal counts with its limit."""
+        return [run["steps"] or self.limit for run in self.runs]
+
+    @property
     def median(self) -> float:
-        return statistics.median(run["steps"] or self.limit for run in self.runs)
+        return statistics.median(self.steps)
 
 
 Run = tuple[int | None, float, Curve]  # steps to the goal or None, seconds, curve
@@ -175,6 +182,7 @@ def figures(comparison: Comparison, ours: Side, theirs: Side | None, goal: float
         "solved": ours.solved,
         "seeds": len(ours.runs),
         "steps_vs_peer": None if theirs is None else round(ours.median / theirs.median, 3),
+        "p": None if theirs is None else round(p_value(ours.steps, theirs.steps), 3),
         "goal": goal,
         "limit": ours.limit,
         "median_steps": {side.title: side.median for side in sides},

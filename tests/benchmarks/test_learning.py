@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from benchmarks import learning
 from benchmarks.learning import Measurement, Side, figures
 from benchmarks.learning_comparisons import COMPARISONS
 from benchmarks.learning_jobs import composed
 from benchmarks.learning_peers import LIBRARIES, Peer, equal_normalization, equal_settings
+from benchmarks.mann_whitney import p_value
 from benchmarks.points import Points
 from workers.config.schema import Config
 
@@ -41,8 +43,20 @@ def test_a_run_that_does_not_reach_the_goal_counts_with_its_limit() -> None:
         theirs.add(steps, 1.0, [])
     found = figures(COMPARISONS["cartpole-ppo"], ours, theirs, 475.0)
     assert (found["solved"], found["seeds"], found["steps_vs_peer"]) == (2, 3, 0.3)
+    assert found["p"] == 1.0
     assert found["median_steps"] == {"Warren": 30_000, "Peer": 100_000}
     assert found["runs"]["Warren"][1] == {"steps": None, "seconds": 1.0, "best": 3.0}
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (3, 5), (5, 5)])
+def test_p_is_that_of_the_exact_mann_whitney_test(sizes: tuple[int, int]) -> None:
+    generator = np.random.default_rng(1)
+    for shift in (0.0, 1.0, 5.0):
+        ours, theirs = (generator.normal(size=size).tolist() for size in sizes)
+        theirs = [number + shift for number in theirs]
+        expected = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
+        assert p_value(ours, theirs) == pytest.approx(expected)
+    assert p_value([1, 1, 1], [1, 1, 1]) == 1.0
 
 
 def test_the_same_command_goes_on_after_the_runs_that_ended_and_the_peer_may_come_later(
