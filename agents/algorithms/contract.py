@@ -81,7 +81,7 @@ class Update:
     """What an update has done: `metrics` by name, for people and plots.
 
     `priorities`, where data may be drawn more than once: float32 [slots], how much is to be learned from each slot of
-    the trajectories in their order; None where an algorithm has no opinion.
+    the trajectories in their order; None where an algorithm has no opinion. Nothing reads them yet: there is no replay.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -108,7 +108,10 @@ class Algorithm(Protocol):
         ...
 
     def behaviour(self) -> dict[str, float]:
-        """How actors are to act with these weights (epsilon, temperature, ...); travels in the weights' stamp."""
+        """Return how actors are to act with these weights (epsilon, temperature, ...), for the weights' stamp.
+
+        It reaches `Policy.behaviour` of every actor; nothing that draws actions reads it yet.
+        """
         ...
 
     def adjust(self, changes: Mapping[str, Any]) -> None:

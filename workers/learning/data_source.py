@@ -30,7 +30,10 @@ def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an update is made on. A source that draws says where each slot is from, and what it weighs."""
+    """What an update is made on. A source that draws says where each slot is from, and what it weighs.
+
+    None does yet, and nothing reads `indices` and `weights`.
+    """
 
     arrived: Sequence[Arrived]
     indices: np.ndarray | None = None  # int64 [slots]
@@ -43,10 +46,10 @@ class Batch:
 
 
 class DataSource(Protocol):
-    """The loop that uses it, `version` being that of the weights that learn:
+    """Keep what arrives until an update. After each arrival, `version` being that of the weights that learn:
 
     dropped = source.add(arrived, version)
-    while source.ready():
+    if source.ready():
         batch = source.sample()
         source.feedback(batch, algorithm.update(batch.trajectories))
     """
