@@ -17,7 +17,7 @@ from workers.runtime.trained import load
 
 @dataclass
 class CloneConfig:
-    """Whose weights join which league."""
+    """Settings of a clone: a policy, and the league that it joins."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
     name: str  # of the new player
@@ -28,7 +28,7 @@ class CloneConfig:
 
 
 def run(config: CloneConfig) -> int:
-    """Do it; exit status 0."""
+    """Do it; return exit status 0."""
     trained = load(config.run, config.player, config.version)
     store, pool = existing(argparse.Namespace(run=config.league, redis=config.redis))
     model = clone(store, pool, trained.policy, trained.version, config.name)
@@ -37,7 +37,7 @@ def run(config: CloneConfig) -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     return command(__doc__, CloneConfig, run)
 
 

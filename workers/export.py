@@ -18,7 +18,7 @@ from workers.deployment.settings import ExportConfig, parse
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

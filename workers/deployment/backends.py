@@ -32,18 +32,20 @@ class Backend:
         self._zeros = {name: part.numpy()[0] for name, part in policy.initial_memory(1).items()}
 
     def initial_memory(self, n: int) -> Memory:
-        """The memory of `n` slots where an episode begins: zeros."""
+        """Return the memory of `n` slots where an episode begins: zeros."""
         return {name: np.zeros((n, *part.shape), part.dtype) for name, part in self._zeros.items()}
 
     def outputs(self, observation: Any, memory: Memory) -> tuple[Any, Memory]:
-        """(what the network says of the actions, in tensors, memory after) of observations [N, ...], nested as the
-        observation space is, and the memory before them."""
+        """Return (what the network says of the actions, in tensors; the memory after).
+
+        Observations [N, ...] are nested as the observation space is; `memory` is that before them.
+        """
         raise NotImplementedError
 
     def act(
         self, observation: Any, memory: Memory, mode: str, generator: torch.Generator, action_mask: Any = None
     ) -> tuple[Any, Memory]:
-        """(actions [N, ...], memory after): those of Policy.act, with the same generator in the same state."""
+        """Return (actions [N, ...], memory after): those of Policy.act, with the same generator in the same state."""
         with torch.inference_mode():
             output, memory = self.outputs(observation, memory)
             output = self.policy.legal(output, action_mask)
@@ -55,7 +57,7 @@ BACKENDS: Registry[Callable[[Policy, int], Backend]] = Registry("backend")
 
 @BACKENDS.register("pytorch")
 class PytorchBackend(Backend):
-    """The policy itself."""
+    """Compute by the policy itself."""
 
     name = "pytorch"
 
@@ -70,7 +72,7 @@ class PytorchBackend(Backend):
 
 @BACKENDS.register("onnx")
 class OnnxBackend(Backend):
-    """An ONNX model of it by ONNX Runtime, on the CPU."""
+    """Compute by an ONNX model of the policy and ONNX Runtime, on the CPU."""
 
     name = "onnx"
 
@@ -123,7 +125,7 @@ class OnnxBackend(Backend):
 
 @BACKENDS.register("int8")
 class Int8Backend(OnnxBackend):
-    """The same with weights of a byte each."""
+    """Compute by such a model with weights of a byte each."""
 
     name = "int8"
 
@@ -132,7 +134,7 @@ class Int8Backend(OnnxBackend):
 
 
 def build_backend(name: str, policy: Policy, threads: int = 1) -> Backend:
-    """The backend of that name for `policy`, by so many threads where it has its own.
+    """Return the backend of that name for `policy`, by so many threads where it has its own.
 
     Raises UnknownName, and ConfigurationError for a policy that it cannot compute.
     """

@@ -31,7 +31,7 @@ def clone(store: Store, pool: Pool, policy: Policy, version: int, name: str, by:
 
 
 def _check(pool: Pool, policy: Policy, name: str) -> None:
-    """Raises ConfigurationError where the league's own models have other tensors."""
+    """Raise ConfigurationError where the league's own models have other tensors."""
     ours = {key: tuple(tensor.shape) for key, tensor in policy.state_dict().items()}
     other = next((info for info in pool.models() if info.player != name), None)
     if other is None:

@@ -41,7 +41,7 @@ EXAMPLES = 3  # observations that the network is traced with; 0 and 1 would be t
 
 
 class _Acting(nn.Module):
-    """The part of a policy that the model holds, between lists of tensors."""
+    """Compute the part of a policy that the model holds, from and to lists of tensors."""
 
     def __init__(self, policy: Policy) -> None:
         super().__init__()

@@ -191,7 +191,7 @@ def run(config: DeployConfig) -> int:
 
 
 def serve(config: DeployConfig, stopping: threading.Event, neighbours: Processes | None = None) -> int:
-    """The same, or until `stopping`; with `neighbours`, behind a port that it shares."""
+    """Do the same, or until `stopping`; with `neighbours`, behind a port that it shares."""
     log_to_stderr(config.log_level)
     torch.set_num_threads(config.threads)
     hurried = threading.Event()

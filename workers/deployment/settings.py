@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass
 class ExportConfig:
-    """Which policy becomes a model."""
+    """Settings of an export: a policy, and how its model is made and checked."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
     player: str = "main"  # of a league's; or a frozen one: main@1200
@@ -37,7 +37,7 @@ class ExportConfig:
 
 @dataclass
 class DeployConfig:
-    """What is served, how, and where."""
+    """Settings of a deployment: a policy, how it decides, and where games reach it."""
 
     run: str  # a run folder, or a folder of runs, whose newest it is
     player: str = "main"  # of a league's; or a frozen one: main@1200
@@ -78,7 +78,7 @@ class DeployConfig:
 
 
 def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
-    """The exit status of `run` with what the command line gives; asked for help, or given nothing, it prints `doc`."""
+    """Return the exit status of `run` with the settings of the command line; print `doc` where help is asked for."""
     given = sys.argv[1:]
     if not given or "--help" in given or "-h" in given:
         print(doc)
@@ -87,7 +87,7 @@ def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
 
 
 def parse(config: type[T], given: Sequence[str]) -> T:
-    """The settings that a command line gives, as a `config`. Raises ConfigurationError with all that is wrong."""
+    """Return the settings that a command line gives, as a `config`. Raises ConfigurationError with all problems."""
     known = _names(config)
     wrong = [f"{one}: is no setting; write them as name=value" for one in given if "=" not in one]
     wrong += [

@@ -52,7 +52,7 @@ class Verdict:
 
     @property
     def record(self) -> dict[str, Any]:
-        """What a model's file says of its check."""
+        """Return what a model's file says of its check."""
         return {
             "mode": self.mode,
             "agreement": self.ways,
@@ -70,7 +70,7 @@ class Verdict:
         )
 
     def check(self, least: float = AGREEMENT) -> None:
-        """Raises ConfigurationError below an agreement of `least`."""
+        """Raise ConfigurationError below an agreement of `least`."""
         if not self.agreement >= least:
             raise ConfigurationError(
                 f"backend={self.backend}: refused. {self}; at least {100 * least:g} % are wanted "
@@ -116,7 +116,7 @@ def observations_of(trained: Trained, file: str | None = None) -> Recorded:
 
 
 def agreeing(ones: Any, others: Any) -> np.ndarray:
-    """bool [N]: whether the actions, as the action space has them, are the same in every part."""
+    """Return bool [N]: true where the actions, as the action space has them, are the same in every part."""
     same = []
     for (_, one), (_, other) in zip(leaves(ones), leaves(others), strict=True):
         each = _close(one, other) if one.dtype.kind == "f" else one == other
@@ -126,20 +126,20 @@ def agreeing(ones: Any, others: Any) -> np.ndarray:
 
 
 def _together(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
-    """All slots a pass; several copies of one that is alone."""
+    """Yield all slots, which a pass takes together; several copies of one that is alone."""
     slots = recorded.begins.shape[1]
     yield recorded.slots(list(range(slots)) if slots > 1 else [0] * TOGETHER, mask)
 
 
 def _alone(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
-    """A slot after the other, up to ALONE observations."""
+    """Yield a slot after the other, up to ALONE observations."""
     steps, slots = recorded.begins.shape
     for slot in range(min(slots, max(1, ALONE // steps))):
         yield recorded.slots([slot], mask, ALONE)
 
 
 def _agreeing_in(backend: Backend, recorded: Recorded, mode: str, seed: int) -> np.ndarray:
-    """bool [T * N]: whether `act` of both gives the same action."""
+    """Return bool [T * N]: true where `act` of both gives the same action."""
     asked = (PytorchBackend(backend.policy), backend)
     generators = [torch.Generator().manual_seed(seed) for _ in asked]
     memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
@@ -157,7 +157,7 @@ def _agreeing_in(backend: Backend, recorded: Recorded, mode: str, seed: int) -> 
 
 
 def _difference(backend: Backend, recorded: Recorded) -> float:
-    """The largest between two outputs of the network, each with the memory that it made itself."""
+    """Return the largest between two outputs of the network, each with the memory that it made itself."""
     asked = (PytorchBackend(backend.policy), backend)
     memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
     largest = 0.0
@@ -173,7 +173,7 @@ def _difference(backend: Backend, recorded: Recorded) -> float:
 
 
 def _drawn(policy: Any, recorded: Recorded) -> np.ndarray:
-    """bool [T, N, A]: masks with one legal action at least."""
+    """Return masks bool [T, N, A] with one legal action at least."""
     shape, random = (*recorded.begins.shape, int(policy.action_space.n)), np.random.default_rng(0)
     legal = random.random(shape) < LEGAL
     np.put_along_axis(legal, random.integers(0, shape[-1], (*shape[:-1], 1)), True, axis=-1)

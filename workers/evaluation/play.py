@@ -148,7 +148,7 @@ def seat(given: str) -> int | None:
 
 
 def main(description: str | None = None) -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.play", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

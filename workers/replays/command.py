@@ -92,7 +92,7 @@ def checked(run: RecordedRun, matches: Iterable[RecordedMatch], say: Say) -> int
 
 
 def shown(run: RecordedRun, record: RecordedMatch, numbers: Iterable[int], say: Say) -> None:
-    """Games of a match as text, turn by turn."""
+    """Say games of a match as text, turn by turn."""
     env = run.games()
     for number in numbers:
         game = record.games[number]
@@ -110,7 +110,7 @@ def shown(run: RecordedRun, record: RecordedMatch, numbers: Iterable[int], say: 
 
 
 def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path) -> Video:
-    """One game as a film, a frame before each move and one of its end, where the game draws that."""
+    """Film one game: a frame before each move and one of its end, where the game draws that."""
     env = drawing(run)
     video = Video(path)
     video.fps = FRAMES_PER_SECOND if len(record.games[number].actions) < 200 else video.fps
@@ -126,7 +126,7 @@ def filmed(run: RecordedRun, record: RecordedMatch, number: int, path: Path) -> 
 
 
 def drawing(run: RecordedRun) -> TwoPlayerVectorEnv:
-    """The run's game, made so that it draws itself where it can."""
+    """Return the run's game, made so that it draws itself where it can."""
     if run.league.env.partition(":")[0] in SOURCES.keys() - {"pettingzoo"}:
         return run.games()  # these take no render_mode
     try:
@@ -136,7 +136,7 @@ def drawing(run: RecordedRun) -> TwoPlayerVectorEnv:
 
 
 def numbers_of(record: RecordedMatch, game: int | None) -> list[int]:
-    """The games to show. Raises ConfigurationError for one that there is not."""
+    """Return the games to show. Raises ConfigurationError for one that there is not."""
     if not record.games:
         raise ReplayError(f"match {record.match} has no games")
     if game is None:
@@ -147,7 +147,7 @@ def numbers_of(record: RecordedMatch, game: int | None) -> list[int]:
 
 
 def run(given: argparse.Namespace, say: Say = print) -> int:
-    """What the command line asks for."""
+    """Do what the command line asks for; return the exit status."""
     recorded = RecordedRun(given.folder)
     if given.match is None:
         for option in ("game", "video"):
@@ -173,13 +173,13 @@ def run(given: argparse.Namespace, say: Say = print) -> int:
 
 
 def plain(game: object) -> dict[str, object]:
-    """A game as JSON has it."""
+    """Return a game as JSON has it."""
     fields = dict(vars(game))
     return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
 
 
 def main(description: str | None = None) -> int:
-    """The command line; exit status 1 where a match does not come to its recorded result."""
+    """Run the command line; return exit status 1 where a match does not come to its recorded result."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.replay", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -66,12 +66,12 @@ class ReplayWriter:
 
 
 def files(folder: Path) -> list[Path]:
-    """Those of a folder, the oldest first."""
+    """Return the files of a folder, the oldest first."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.stem.isdigit())
 
 
 def read(folder: Path) -> Iterator[RecordedMatch]:
-    """The matches in a folder, the oldest first, each once. Raises ReplayError for a record that is whole and wrong."""
+    """Yield the matches in a folder, the oldest first, each once. Raises ReplayError for a record that is wrong."""
     seen: set[str] = set()
     for path in files(folder):
         with contextlib.suppress(FileNotFoundError):  # the oldest go meanwhile
@@ -83,7 +83,7 @@ def read(folder: Path) -> Iterator[RecordedMatch]:
 
 
 def entries(data: bytes) -> Iterator[bytes]:
-    """The records in a file's bytes, up to where it was torn."""
+    """Yield the records in a file's bytes, up to where it was torn."""
     place = 0
     while place + HEAD.size <= len(data):
         length, checksum = HEAD.unpack_from(data, place)

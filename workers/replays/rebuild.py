@@ -27,7 +27,7 @@ Policies = Callable[[Weights], Policy | None]  # None: those weights were not ke
 
 
 class Move(NamedTuple):
-    """One of a game: what its player saw, and what it did."""
+    """A move of a game: what its player saw, and what it did."""
 
     number: int  # moves before it
     turn: Turn  # of the one game
@@ -46,7 +46,7 @@ class Checked:
 
 
 def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
-    """The game again, in an environment of one slot. Before each move is made it is given out.
+    """Play the game again, in an environment of one slot; yield each move before it is made.
 
     Raises ReplayError where the game does not go, or end, as recorded.
     """
@@ -131,7 +131,7 @@ class _Decisions:
                 self._compare(probabilities, noise[move.number][None], np.array([move.action]))
 
     def count(self) -> tuple[int, int]:
-        """(decisions that were made again, those of them that came out otherwise)."""
+        """Return (decisions that were made again, those of them that came out otherwise)."""
         for weights, decisions in self._alone.items():
             policy = self._policies(weights)
             assert policy is not None, "it was there while the games were played"

@@ -55,13 +55,13 @@ class RecordedMatch:
         return np.array([game.returns[game.home] for game in self.games], np.float32)
 
     def weights(self, game: PlayedGame, seat: int, move: int) -> Weights:
-        """What moved in this seat at this move of one of its games."""
+        """Return the weights that moved in this seat at this move of one of its games."""
         if seat != game.home and self.away_weights is not None:
             return self.away_weights
         return [weights for begins, weights in game.weights if begins <= move][-1]
 
     def outcomes_of(self, returns: np.ndarray) -> str:
-        """What the league would count for these returns float32 [games] of the home player."""
+        """Return the outcomes that the league would count for these returns float32 [games] of the home player."""
         return MatchResult(self.match, returns).outcomes(self.series)
 
     def with_outcomes(self) -> RecordedMatch:
@@ -69,7 +69,7 @@ class RecordedMatch:
         return replace(self, outcomes=self.outcomes_of(self.returns))
 
     def to_bytes(self) -> bytes:
-        """As `from_bytes` takes it."""
+        """Return the record as `from_bytes` takes it."""
         played = list(dict.fromkeys(weights for game in self.games for _, weights in game.weights))
         place = {weights: index for index, weights in enumerate(played)}
         largest = max((int(game.actions.max(initial=0)) for game in self.games), default=0)
@@ -99,7 +99,7 @@ class RecordedMatch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RecordedMatch:
-        """What `to_bytes` made. Raises ReplayError for anything else."""
+        """Return the record that `to_bytes` was called on. Raises ReplayError for anything else."""
         try:
             unpacked = zlib.decompressobj()
             fields = msgpack.unpackb(unpacked.decompress(data, LARGEST), raw=False)

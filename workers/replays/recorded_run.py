@@ -39,7 +39,7 @@ class RecordedRun:
         self._policies: OrderedDict[Weights, Policy | None] = OrderedDict()
 
     def matches(self) -> Iterator[RecordedMatch]:
-        """All that are recorded, the oldest first. Raises ReplayError for one that is damaged, or of another game."""
+        """Yield all that are recorded, the oldest first. Raises ReplayError for a damaged one, or of another game."""
         for record in records.read(self.folder / records.FOLDER):
             if (record.env, dict(record.env_kwargs)) != (self.league.env, dict(self.league.env_kwargs)):
                 raise ReplayError(
@@ -69,11 +69,11 @@ class RecordedRun:
         return one
 
     def games(self, **kwargs: Any) -> envs.TwoPlayerVectorEnv:
-        """An environment of one slot in which matches are played again; `kwargs` go to the game."""
+        """Return an environment of one slot in which matches are played again; `kwargs` go to the game."""
         return envs.make_two_player(self.league.env, 1, 0, **{**self.league.env_kwargs, **kwargs})
 
     def policy(self, weights: Weights) -> Policy | None:
-        """What played, where its weights were frozen and are the same still; else None."""
+        """Return the policy that played, where its weights were frozen and are the same still; else None."""
         if weights not in self._policies:
             self._policies[weights] = self._load(weights)
             while len(self._policies) > LOADED:

@@ -26,7 +26,7 @@ AGAIN_AFTER = 1.0  # s after which it goes on when Redis was away, or the disk f
 
 
 def stream_key(key_prefix: str) -> str:
-    """The stream of the run whose keys begin with `key_prefix`."""
+    """Return the name of the stream of the run whose keys begin with `key_prefix`."""
     return f"{key_prefix}replays"
 
 

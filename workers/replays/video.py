@@ -38,7 +38,7 @@ class Video:
                 ) from None
 
     def add(self, frame: Any) -> None:
-        """The next frame."""
+        """Add the next frame."""
         picture = np.ascontiguousarray(frame)
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
             raise ConfigurationError(

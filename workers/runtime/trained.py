@@ -44,17 +44,17 @@ class Trained:
     seen_in: tuple[Path, ...] = ()  # folders where learners of its game record what they saw, its own first
 
     def make(self, **kwargs: Any) -> gymnasium.Env:
-        """The environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
+        """Make the environment that it was trained on; `kwargs` as render_mode="human" go to its constructor."""
         settings = self.settings or envs.EnvSettings(self.env_id, self.env_kwargs)
         whole_games = replace(settings.resolved(), episodic_life=False, kwargs={**self.env_kwargs, **kwargs})
         return envs.make(whole_games)
 
     def games(self, num_envs: int = 1, seed: int = 0) -> envs.TwoPlayerVectorEnv:
-        """Games of the two-player game that it was trained on."""
+        """Make games of the two-player game that it was trained on."""
         return envs.make_two_player(self.env_id, num_envs, seed, **self.env_kwargs)
 
     def act(self, observation: Any, action_mask: np.ndarray | None = None, *, greedy: bool = True) -> Any:
-        """The action for one observation (without a leading dimension), as the environment takes it.
+        """Return the action for one observation (without a leading dimension), as the environment takes it.
 
         A policy with a memory remembers its last calls: tell it by `begin` where an episode begins.
         `action_mask` bool [A]: the legal ones. `greedy`: the likeliest action; else one drawn as in training, which a
@@ -67,12 +67,12 @@ class Trained:
         return map_tree(lambda leaf: leaf[0], self.policy.env_action(action))
 
     def begin(self) -> None:
-        """An episode begins: the policy remembers nothing."""
+        """Begin an episode: the policy remembers nothing."""
         self.memory = None
 
 
 def load(folder: str | Path, player: str = "main", version: int | None = None) -> Trained:
-    """The newest checkpoint of a run folder, or of the newest run in a folder of runs; or that of a weight version.
+    """Load the newest checkpoint of a run folder, or of the newest run in a folder of runs; or that of a version.
 
     Of a league's, that of `player`, or the frozen model of that name.
 
@@ -146,7 +146,7 @@ def _spaces(env_id: str, kwargs: dict[str, Any]) -> tuple[gymnasium.Space[Any], 
 
 
 def _checkpoint(folder: Path, version: int | None) -> Path:
-    """The newest, or that of `version`."""
+    """Return the newest, or that of `version`."""
     found = checkpoints.latest(folder) if version is None else folder / f"{version:08d}{checkpoints.SUFFIX}"
     if found is None:
         raise CheckpointError(f"{folder} holds no checkpoint yet; a run writes one when it stops, and every 30 s")

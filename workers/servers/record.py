@@ -40,7 +40,7 @@ class Record:
 
 
 def read(run_folder: Path) -> Record:
-    """The record in a run's folder. Raises ConfigurationError when there is none (none started, or stopped)."""
+    """Return the record in a run's folder. Raises ConfigurationError when there is none (none started, or stopped)."""
     path = run_folder / FOLDER / FILE
     try:
         return Record(**json.loads(path.read_text(encoding="utf-8")))
@@ -85,7 +85,7 @@ def _goes_on(run_folder: Path) -> bool:
 
 
 def folders(runs: Path = RUNS) -> list[Path]:
-    """The run folders below `runs` that hold a record."""
+    """Return the run folders below `runs` that hold a record."""
     return [path.parent.parent for path in _records(runs)]
 
 
@@ -95,7 +95,7 @@ def _records(runs: Path) -> Iterator[Path]:
 
 
 def runs_on(record: Record) -> bool:
-    """Whether the process that acquired the servers still runs."""
+    """Return whether the process that acquired the servers still runs."""
     try:
         os.kill(record.pid, 0)
     except ProcessLookupError:

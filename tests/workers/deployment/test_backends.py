@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from deployed import SHAPES, recorded_of, run_folder
+from experience import random_trajectory
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 from agents import Policy, build_policy
@@ -278,6 +279,17 @@ def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
         Recorded.read(tmp_path / FILE, policy_of({}))
     with pytest.raises(CheckpointError, match="observation"):
         Recorded.read(tmp_path / FILE, policy_of({"shared": True}, Dict({**PARTS.spaces, "at": Box(-1, 1, (3,))})))
+
+
+def test_of_a_trajectory_its_masks_are_recorded_too(tmp_path: Path) -> None:
+    policy = policy_of({})
+    masks = np.random.default_rng(0).random((16, 4, 2)) < 0.5
+    trajectory = replace(random_trajectory(policy), action_mask=masks)
+    slot = trajectory.observation[:, 0].nbytes
+    Recorded.of(trajectory, most=2 * slot).write(tmp_path / FILE, policy)
+    found = Recorded.read(tmp_path / FILE, policy)
+    assert found.action_mask is not None and (found.action_mask == masks[:, :2]).all()
+    assert Recorded.of(random_trajectory(policy)).action_mask is None
 
 
 def test_where_nothing_was_recorded_the_environment_is_played(tmp_path: Path) -> None:
