@@ -9,6 +9,7 @@ that touches the channel is handed back to the event loop, which a byte in a soc
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import signal
 import socket
@@ -28,6 +29,7 @@ from tasks import compat
 logger = get_logger(__name__)
 
 Job = Callable[[], None]
+WAKE = b"\0"  # no signal's number
 ENDED_BY_A_TASK = 1  # exit status of a worker in which a task called sys.exit
 
 _newest: list[OneThreadPool] = []  # that of this process's worker
@@ -66,8 +68,9 @@ class OneThreadPool(compat.Pool):
         self._writer.setblocking(False)
         _newest[:] = [self]
         # The loop would otherwise go on polling after a signal's handler has run: for half a second, on average.
+        self._listened_before = -1  # the descriptor that was told of signals, and is told of them by `_drain`
         if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+            self._listened_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._run, name="tasks", daemon=True)
         self._thread.start()
 
@@ -126,7 +129,7 @@ class OneThreadPool(compat.Pool):
                 self._changed.wait_for(lambda: not self._outstanding)
             self._drain()
         if threading.current_thread() is threading.main_thread():
-            signal.set_wakeup_fd(-1)
+            signal.set_wakeup_fd(self._listened_before)
         self._reader.close()
         self._writer.close()
 
@@ -173,12 +176,13 @@ class OneThreadPool(compat.Pool):
         """Have the event loop look around at once; from any thread."""
         # Full: the loop is about to wake anyway. Closed: the worker has stopped.
         with contextlib.suppress(OSError):
-            self._writer.send(b"\0")
+            self._writer.send(WAKE)
 
     def _drain(self, *_: Any) -> None:
         with contextlib.suppress(OSError):
-            while self._reader.recv(4096):
-                pass
+            while received := self._reader.recv(4096):
+                if self._listened_before != -1 and (signals := received.replace(WAKE, b"")):
+                    os.write(self._listened_before, signals)
         while self._finished:
             try:
                 self._finished.popleft()()

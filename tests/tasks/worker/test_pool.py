@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import signal
 import sys
@@ -49,6 +50,26 @@ def test_a_worker_that_has_nothing_to_do_stops_when_told(servers: Servers, tmp_p
     with ObedientWorker(run_name, servers.broker_url, servers.redis_url, tmp_path / "log") as worker:
         worker.process.send_signal(signal.SIGTERM)
         assert worker.process.wait(60) == 0
+
+
+def test_pool_passes_signals_on_to_what_listened_before() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    handler = signal.signal(signal.SIGUSR1, lambda *_: None)
+    before = signal.set_wakeup_fd(writing)
+    try:
+        pool = OneThreadPool(1)
+        pool.start()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        pool.wake()
+        pool.stop()
+        assert os.read(reading, 16) == bytes([signal.SIGUSR1])
+        assert signal.set_wakeup_fd(before) == writing
+    finally:
+        signal.set_wakeup_fd(before)
+        signal.signal(signal.SIGUSR1, handler)
+        os.close(reading)
+        os.close(writing)
 
 
 def test_a_busy_worker_answers_remote_control(worker: ObedientWorker) -> None:

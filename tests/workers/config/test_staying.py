@@ -13,6 +13,8 @@ import psutil
 import pytest
 from waiting import PATIENCE, until
 
+from workers.servers import Servers
+
 ROOT = Path(__file__).resolve().parents[3]
 DONE = "def run(config): return 0"
 STOPPED = """
@@ -63,6 +65,19 @@ def test_role_that_is_told_to_stop_ends(start: Start) -> None:
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.terminate()
     assert process.wait(PATIENCE) == 0
+
+
+def test_celery_worker_that_is_told_to_stop_ends(servers: Servers, run_name: str, tmp_path: Path) -> None:
+    settings = f"run={run_name}", "trial=t", f"folder={tmp_path}", "league=kuhn"
+    environment = {**os.environ, **servers.environment(), "WARREN_RESTART": "unless-stopped"}
+    command, log = [sys.executable, "-m", "workers.league", *settings], tmp_path / "log"
+    with log.open("w") as stream, subprocess.Popen(command, env=environment, cwd=ROOT, stderr=stream) as process:
+        try:
+            until(lambda: "ready." in log.read_text(), "the worker")
+            process.terminate()
+            assert process.wait(PATIENCE) == 0, log.read_text()
+        finally:
+            process.kill()
 
 
 def test_failed_role_ends_to_be_started_again(start: Start) -> None:
