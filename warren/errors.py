@@ -65,6 +65,10 @@ class ClaimGone(ClaimError):
     """Raised when nothing is behind a claim check any more: its message was acknowledged, or its time has passed."""
 
 
+class ClaimUsed(ClaimGone):
+    """Raised when the message of a claim check was dealt with: it comes again, or was published twice."""
+
+
 class BrokerError(WireError):
     """Raised when the broker or Redis is down, refuses the password, or goes away for longer than allowed."""
 

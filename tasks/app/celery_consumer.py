@@ -21,12 +21,13 @@ from celery.worker import loops
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
+from tasks import brokers
 from tasks.app.dead_letters import letter_of, send_dead_letter
 from tasks.app.outcome import Outcome, for_celery, outcome_of
 from tasks.app.protocol import problem_with_body, problem_with_headers
 from tasks.app.redelivery import DELIVERIES, Deliveries, was_redelivered
 from tasks.codec import claim_check
-from warren.errors import BrokerError, ClaimGone, DeliveriesExceeded
+from warren.errors import BrokerError, ClaimUsed, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -138,9 +139,9 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
             logger.error("a message of %s cannot be read: %s", message.delivery_info.get("exchange"), cause)
         elif isinstance(cause, BrokerError):
             self._again(message, cause)
-        elif isinstance(cause, ClaimGone) and was_redelivered(message.delivery_info, message.headers):
-            # What it carried goes once it is acknowledged: its worker was killed before the broker read that.
-            logger.info("a message comes again that was done: what it carried is gone")
+        elif isinstance(cause, ClaimUsed):
+            # Its worker was killed before the broker read the acknowledgement, or it was published twice.
+            logger.info("a message comes again that was done: %s", cause)
             message.ack_log_error(unsettled, self.connection_errors)
         else:
             self.refuse(message, str(cause))
@@ -218,6 +219,8 @@ class Request(CeleryRequest):  # type: ignore[misc]
         if for_good and send_dead_letter(self._app, letter_of(self._app, self.message), self.reason):
             super().acknowledge()  # not our own: the copy needs the claim
             return
+        if not requeue and not self.acknowledged and brokers.of(self._app).dead_letters:
+            claim_check.keep(self.message.body)
         super().reject(requeue)
 
     def acknowledge(self) -> None:
@@ -225,4 +228,4 @@ class Request(CeleryRequest):  # type: ignore[misc]
         first = not self.acknowledged
         super().acknowledge()
         if first:
-            claim_check.release(self.message.body)
+            claim_check.release(self.message.body, used=True)

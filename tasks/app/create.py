@@ -14,7 +14,7 @@ from tasks.app.control import RunControl, RunEvents
 from tasks.app.redelivery import Deliveries
 from tasks.app.uncompressed import RunAMQP, refuse_compressed_results
 from tasks.codec import claim_check
-from tasks.topology import Topology
+from tasks.topology import DEAD_EXPIRES, Topology
 from warren import redis_client
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
@@ -58,6 +58,7 @@ def create_app(
             prefix=f"{topology.key_prefix}claim:",
             ttl_seconds=CLAIM_EXPIRES,
             threshold=claim_threshold,
+            kept_seconds=DEAD_EXPIRES,
         )
     )
     serializer = codec.register(claims)

@@ -9,6 +9,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from tasks import brokers
+from tasks.codec import claim_check
 from tasks.topology import ROLES, Topology
 
 logger = get_logger(__name__)
@@ -73,7 +74,8 @@ def send_dead_letter(app: Any, letter: Letter, reason: str) -> bool:
                 timeout=CONFIRMED_WITHIN,
                 confirm_timeout=CONFIRMED_WITHIN,
             )
-            return True
+        claim_check.keep(letter.body)
+        return True
     except Exception as error:
         logger.warning("a dead letter goes without its reason (%s): %s", reason, error)
         return False

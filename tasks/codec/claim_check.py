@@ -2,8 +2,9 @@
 
 RabbitMQ 4 refuses messages over 16 MiB, and every broker is slower with long ones. A claim is read any number of times
 (a fanout exchange delivers it to every subscriber). It goes when the one message that carries it has been acknowledged
-(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. Of a
-call that waits for its answer, it is its caller's, who may send it again; of an answer, it goes when that is read.
+(`release`), or else by its time to live, which is short for events (`time_to_live`): only their newest is of use. A
+claim of a call belongs to its caller, which may resend it; a claim of an answer is removed when the answer is read. A
+dead letter's claim is kept for as long as the letter (`keep`).
 
 Where the sender shares memory with who will read the message (`shared`), the bytes wait there and not in Redis.
 """
@@ -11,6 +12,7 @@ Where the sender shares memory with who will read the message (`shared`), the by
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,12 +24,14 @@ import redis
 from celery.utils.log import get_logger
 
 from tasks.codec.shared_memory import SharedFolder
-from warren.errors import BrokerError, ClaimError, ClaimGone, CodecError, ConfigurationError
+from warren.errors import BrokerError, ClaimError, ClaimGone, ClaimUsed, CodecError, ConfigurationError
 
 logger = get_logger(__name__)
 
 THRESHOLD = 1 << 20  # bytes; the longest body that travels in its message
 LONGEST = 512 << 20  # bytes; Redis stores no longer string (proto-max-bulk-len)
+USED_FOR = 900  # s that it is known of a claim that its message was dealt with
+MOST_KEPT = 100  # claims of dead letters, of a run: the newest
 
 _MAGIC = b"WRC\x01"
 _STUB_BYTES = 1024  # no stub is longer; a longer one is not read
@@ -37,13 +41,20 @@ _SHARED = "shared."  # what the keys of bodies in shared memory begin with, afte
 class ClaimStore:
     """Where one run's claims wait: Redis keys that begin with `prefix`, each for `ttl_seconds`.
 
-    `ttl_seconds` has to exceed the longest time that a message may wait in a queue, a dead-letter queue included, and
-    a result in the result backend: what Celery cannot decode it acknowledges, and its caller waits until its timeout.
+    `ttl_seconds` has to exceed the longest time that a message may wait in a queue. Dead letters wait for longer: their
+    claims are kept for `kept_seconds`.
     Bodies of up to `threshold` bytes are left alone. `client` must answer bytes (decode_responses=False). Safe to use
     from any thread, and after a fork.
     """
 
-    def __init__(self, client: redis.Redis, prefix: str, ttl_seconds: float, threshold: int = THRESHOLD) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        prefix: str,
+        ttl_seconds: float,
+        threshold: int = THRESHOLD,
+        kept_seconds: float = 7 * 86_400.0,
+    ) -> None:
         problems = []
         if not prefix:
             problems.append("a claim store needs a key prefix, so that no message can name the keys of others")
@@ -56,6 +67,9 @@ class ClaimStore:
         if problems:
             raise ConfigurationError(problems)
         self.client, self.prefix, self.ttl_seconds, self.threshold = client, prefix, ttl_seconds, threshold
+        self.kept_seconds = kept_seconds
+        self._used, self._kept = f"{prefix.removesuffix(':')}-used:", f"{prefix.removesuffix(':')}-kept"
+        self._quiet_until = 0.0  # no mark of use is written while Redis is away: nobody waits for that
 
     def check_in(self, body: bytes) -> bytes:
         """`body` itself while it is short, else the stub of the claim under which its bytes now wait in Redis.
@@ -105,15 +119,25 @@ class ClaimStore:
             )
         if shared := _in_shared_memory(key.removeprefix(self.prefix)):
             folder, name = shared
-            return folder.map(name, size)
-        with self._redis_trouble(f"fetch claim {key!r}"):
-            body: Any = self.client.get(key)
-        if body is None:
-            raise ClaimGone(
+            try:
+                return folder.map(name, size)
+            except ClaimGone as error:
+                gone = str(error)
+        else:
+            gone = (
                 f"claim {key!r} ({size} bytes) is gone; either it waited for longer than its time to live "
                 f"({self.ttl_seconds:g} s here), so raise that or drain the queue sooner, or Redis evicted it, "
                 "so set maxmemory-policy to noeviction"
             )
+        with self._redis_trouble(f"fetch claim {key!r}"):
+            body: Any = self.client.get(key)
+            used = body is None and self.client.exists(self._used_key(key))
+        if used:
+            raise ClaimUsed(f"claim {key!r} ({size} bytes) was removed when its message had been dealt with")
+        if body is None:
+            raise ClaimGone(gone)
+        if shared:
+            return bytes(body)  # kept for a dead letter
         if len(body) != size or zlib.crc32(body) != checksum:
             raise ClaimError(
                 f"claim {key!r} is damaged: {len(body)} bytes of checksum {zlib.crc32(body):#010x}, where {size} of "
@@ -121,19 +145,57 @@ class ClaimStore:
             )
         return bytes(body)
 
-    def release(self, stub: bytes | bytearray | memoryview) -> None:
-        """Forget the claim, since its only message has been dealt with. Raises nothing: it would go by itself."""
+    def release(self, stub: bytes | bytearray | memoryview, used: bool = False) -> None:
+        """Forget the claim, since its only message has been dealt with. Raises nothing: it would go by itself.
+
+        `used`: remember that for a while, so that the message is known should it come again.
+        """
         try:
             key, _, _ = _read(stub)
             if not key.startswith(self.prefix):
                 return
-            if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+            shared = _in_shared_memory(key.removeprefix(self.prefix))
+            if shared:
                 folder, name = shared
                 folder.unlink(name)
-            else:
-                self.client.unlink(key)
-        except (CodecError, ClaimError, redis.RedisError) as error:
+            if shared and (not used or time.monotonic() < self._quiet_until):
+                return
+            with self.client.pipeline(transaction=False) as pipe:
+                if used:
+                    pipe.set(self._used_key(key), b"", ex=USED_FOR)
+                pipe.unlink(key)
+                pipe.execute()
+        except redis.RedisError as error:
+            self._quiet_until = time.monotonic() + 1.0
             logger.debug("a claim stays until its time to live has passed: %s", error)
+        except (CodecError, ClaimError) as error:
+            logger.debug("a claim stays until its time to live has passed: %s", error)
+
+    def keep(self, stub: bytes | bytearray | memoryview) -> None:
+        """Keep the claim of a dead letter for `kept_seconds`, one of MOST_KEPT. Raises nothing."""
+        try:
+            key, size, _ = _read(stub)
+            if not key.startswith(self.prefix):
+                return
+            if shared := _in_shared_memory(key.removeprefix(self.prefix)):
+                folder, name = shared
+                self.client.set(key, bytes(folder.map(name, size)))
+                folder.unlink(name)
+            with self.client.pipeline(transaction=False) as pipe:
+                pipe.expire(key, int(self.kept_seconds))
+                pipe.lpush(self._kept, key)
+                pipe.expire(self._kept, int(self.kept_seconds))
+                pipe.lrange(self._kept, MOST_KEPT, -1)
+                pipe.ltrim(self._kept, 0, MOST_KEPT - 1)
+                too_many = pipe.execute()[3]
+                for old in too_many:
+                    pipe.pexpire(old, int(self.ttl_seconds * 1000))
+                pipe.execute()
+        except (CodecError, ClaimError, redis.RedisError) as error:
+            logger.warning("the body of a dead letter may be gone before it: %s", error)
+
+    def _used_key(self, key: str) -> str:
+        return self._used + key.removeprefix(self.prefix)
 
     @contextmanager
     def _redis_trouble(self, deed: str) -> Iterator[None]:
@@ -220,13 +282,25 @@ def forget(made: Made) -> None:
         release(made.pop()[1])
 
 
-def release(body: bytes | bytearray | memoryview) -> None:
+def release(body: bytes | bytearray | memoryview, used: bool = False) -> None:
     """Forget the claim behind a message's body that has been acknowledged; a body that is none is left alone."""
+    store = _store_behind(body)
+    if store is not None:
+        store.release(body, used)
+
+
+def keep(body: bytes | bytearray | memoryview) -> None:
+    """Keep the claim behind the body of a dead letter; a body that is none is left alone."""
+    store = _store_behind(body)
+    if store is not None:
+        store.keep(body)
+
+
+def _store_behind(body: bytes | bytearray | memoryview) -> ClaimStore | None:
     if is_stub(body):
         with suppress(CodecError):
-            store = _store_of(_read(body)[0])
-            if store is not None:
-                store.release(body)
+            return _store_of(_read(body)[0])
+    return None
 
 
 def is_stub(data: bytes | bytearray | memoryview) -> bool:

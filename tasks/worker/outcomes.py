@@ -10,6 +10,7 @@ from tasks.amqp.frames import Properties
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
 from tasks.app.dead_letters import Letter, send_dead_letter
 from tasks.app.outcome import EXPIRED, DeadLetter, Dropped, Failed, Outcome, Requeue, failed
+from tasks.codec import claim_check
 from tasks.topology import Topology
 from tasks.worker.bookkeeping import AWAY, record
 from tasks.worker.replies import Outbox
@@ -90,6 +91,7 @@ class Outcomes:
                 self._outbox.reject(delivery.tag, requeue=False)
         else:
             logger.warning("a call of %s failed, and nobody waits for its result: a dead letter", queue.spec.name)
+            claim_check.keep(delivery.body)
             self._outbox.reject(delivery.tag, requeue=False)
 
     def give_up(self, queue: ServiceQueue, call: Call, reason: str) -> bool:

@@ -85,5 +85,5 @@ class Outbox:
             self._refusals.clear()
         if self._claims:
             for stub in self._claims:
-                claim_check.release(stub)
+                claim_check.release(stub, used=True)
             self._claims.clear()

@@ -18,6 +18,7 @@ from waiting import until
 from tasks import codec
 from tasks.app import create_app
 from tasks.app.dead_letters import REASON
+from tasks.codec import claim_check
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
 from tasks.worker.pool import OneThreadPool
@@ -132,14 +133,33 @@ def test_a_message_whose_claim_has_gone_goes_to_the_dead_letter_queue(running: R
     assert running.seen == seen
 
 
-def test_a_message_that_comes_again_after_its_claim_has_gone_was_done(running: Running) -> None:
+def test_a_message_that_comes_again_after_its_claim_was_used_was_done(running: Running) -> None:
     before, seen = running.dead(), list(running.seen)
     stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
-    running.redis.delete(*running.claims())
+    claim_check.release(stub, used=True)
     publish(running, stub, {**HEADERS, "redelivered": True})
     running.app.send_task("actor.rollout", args=(np.ones(4),), ignore_result=True)
     until(lambda: running.seen == [*seen, 4])
     assert running.dead() == before
+
+
+def test_a_message_whose_claim_has_gone_while_its_worker_held_it_is_a_dead_letter(running: Running) -> None:
+    before = running.dead()
+    stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
+    running.redis.delete(*running.claims())
+    publish(running, stub, {**HEADERS, "redelivered": True})
+    until(lambda: running.dead() == before + 1)
+
+
+def test_the_claim_of_a_dead_letter_lasts_as_long_as_the_letter(running: Running) -> None:
+    running.letters()
+    stub = codec.encode(((np.ones(10_000),), {}, {}), running.app.warren_claims)
+    publish(running, stub, {**HEADERS, "task": "actor.nothing"})
+    until(running.dead)
+    (letter,) = running.letters()
+    until(lambda: [running.redis.ttl(key) > 6 * 86_400 for key in running.claims()] == [True])
+    assert codec.decode(letter.body)[0][0].sum() == 10_000
+    running.redis.delete(*running.claims())
 
 
 COMPRESSED = zlib.compress(BODY)

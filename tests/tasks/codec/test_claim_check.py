@@ -20,7 +20,7 @@ from tasks import codec
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
 from tasks.codec.serializer import decode, encode
-from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+from warren.errors import BrokerError, ClaimError, ClaimGone, ClaimUsed, CodecError, ConfigurationError
 
 LONG = {"obs": np.arange(300_000, dtype=np.float32), "who": "main"}  # 1.2 MB, over the default threshold
 
@@ -212,3 +212,25 @@ def test_a_claim_made_while_lasting_goes_sooner(store: claim_check.ClaimStore) -
         store.check_in(b"x" * 3_000_000)
     (key,) = store.client.keys(f"{store.prefix}*")
     assert 0 < store.client.pttl(key) <= 5_000
+
+
+def test_a_claim_whose_message_was_dealt_with_is_known_and_one_that_expired_is_not(store, client):
+    body, other = encode(LONG, store), encode(LONG, store)
+    claim_check.release(body, used=True)
+    claim_check.release(other)
+    assert not claim_keys(client, store)
+    with pytest.raises(ClaimUsed, match="was removed when its message had been dealt with"):
+        decode(body)
+    with pytest.raises(ClaimGone) as caught:
+        decode(other)
+    assert not isinstance(caught.value, ClaimUsed)
+
+
+def test_claims_of_dead_letters_are_kept_and_no_more_than_the_newest(store, client, monkeypatch):
+    monkeypatch.setattr(claim_check, "MOST_KEPT", 2)
+    bodies = [store.check_in(bytes([number]) * 1_200_000) for number in range(3)]
+    for body in bodies:
+        claim_check.keep(body)
+    left = sorted(client.ttl(key) for key in claim_keys(client, store))
+    assert left[0] <= 60 and all(seconds > 6 * 86_400 for seconds in left[1:])
+    claim_check.keep(b"no claim")

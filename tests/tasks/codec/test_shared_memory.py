@@ -166,7 +166,7 @@ class Redis:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
         self.set, self.get = lambda key, body, px: self.kept.update({key: body}), self.kept.get
-        self.unlink = lambda key: self.kept.pop(key, None)
+        self.unlink, self.exists = lambda key: self.kept.pop(key, None), self.kept.__contains__
 
     def get_encoder(self) -> object:
         return type("Encoder", (), {"decode_responses": False})
