@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import queue
+import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -17,6 +20,10 @@ from warren.errors import ConfigurationError
 logger = get_logger(__name__)
 
 RATE_VARIABLE = "WARREN_EVENT_RATE"  # share of calls that send task events, where a process names none
+MOST_WAITING = 1000  # calls whose events wait to be sent
+CLOSED_WITHIN = 1.0  # s that a worker which ends waits for the last of them
+
+Told = tuple[str, Any, Failed | None, float, float]  # service, properties, failure, s that it ran, when it had run
 
 
 def given_rate() -> float | None:
@@ -34,31 +41,55 @@ def given_rate() -> float | None:
 
 
 class TaskEvents(Middleware):
-    """Sends task-received, -started and -succeeded or -failed for one call in `1 / rate`. One thread may use it."""
+    """Sends task-received, -started and -succeeded or -failed for one call in `1 / rate`.
+
+    A thread of its own sends them: under an alarm of the broker a publish waits for as long as that lasts. Of events
+    that wait meanwhile MOST_WAITING are kept.
+    """
 
     def __init__(self, app: Any, hostname: str, rate: float) -> None:
         self.rate = min(max(rate, 0.0), 1.0)
+        self.lost = 0
         self._app, self._hostname = app, hostname
         self._seen = self._sent = 0
+        self._waiting: queue.Queue[Told | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
         self._dispatcher: Any = None
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
-        """Send the events of those calls whose turn it is."""
+        """Have the events of those calls sent whose turn it is."""
         for call, outcome in zip(calls, outcomes, strict=True):
             self._seen += 1
             if int(self._seen * self.rate) > self._sent:
                 self._sent += 1
-                try:
-                    self._send(queue.spec.name, call.properties, outcome, seconds)
-                except Exception as error:  # whoever watches must never stop what is watched
-                    logger.debug("a task event was not sent: %s", error)
-                    self.close()
+                failure = outcome if isinstance(outcome, Failed) else None
+                self._tell((queue.spec.name, call.properties, failure, seconds, time.time()))
 
-    def _send(self, name: str, properties: Any, outcome: Any, runtime: float) -> None:
+    def _tell(self, told: Told) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="task-events", daemon=True)
+            self._thread.start()
+        try:
+            self._waiting.put_nowait(told)
+        except queue.Full:
+            self.lost += 1
+            if self.lost == 1:
+                logger.warning("task events are lost: over %d of them wait for the broker", MOST_WAITING)
+
+    def _run(self) -> None:
+        while (told := self._waiting.get()) is not None:
+            try:
+                self._send(*told)
+            except Exception as error:  # whoever watches must never stop what is watched
+                logger.debug("a task event was not sent: %s", error)
+                self._disconnect()
+        self._disconnect()
+
+    def _send(self, name: str, properties: Any, failure: Failed | None, runtime: float, now: float) -> None:
         if self._dispatcher is None:
             connection = self._app.connection_for_write()
             self._dispatcher = self._app.events.Dispatcher(connection, hostname=self._hostname, enabled=True)
-        headers, now = properties.headers, time.time()
+        headers = properties.headers
         uuid = headers.get("id") or properties.correlation_id
         send = self._dispatcher.send
         described = {
@@ -68,13 +99,20 @@ class TaskEvents(Middleware):
         }  # fmt: skip
         send("task-received", uuid=uuid, timestamp=now - runtime, **described)
         send("task-started", uuid=uuid, timestamp=now - runtime)
-        if isinstance(outcome, Failed):
-            error = f"{outcome.kind}({outcome.message!r})"
-            send("task-failed", uuid=uuid, exception=error, traceback=outcome.traceback)
+        if failure is not None:
+            error = f"{failure.kind}({failure.message!r})"
+            send("task-failed", uuid=uuid, exception=error, traceback=failure.traceback)
         else:
             send("task-succeeded", uuid=uuid, result="", runtime=runtime)
 
     def close(self) -> None:
+        """Send what waits, for a moment at most, and drop the connection."""
+        if self._thread is not None:
+            with suppress(queue.Full):
+                self._waiting.put_nowait(None)
+            self._thread.join(CLOSED_WITHIN)
+
+    def _disconnect(self) -> None:
         """Drop the connection; the next event makes a new one."""
         if self._dispatcher is not None:
             connection, self._dispatcher = self._dispatcher.connection, None
