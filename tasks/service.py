@@ -23,6 +23,9 @@ from warren.errors import ConfigurationError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+MOST_BATCH = 32_767  # calls; twice as many are what AMQP's basic.qos can count
+LONGEST_ROLE = 80  # bytes of a role's name, which is part of names of queues
+
 RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
 
 
@@ -108,8 +111,10 @@ def service(
     ConfigurationError for values that make no sense.
     """
     problems = []
-    if batch < 1:
-        problems.append(f"batch={batch}: a batch holds 1 call or more")
+    if not 1 <= batch <= MOST_BATCH:
+        problems.append(
+            f"batch={batch}: a batch holds 1 to {MOST_BATCH} calls; a worker holds two, and AMQP counts to 65535"
+        )
     if isinstance(gather, str) and gather not in ("greedy", "exactly"):
         problems.append(f"gather={gather!r}: use 'greedy', 'exactly', or the number of calls to wait for")
     minimum = gather if isinstance(gather, int) else {"greedy": 1, "exactly": batch}.get(gather, 1)
@@ -118,7 +123,7 @@ def service(
     if wait is not None and (wait <= 0 or minimum == 1):
         problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
     if retries < 0:
-        problems.append(f"retries={retries}: use 0 for a method that must never run twice for one call")
+        problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
     if bound is not None and (bound < 1 or response):
         problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
     if problems:
@@ -133,7 +138,7 @@ def service(
     return mark if method is None else mark(method)
 
 
-register = service  # the seeds' other name for it
+register = service  # alias of `service`
 
 
 def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retained: bool = True) -> Callable[[F], F]:
@@ -191,7 +196,13 @@ def role_of(worker: object) -> str:
             f"{kind.__name__} is no worker: no method of it is marked with @service or @register, and it does not "
             "derive from tasks.service.Worker; give a worker, its class, or the name of a role as text"
         )
-    return getattr(kind, "role", "") or kind.__name__.lower()
+    role = getattr(kind, "role", "") or kind.__name__.lower()
+    if not (isinstance(role, str) and role.replace("-", "_").isidentifier() and len(role.encode()) <= LONGEST_ROLE):
+        raise ConfigurationError(
+            f"{kind.__name__}: role={role!r} cannot name a role; use letters, digits, '-' and '_', no dots or spaces, "
+            f"and {LONGEST_ROLE} bytes at most"
+        )
+    return role
 
 
 def services_of(worker: object) -> list[Spec]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tasks.service import (
+    MOST_BATCH,
     Spec,
     Worker,
     defined,
@@ -126,3 +129,19 @@ def test_a_spec_of_a_newer_or_an_older_version_is_read_as_far_as_it_is_known():
     assert Spec.from_dict({**spec.as_dict(), "added_in_a_newer_version": 1}) == spec
     older = {name: value for name, value in spec.as_dict().items() if name not in ("bound", "isolate")}
     assert Spec.from_dict(older) == spec
+
+
+@pytest.mark.parametrize("role", ["team.red", "team red", "*", "#", "r" * 81, "", 5])
+def test_a_role_that_cannot_be_part_of_a_queues_name_is_refused(role):
+    found: Any = type("Player", (), {"role": role, "play": service(lambda self: None)})
+    if role == "":
+        assert role_of(found) == "player"
+        return
+    with pytest.raises(ConfigurationError, match=r"Player: role=.* cannot name a role; use letters"):
+        role_of(found)
+
+
+def test_a_batch_that_amqp_cannot_count_is_refused():
+    assert service(batch=MOST_BATCH)(lambda self, calls: calls).__service__.batch == MOST_BATCH
+    with pytest.raises(ConfigurationError, match="batch=40000: a batch holds 1 to 32767 calls"):
+        service(batch=40_000)
