@@ -12,6 +12,7 @@ its acknowledgement was lost, or its sender published it twice.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ logger = get_logger(__name__)
 DELIVERIES = 3  # of one message, unless its task or service says otherwise: as many workers may die of it
 REMEMBERED = 24 * 3600  # s that a count is kept after the last worker died
 DONE_FOR = int(UNUSED_EXPIRES)  # s that a run is remembered; a queue without a worker is gone by then, and its messages
-BEGUN, DONE = b"begun", b"done"
+DONE = b"done"
 
 
 class Deliveries:
@@ -38,6 +39,8 @@ class Deliveries:
     def __init__(self, url: str, topology: Topology) -> None:
         self._redis = redis_client.connect(url, socket_connect_timeout=2.0, socket_timeout=2.0)
         self._prefix = f"{topology.key_prefix}begun:"
+        self._begun = b"begun by " + secrets.token_hex(8).encode()
+        self._unsure: set[str] = set()  # not run, and perhaps marked: Redis went away before it had answered
 
     def numbers(self, ids: Sequence[str]) -> list[int]:
         """Return which delivery of each redelivered message this is, as far as it was begun before: 2 after none.
@@ -60,7 +63,7 @@ class Deliveries:
         self._try(lambda pipe, key: pipe.delete(key), ids)
 
     def begin_once(self, ids: Sequence[str]) -> list[bytes | None]:
-        """Mark messages that must not run twice as BEGUN; return the mark that each had, None where it may run.
+        """Mark messages that must not run twice as begun; return the mark that each had, None where it may run.
 
         Raises BrokerError while Redis is away.
         """
@@ -68,11 +71,16 @@ class Deliveries:
             with self._redis.pipeline() as pipe:
                 for one in ids:
                     pipe.get(self._prefix + one)
-                    pipe.set(self._prefix + one, BEGUN, nx=True, ex=REMEMBERED)
-                found: list[Any] = pipe.execute()
+                    pipe.set(self._prefix + one, self._begun, nx=True, ex=REMEMBERED)
+                found: list[Any] = pipe.execute()[::2]
         except redis.RedisError as error:
+            self._unsure.update(ids)
             raise BrokerError(f"cannot mark the runs of what must not run twice: {error}") from error
-        return found[::2]
+        if self._unsure:
+            mine = [one in self._unsure and mark == self._begun for one, mark in zip(ids, found, strict=True)]
+            found = [None if own else mark for own, mark in zip(mine, found, strict=True)]
+            self._unsure.difference_update(ids)
+        return found
 
     def end_once(self, ids: Sequence[str]) -> None:
         """Mark the messages as DONE; the mark outlives the acknowledgement, which may be lost."""
@@ -150,10 +158,10 @@ class Deliveries:
             marks = []
             outcomes = [not_yet(error) if one else None for one in ids]
         for index, mark in zip(known, marks, strict=False):
-            if mark is not None:
-                twice = ids[index] in ids[:index]
-                given_up = failed(exceeded(name, str(ids[index]), 1))
-                outcomes[index] = has_run() if mark == DONE or twice else given_up
+            if mark == DONE or ids[index] in ids[:index]:
+                outcomes[index] = has_run()
+            elif mark is not None:
+                outcomes[index] = failed(exceeded(name, str(ids[index]), 1))
         free = [index for index, outcome in enumerate(outcomes) if outcome is None]
         if free:
             for index, outcome in zip(free, call_all([calls[index] for index in free]), strict=True):
