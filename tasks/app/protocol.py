@@ -7,7 +7,7 @@ in the middle of a worker's loop ends the worker, and the next one that receives
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 ID_LENGTH = 255  # characters of an id at most: it becomes part of Redis keys
@@ -86,6 +86,19 @@ def is_moment(value: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def seconds_until(moment: str) -> float:
+    """Return the s from now until a moment in ISO 8601, UTC where it names no zone."""
+    found = datetime.fromisoformat(moment)
+    return ((found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
+
+
+def problem_with_delay(seconds: float, longest: float) -> str | None:
+    """Return why a call cannot wait in a worker for so many s until its eta, or None."""
+    if seconds <= longest:
+        return None
+    return f"its eta is {seconds:.0f} s away, and a worker holds a call for {longest:.0f} s at most; send it later"
 
 
 def _is_number(value: Any) -> bool:

@@ -38,6 +38,7 @@ class BatchScheduler:
         self._ring.clear()
         for queue in self._queues:
             queue.waiting.clear()
+            queue.later.clear()
             queue.entered = False
 
     def add(self, queue: ServiceQueue, call: Any) -> None:

@@ -17,10 +17,12 @@ from celery.worker import state as worker_state
 from celery.worker.state import task_ready, task_reserved
 
 from tasks import compat
-from tasks.app.outcome import EXPIRED, REVOKED, Dropped, NotYet, dropped
+from tasks.app.outcome import EXPIRED, REVOKED, Dropped, NotYet, dropped, failed
+from tasks.app.protocol import problem_with_delay, seconds_until
 from tasks.service import Spec
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.bookkeeping import AWAY, record
+from tasks.worker.intake import HELD_FOR
 from tasks.worker.middleware import Chain, Middleware
 from tasks.worker.running import Arguments, recording
 from tasks.worker.service_queue import ServiceQueue
@@ -66,7 +68,11 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         task_reserved(request)
         for callback in callbacks or ():
             callback(request)
-        gathering.add(queue, request)
+        eta = message.headers.get("eta")
+        if eta and (seconds := seconds_until(eta)) > 0:
+            gathering.add_later(queue, request, seconds)
+        else:
+            gathering.add(queue, request)
 
     return receive
 
@@ -115,6 +121,22 @@ class Gathering:
         with self._lock:
             self._scheduler.add(queue, request)
         self._dispatch()
+
+    def add_later(self, queue: ServiceQueue, request: Any, seconds: float) -> None:
+        """Take in a request when it is due, in so many s; one that is due too late has failed. In the event loop."""
+        consumer = self._consumer
+        problem = problem_with_delay(seconds, _longest_hold(queue.task.app))
+        if problem is not None:
+            settle(consumer, [request], [_record(queue.task, request, failed(ValueError(problem)))], time.monotonic())
+            return
+
+        def due() -> None:
+            if self._queues.get(queue.spec.name) is queue:  # else its connection is lost, and it comes again
+                consumer.qos.decrement_eventually()
+                self.add(queue, request)
+
+        consumer.qos.increment_eventually()  # others pass
+        consumer.timer.call_after(seconds, due)
 
     def _drop(self, queue: ServiceQueue, request: Any, why: str) -> None:
         self._dropped.append((queue, request, why))
@@ -172,6 +194,11 @@ class Gathering:
 
 _numbers = itertools.count()  # of requests, in the order in which they came
 _age: Callable[[Any], int] = attrgetter("number")
+
+
+def _longest_hold(app: Any) -> float:
+    """Return the s for which a worker may hold a request: half of those after which its broker delivers it again."""
+    return float((app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
 
 
 def _ready(queue: ServiceQueue) -> int:

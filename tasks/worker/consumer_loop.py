@@ -24,7 +24,7 @@ from tasks.amqp.frames import Delivery
 from tasks.app.outcome import NotYet, dropped, not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
-from tasks.service import Worker, services_of
+from tasks.service import Spec, Worker, services_of
 from tasks.topology import Topology
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.deadlines import Deadlines
@@ -172,17 +172,21 @@ class ConsumerLoop:
         self._outcomes = Outcomes(self._app, self._topology, self.hostname, self._outbox, self._timers)
         self._intake = Intake(self._scheduler, self._outcomes, self._outbox, self._timers)
         self._deadlines.read_clock()
-        self._events.subscribe(link)
-        for name, waiting in self._queues.items():
-            spec = waiting.spec
-            queue = self._topology.service_queue(name, spec.response, spec.bound)
-            link.declare(queue)
-            if not spec.response:  # where its dead letters go
-                link.declare(self._topology.dead_queue(name.partition(".")[0]))
-            link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * spec.batch))
+        queues = {name: self._declare(link, waiting.spec) for name, waiting in self._queues.items()}
+        # What needs Redis comes before calls are consumed: given back, each would cost its caller a retry.
         self._directory.enter(waiting.spec for waiting in self._queues.values())
+        self._events.subscribe(link)
+        for name, queue in queues.items():
+            link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * self._queues[name].spec.batch))
         self._timers.after(ENTER_EVERY, self._renew)
         self.ready.set()
+
+    def _declare(self, link: Connection, spec: Spec) -> Any:
+        queue = self._topology.service_queue(spec.name, spec.response, spec.bound)
+        link.declare(queue)
+        if not spec.response:  # where its dead letters go
+            link.declare(self._topology.dead_queue(spec.name.partition(".")[0]))
+        return queue
 
     def _renew(self) -> None:
         try:
@@ -289,7 +293,7 @@ class ConsumerLoop:
 
     def _run_later(self, queue: ServiceQueue, call: Call, outcome: NotYet) -> None:
         logger.warning("a call of %s cannot be run for now, trying again: %s", queue.spec.name, outcome.message)
-        self._timers.again(lambda: self._scheduler.add(queue, call))
+        self._timers.hold(queue, call, lambda: self._scheduler.add(queue, call))
 
     # Leaving.
 

@@ -19,16 +19,18 @@ CONFIRMED_WITHIN = 5.0  # s that the broker may take to confirm the calls that a
 
 
 def hand_back(link: Connection, outbox: Outbox, topology: Topology, queues: Iterable[ServiceQueue]) -> None:
-    """Give back every call that waits in `queues`.
+    """Give back every call that `queues` hold.
 
-    What nobody waits for on a connection of ours goes back to its place in its queue; that it is delivered again costs
-    nothing, since it has not run. To a caller of ours a call that is delivered again looks like one that killed its
-    worker; it goes back as a new message, and is acknowledged when the broker has confirmed that.
+    Calls without a direct caller are rejected with requeue: to be delivered again costs them nothing, since they have
+    not run. To a direct caller a call that is delivered again looks like one that killed its worker; it goes back as a
+    new message, and is acknowledged when the broker has confirmed that.
     """
     again: list[tuple[ServiceQueue, Call]] = []
     for queue in queues:
-        while queue.waiting:
-            call = queue.waiting.popleft()
+        held = [*queue.waiting, *sorted(queue.later, key=lambda call: call.delivery.tag)]
+        queue.waiting.clear()
+        queue.later.clear()
+        for call in held:
             if call.direct:
                 again.append((queue, call))
             else:

@@ -11,16 +11,19 @@ from tasks.amqp import frames
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import EXPIRES_BYTES
 from tasks.app.outcome import failed
-from tasks.app.protocol import is_moment, problem_with_body, problem_with_headers
+from tasks.app.protocol import is_moment, problem_with_body, problem_with_delay, problem_with_headers, seconds_until
 from tasks.app.uncompressed import refusal
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.outcomes import Outcomes, by_celery
 from tasks.worker.replies import Outbox
 from tasks.worker.service_queue import Call, ServiceQueue
 from tasks.worker.timers import Timers
-from warren.errors import BrokerError, ClaimGone, CodecError
+from warren.errors import BrokerError, ClaimUsed, CodecError
 
 logger = get_logger(__name__)
+
+HELD_FOR = 900.0  # s that a call may wait here for its eta: RabbitMQ takes a message back that is held for 30 minutes
+MOST_HELD = 32  # calls of one service that may: half of what a worker holds, so that others pass
 
 
 class Intake:
@@ -52,12 +55,12 @@ class Intake:
             body = codec.decode(delivery.body)
         except BrokerError as error:  # Redis, which holds it behind a claim check, may come back
             logger.warning("a call of %s cannot be read for now, trying again: %s", queue.spec.name, error)
-            self._timers.again(lambda: self.accept(queue, delivery))
+            self._timers.hold(queue, call, lambda: self.accept(queue, delivery))
             return
         except Exception as error:
-            if isinstance(error, ClaimGone) and delivery.redelivered:
-                # What it carried goes once it is acknowledged: its worker was killed before the broker read that.
-                logger.info("a call of %s comes again that was done: what it carried is gone", queue.spec.name)
+            if isinstance(error, ClaimUsed):
+                # Its worker was killed before the broker read the acknowledgement, or it was published twice.
+                logger.info("a call of %s comes again that was done: %s", queue.spec.name, error)
                 self._outbox.ack(delivery.tag)
             else:
                 compression = headers.get("compression")
@@ -70,7 +73,27 @@ class Intake:
             self.refuse(queue, delivery, properties, problem)
             return
         call.args, call.kwargs, call.embed = body
-        self._scheduler.add(queue, call)
+        if headers.get("eta"):
+            self._accept_later(queue, call)
+        else:
+            self._scheduler.add(queue, call)
+
+    def _accept_later(self, queue: ServiceQueue, call: Call) -> None:
+        """Hold a call of Celery's until it is due; refuse one that would take the place of others for long."""
+        eta = call.properties.headers["eta"]
+        seconds = seconds_until(eta) if is_moment(eta) else None
+        if seconds is None:
+            problem = f"its header 'eta' is {eta!r:.60}, no moment"
+        else:
+            problem = problem_with_delay(seconds, HELD_FOR) or ""
+        if not problem and len(queue.later) >= MOST_HELD:
+            problem = f"{MOST_HELD} calls of its service wait for their eta here already; send it when it is due"
+        if problem or seconds is None:
+            self.refuse(queue, call.delivery, call.properties, problem)
+        elif seconds > 0:
+            self._timers.hold(queue, call, lambda: self._scheduler.add(queue, call), seconds)
+        else:
+            self._scheduler.add(queue, call)
 
     def refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
         """A message that is no call: answered with an error where a caller waits, else a dead letter; counted."""

@@ -40,6 +40,7 @@ class ServiceQueue:
     def __init__(self, spec: Spec, task: Any, trace: Any, chain: Chain) -> None:
         self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
         self.waiting: deque[Call] = deque()
+        self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
         self.entered = False  # whether it is in the scheduler's ring
         self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
         self.counts: Counter[str] = Counter()

@@ -7,6 +7,8 @@ import itertools
 import time
 from collections.abc import Callable
 
+from tasks.worker.service_queue import Call, ServiceQueue
+
 AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
 
 
@@ -24,6 +26,16 @@ class Timers:
     def again(self, action: Callable[[], None]) -> None:
         """Run `action`, which failed, after a moment."""
         self.after(AGAIN_AFTER, action)
+
+    def hold(self, queue: ServiceQueue, call: Call, action: Callable[[], None], seconds: float | None = None) -> None:
+        """Run `action` when `seconds` (None: a moment) have passed; until then `queue` holds the call for later."""
+
+        def due() -> None:
+            queue.later.discard(call)
+            action()
+
+        queue.later.add(call)
+        self.after(AGAIN_AFTER if seconds is None else seconds, due)
 
     def run_next(self) -> None:
         """Run the action that is due first."""

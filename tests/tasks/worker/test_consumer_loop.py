@@ -5,11 +5,14 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import amqp
 import pytest
+import redis
 from celery.worker import state as worker_state
 from hostile import at_random
 from waiting import until
@@ -19,9 +22,9 @@ from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS
 from tasks.service import Worker, service
-from tasks.worker import consumer_loop, timers
+from tasks.worker import consumer_loop, intake, timers
 from tasks.worker.consumer_loop import ConsumerLoop
-from warren.errors import BrokerError, ClaimGone, ConfigurationError
+from warren.errors import BrokerError, ClaimGone, ClaimUsed, ConfigurationError
 
 
 class Adder(Worker):
@@ -47,6 +50,17 @@ class Adder(Worker):
     @service(response=False)
     def push(self, key: str) -> None:
         self.ran.append(key)
+
+    @service(retries=0)
+    def once(self, key: str) -> str:
+        self.ran.append(key)
+        return key
+
+    @service(response=False, retries=0)
+    def push_once(self, key: str) -> None:
+        self.ran.append(key)
+        if key == "block":
+            assert self.go.wait(20.0)
 
     @service(response=False)
     def leave(self, status: int) -> None:
@@ -220,20 +234,27 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
     assert serving.dead == [] and serving.count("adder.push", "refused") == 0
 
 
-def test_a_call_that_comes_again_after_what_it_carried_has_gone_was_done(serving, adder, monkeypatch):
+def held_by_a_killed_worker(serving: InMemoryServing, name: str) -> None:
+    """What waits for the service was with a worker that is gone, and is delivered again."""
+    held = serving.broker.connect()
+    held.consume(TOPOLOGY.service_queue(name).name, "held")
+    until(held.drain)
+    held.discard()
+
+
+@pytest.mark.parametrize("error", [ClaimUsed, ClaimGone])
+def test_only_a_call_whose_claim_was_used_is_taken_for_done(serving, adder, monkeypatch, error):
     def gone(data: bytes) -> Any:
-        raise ClaimGone("removed when the call was acknowledged")
+        raise error("claim 'x' is gone")
 
     monkeypatch.setattr(codec, "decode", gone)
     serving.declare()
-    serving.send("adder.push", "done", direct=False)
-    held = serving.broker.connect()
-    held.consume(TOPOLOGY.service_queue("adder.push").name, "held")
-    assert held.drain()
-    held.discard()  # its worker was killed before the broker read the acknowledgement
+    serving.send("adder.push", "done, or merely held", direct=False)
+    held_by_a_killed_worker(serving, "adder.push")
     serving.start()
     until(lambda: not serving.waiting("adder.push") and not serving.loop._outbox.held)
-    assert adder.ran == [] and serving.dead == [] and serving.count("adder.push", "refused") == 0
+    lost = error is ClaimGone
+    assert adder.ran == [] and len(serving.dead) == lost and serving.count("adder.push", "refused") == lost
 
 
 def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, monkeypatch):
@@ -249,26 +270,139 @@ def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, mo
     serving.deliveries.run = run_or_fail
     serving.declare()
     serving.send("adder.push", "kept", direct=False)
-    held = serving.broker.connect()
-    held.consume(TOPOLOGY.service_queue("adder.push").name, "held")
-    assert held.drain()
-    held.discard()  # so that it is delivered again, and has to be counted
+    held_by_a_killed_worker(serving, "adder.push")  # so that it is delivered again, and has to be counted
     serving.start()
     until(lambda: adder.ran == ["kept"])
 
 
-def test_after_a_lost_connection_what_was_held_runs_and_callers_are_told(serving, adder):
-    serving.start()
-    serving.send("adder.block")
-    until(lambda: adder.ran == ["block"])
-    serving.send("adder.push", "kept", direct=False)
-    until(lambda: not serving.waiting("adder.push"))
+def lose_connections(serving: InMemoryServing) -> None:
+    """Break every connection but the caller's."""
     with serving.broker.lock:
         for connection in list(serving.broker.connections.values()):
             if connection is not serving.link:
                 connection.lose()
+
+
+def test_after_a_lost_connection_what_was_held_runs_and_callers_are_told(serving, adder):
+    serving.start()
+    blocked = serving.send("adder.block")
+    until(lambda: adder.ran == ["block"])
+    serving.send("adder.push", "kept", direct=False)
+    held = serving.send("adder.add", 1)
+    until(lambda: not serving.waiting("adder.push") and not serving.waiting("adder.add"))
+    lose_connections(serving)
     adder.go.set()
     until(lambda: "kept" in adder.ran)
+    assert (
+        serving.answer(blocked) == serving.answer(held) == ("lost", None)
+    )  # each is sent again, or not, by its caller
+    assert adder.ran.count("block") == 1
+
+
+def test_a_call_that_must_not_run_twice_does_not_after_its_acknowledgement_was_lost(serving, adder):
+    serving.declare()
+    for number in range(9):
+        serving.send("adder.push_once", str(number), direct=False)
+    serving.send("adder.push_once", "block", direct=False)
+    serving.start()  # all arrive at once, and nothing is acknowledged before the last has returned
+    until(lambda: "block" in adder.ran)
+    lose_connections(serving)
+    adder.go.set()
+    serving.send("adder.push_once", "after", direct=False)
+    until(lambda: "after" in adder.ran)
+    until(lambda: not serving.waiting("adder.push_once") and not serving.loop._outbox.held)
+    assert sorted(adder.ran) == sorted([*map(str, range(9)), "block", "after"]) and serving.dead == []
+
+
+def test_a_call_that_must_not_run_twice_does_not_when_it_is_published_twice(serving, adder):
+    serving.start()
+    serving.send("adder.push_once", "one", direct=False)
+    until(lambda: adder.ran == ["one"])
+    serving._ids._count -= 1
+    serving.send("adder.push_once", "one", direct=False)
+    serving.send("adder.push_once", "two", direct=False)
+    until(lambda: adder.ran[-1:] == ["two"])
+    assert adder.ran == ["one", "two"] and serving.dead == []
+
+
+def test_of_calls_that_cannot_be_counted_only_those_that_did_not_run_are_tried_again(serving, adder, monkeypatch):
+    monkeypatch.setattr(timers, "AGAIN_AFTER", 0.05)
+    serving.store.away = True
+    serving.start()
+    answered = serving.send("adder.once", "direct")
+    serving.send("adder.push_once", "one-way", direct=False)
+    assert serving.answer(answered) == ("", "direct")
+    assert adder.ran == ["direct"]
+    serving.store.away = False
+    until(lambda: adder.ran == ["direct", "one-way"])
+
+
+# Calls of Celery's that are to wait.
+
+
+def moment(seconds: float) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def send_at(serving: InMemoryServing, name: str, key: Any, eta: Any, reply_to: str = "") -> None:
+    headers = {"id": str(key), "task": name, "lang": "py", "eta": eta}
+    more = {"correlation_id": str(key), "reply_to": reply_to} if reply_to else {}
+    serving.send_raw(name, properties(headers, **more), codec.encode(((key,), {}, NO_LINKS)))
+
+
+def test_a_call_with_an_eta_runs_when_it_is_due_and_others_before_it(serving, adder):
+    serving.start()
+    send_at(serving, "adder.push", "past", moment(-5.0))
+    until(lambda: adder.ran == ["past"])
+    send_at(serving, "adder.push", "later", moment(2.0))
+    due = time.monotonic() + 1.9
+    serving.send("adder.push", "now", direct=False)
+    until(lambda: "later" in adder.ran)
+    assert adder.ran == ["past", "now", "later"] and time.monotonic() >= due
+
+
+def test_an_eta_that_no_worker_can_wait_for_is_refused_and_its_caller_is_told(serving, adder):
+    serving.start()
+    send_at(serving, "adder.push", "one-way", moment(3600.0))
+    send_at(serving, "adder.add", 7, moment(3600.0), reply_to="a stock client")
+    until(lambda: serving.app.backend.get_task_meta("7")["status"] == "FAILURE")
+    assert "holds a call for 900 s at most" in str(serving.app.backend.get_task_meta("7")["result"])
+    until(lambda: serving.dead)
+    ((_, reason),) = serving.dead
+    assert "its eta is 3" in reason and adder.ran == []
+
+
+def test_calls_with_an_eta_leave_room_for_those_without(serving, adder):
+    serving.start()
+    for number in range(100):
+        send_at(serving, "adder.push", f"later-{number}", moment(600.0))
+    serving.send("adder.push", "now", direct=False)
+    until(lambda: adder.ran == ["now"])
+    until(lambda: serving.count("adder.push", "refused") == 100 - intake.MOST_HELD)
+
+
+def test_a_worker_that_stops_gives_back_the_calls_that_wait_for_their_eta(serving, adder):
+    serving.start()
+    send_at(serving, "adder.push", "later", moment(600.0))
+    until(lambda: serving.loop._queues["adder.push"].later)
+    serving.loop.stop()
+    assert len(serving.waiting("adder.push")) == 1 and adder.ran == []
+
+
+def test_a_worker_that_cannot_reach_redis_consumes_no_calls(serving, monkeypatch):
+    attempts: list[int] = []
+
+    def enter(specs: Any) -> None:
+        attempts.append(len(serving.waiting("adder.push")))
+        if len(attempts) < 4:
+            raise redis.ConnectionError("away")
+
+    serving.loop._directory.enter = enter
+    monkeypatch.setattr(consumer_loop, "RECONNECT_AFTER", (0.01, 0.01))
+    serving.declare()
+    serving.send("adder.push", "one", direct=False)
+    serving.start()
+    assert attempts == [1, 1, 1, 1]
 
 
 def test_status_tells_what_is_served_and_counted(serving):
