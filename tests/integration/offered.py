@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 
 import numpy as np
 import redis
+from celery.exceptions import Ignore, Reject
 
 from tasks.app import create_app
 from tasks.service import Worker, event_handler, service
@@ -124,6 +126,18 @@ class Actor(Worker):
     @service(response=False)
     def push_badly(self, message: str) -> None:
         raise ValueError(message)
+
+    @service
+    def trouble(self, how: str) -> int:
+        times = int(self.store.incr(f"{self.prefix}ran:{how}"))
+        if how == "requeue" and times == 1:
+            raise Reject("once more", requeue=True)
+        errors = {"reject": Reject("no"), "ignore": Ignore(), "surrogate": ValueError("\udcff")}
+        if how in errors:
+            raise errors[how]
+        if how == "cancelled":
+            raise asyncio.CancelledError
+        return times
 
     @service
     def total(self, numbers: list[int]) -> int:
