@@ -10,6 +10,7 @@
 | .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
 | .control    | fanout | Celery's own           | remote control           | anyone -> workers          |
 | .events     | topic  | Celery's own           | worker and task events   | workers -> Flower, anyone  |
+| .probe      | direct | .probe.ID              | what `doctor` tries      | `doctor` -> itself         | gone in 60 s
 
 Every name begins with `warren.RUN`, so that two runs on the same servers never see each other and one permission
 pattern (`^warren\\.RUN\\.`) fits one run. Redis keys begin with `warren.RUN:` for the same reason.

@@ -1,4 +1,4 @@
-"""The format's tables, and values into messages. `unpacking` is its mirror; `codec` says what the format is."""
+"""The format's tables, and values into messages. `decoder` is its mirror; `codec` says what the format is."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ class ConsumerLoop:
         seconds = time.monotonic() - started
         waits = False
         for call, outcome in zip(calls, outcomes, strict=True):
-            if isinstance(outcome, NotYet):
+            if type(outcome) is NotYet:
                 waits = True
                 self._run_later(queue, call, outcome)
             else:

@@ -42,21 +42,25 @@ class Outcomes:
 
     def settle(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
         """Apply the outcome of a call."""
-        if call.properties.reply_to.startswith(DIRECT_REPLY):
-            self._settle_direct(queue, call, outcome)
-        elif by_celery(call.properties, call.embed):
+        properties = call.properties
+        if properties.reply_to.startswith(DIRECT_REPLY):
+            if isinstance(outcome, Outcome):
+                self._tell_caller(queue, call, outcome)
+            else:
+                self._outbox.reply(properties, outcome)
+            self._outbox.ack(call.delivery.tag)  # the claim is the caller's, who may have to send the call again
+        elif by_celery(properties, call.embed):
             self._settle_celerys(queue, call, outcome)
         else:
             self._end(queue, call, outcome)
 
-    def _settle_direct(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
-        outbox = self._outbox
+    def _tell_caller(self, queue: ServiceQueue, call: Call, outcome: Outcome) -> None:
         if isinstance(outcome, Requeue):
             # As a new message: one that comes again looks to its caller as if it had killed its worker.
-            outbox.publish(self._topology.service.name, queue.spec.name, call.delivery.properties, call.delivery.body)
+            sent = call.delivery
+            self._outbox.publish(self._topology.service.name, queue.spec.name, sent.properties, sent.body)
         elif not (isinstance(outcome, Dropped) and outcome.error.args == (EXPIRED,)):
-            outbox.reply(call.properties, outcome)
-        outbox.ack(call.delivery.tag)  # the claim is the caller's, who may have to send the call again
+            self._outbox.reply(call.properties, outcome)
 
     def _settle_celerys(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:
         """Have Celery record the outcome, again a little later where Redis or the broker is away; then end the call."""

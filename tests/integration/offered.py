@@ -85,7 +85,9 @@ class Actor(Worker):
         return os.getpid()
 
     @service(retries=0)
-    def once(self, seconds: float) -> int:
+    def once(self, seconds: float, key: str = "") -> int:
+        if key:
+            self.store.incr(f"{self.prefix}ran:{key}")
         time.sleep(seconds)
         return os.getpid()
 

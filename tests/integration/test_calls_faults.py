@@ -49,12 +49,13 @@ def test_a_thousand_calls_outlive_the_kill_of_one_of_two_workers(calling, monkey
 
 def test_calls_that_must_not_run_twice_fail_with_worker_lost(calling):
     first, _ = calling.start(2)
-    handles = [calling.solver.send("actor.once", 0.02) for _ in range(100)]
+    handles = [calling.solver.send("actor.once", 0.02, f"once-{number}") for number in range(100)]
     handles[3].result()
     first.send_signal(signal.SIGKILL)
     outcomes = Counter(outcome_of(handle) for handle in handles)
     assert outcomes["answered"] + outcomes["lost"] == 100
     assert outcomes["lost"] >= 1
+    assert max(calling.ran(f"once-{number}") for number in range(100)) == 1
 
 
 def test_with_no_worker_left_every_call_fails_and_none_hangs(calling):

@@ -120,6 +120,10 @@ def test_a_thousand_random_messages_end_and_calls_go_on(app):
 
 
 def test_a_refusal_is_told_to_its_caller_and_counted(app):
+    message = Hostile(b"hello", {"id": "a", "task": "actor.add"}, reply_to="a stock client")
     with Publisher(app.broker_url) as publisher:
-        publisher.send(app.topology.service.name, "actor.add", [Hostile(b"hello", {"id": "a", "task": "actor.add"})])
+        publisher.send(app.topology.service.name, "actor.add", [message])
     until(lambda: counters(app)["actor.add"].get("refused") == 1)
+    result = app.app.AsyncResult("a")
+    until(lambda: result.state == "FAILURE")
+    assert "the call of actor.add cannot be run: a message begins with" in str(result.result)

@@ -57,7 +57,7 @@ def test_the_names_of_one_run_are_no_beginning_of_another_runs() -> None:
     assert not [queue for queue in every_queue(long) if queue.name.startswith(f"{short.prefix}.")]
 
 
-def test_every_queue_is_bounded_by_length_or_by_the_time_to_live_of_its_messages() -> None:
+def test_queues_are_bounded_but_those_whose_messages_have_a_time_to_live() -> None:
     topology = Topology("r", learner_bound=7)
     by_key = {queue.name.removeprefix("warren.r."): queue for queue in every_queue(topology)}
     learner = by_key["learner.main"]
@@ -66,6 +66,8 @@ def test_every_queue_is_bounded_by_length_or_by_the_time_to_live_of_its_messages
         dead = by_key[f"dead.{role}"]
         assert (dead.max_length, dead.queue_arguments["x-overflow"]) == (table.DEAD_LENGTH, "drop-head")
         assert "x-dead-letter-exchange" not in dead.queue_arguments, "a dead letter would go round in circles"
+    unbounded = {key for key, queue in by_key.items() if not queue.max_length}
+    assert unbounded == {"actor.main", "actor.old", "service.policy.act"}
     cast = by_key["service.policy.log"]
     assert (cast.max_length, cast.queue_arguments["x-overflow"]) == (table.ONE_WAY_LENGTH, "reject-publish")
 
