@@ -109,8 +109,7 @@ class LeagueClient:
 def refused(error: RemoteFailure) -> WarrenError | None:
     """The error of Warren's own that the service raised, None for any other."""
     module, _, name = error.kind.rpartition(".")
-    # Through Celery's result backend only the name of the class comes.
-    kind = getattr(errors, name, None) if module in ("warren.errors", "") else None
+    kind = getattr(errors, name, None) if module == "warren.errors" else None
     if not isinstance(kind, type) or not issubclass(kind, (LeagueError, errors.ConfigurationError)):
         return None
     made: WarrenError = kind(error.remote_message)
