@@ -247,6 +247,13 @@ def test_a_one_way_call_of_celerys_that_fails_is_a_dead_letter(serving, trouble)
     assert dead(serving) == 1
 
 
+def test_a_failed_call_that_names_nobody_is_said_to_be_gone(serving, trouble, caplog):
+    serving.send("trouble.answer", "bad", direct=False)
+    settled(serving)
+    told = [record.getMessage() for record in caplog.records if record.name == "tasks.worker.outcomes"]
+    assert told == ["a call of trouble.answer failed, and names nobody to be told: it is gone"] and dead(serving) == 0
+
+
 @pytest.mark.parametrize("why", ["expired", "revoked"])
 def test_a_dropped_call_of_celerys_is_revoked(serving, trouble, monkeypatch, why):
     if why == "revoked":
