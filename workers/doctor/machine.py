@@ -104,7 +104,7 @@ def _handles(facts: MachineFacts) -> Finding:
 
 
 def _cores(facts: MachineFacts, processes: int) -> Finding:
-    found = f"{processes} processes on {facts.cores:g} cores"
+    found = f"{_count(processes)} on {facts.cores:g} cores"
     if processes > PROCESSES_A_CORE * facts.cores:
         return Finding(
             "cores", Level.warning, found, "they take turns: fewer actors= are as fast, or use more machines"
@@ -114,7 +114,11 @@ def _cores(facts: MachineFacts, processes: int) -> Finding:
 
 def _memory(facts: MachineFacts, processes: int) -> Finding:
     wanted = processes * MEMORY_A_PROCESS
-    found = f"{size(facts.memory)} available; {processes} processes take about {size(wanted)}"
+    found = f"{size(facts.memory)} available; {_count(processes)}: about {size(wanted)}"
     if wanted > facts.memory:
         return Finding("memory", Level.warning, found, "start fewer processes, or small networks only")
     return Finding("memory", Level.ok, found)
+
+
+def _count(processes: int) -> str:
+    return "1 process" if processes == 1 else f"{processes} processes"
