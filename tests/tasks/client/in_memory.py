@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,15 +66,29 @@ class Kept:
 
     def __init__(self) -> None:
         self.bodies: dict[str, bytes] = {}
+        self.marks: set[str] = set()
         self.stored = 0
         self.claims: Any = None
 
     def get_encoder(self) -> Any:
         return redis.Redis().get_encoder()
 
-    def set(self, key: str, body: bytes, px: int) -> None:
+    def set(self, key: str, body: bytes, px: int | None = None, ex: int | None = None) -> None:
+        if ex is not None:  # a mark that a claim was used, no body
+            self.marks.add(key)
+            return
         self.bodies[key] = body
         self.stored += 1
+
+    def exists(self, key: str) -> int:
+        return int(key in self.bodies or key in self.marks)
+
+    @contextmanager
+    def pipeline(self, transaction: bool = True) -> Iterator[Kept]:
+        yield self
+
+    def execute(self) -> None:
+        """What a pipeline holds was done at once."""
 
     def get(self, key: str) -> bytes | None:
         return self.bodies.get(key)

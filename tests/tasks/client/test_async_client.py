@@ -191,9 +191,9 @@ class SlowRedis(Kept):
             self.went_on.clear()
             assert self.went_on.wait(60.0), "the loop is held up"
 
-    def set(self, key: str, body: bytes, px: int) -> None:
+    def set(self, key: str, body: bytes, px: int | None = None, ex: int | None = None) -> None:
         self._wait()
-        super().set(key, body, px)
+        super().set(key, body, px, ex)
 
     def get(self, key: str) -> bytes | None:
         self._wait()
