@@ -40,7 +40,11 @@ def client(given: argparse.Namespace) -> Any:
     """A connection to Redis that answered. Raises ConfigurationError without a URL, BrokerError where none answers."""
     url = given.redis or secret(URL_VARIABLE)
     if not url:
-        raise ConfigurationError(f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}")
+        raise ConfigurationError(
+            f"where Redis is was not given; give --redis URL or set {URL_VARIABLE}: for the newest run below runs/, "
+            'while it goes on, by eval "$(python -m workers.servers env)". What a run that has ended left is shown by '
+            "python -m league.replay --file runs/PROJECT/TRIAL"
+        )
     try:
         found = redis_client.connect(url)
         found.ping()

@@ -54,7 +54,7 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
             of_resumed_league[:] = of_league
             of_league = []
-        sys.argv[1:] = others + of_league
+        sys.argv[1:] = among_overrides(others, of_league)
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
             sys.exit(code)
@@ -86,6 +86,16 @@ def split_league(given: list[str]) -> tuple[list[str], list[str]]:
     others = [one for one in given if not one.startswith("league.")]
     # And the table of hosts, which is empty by itself, any names.
     return [f"++{one}" if one.startswith("hosts=") else one for one in others], of_league
+
+
+def among_overrides(others: list[str], of_league: list[str]) -> list[str]:
+    """Put a league's overrides beside the others: Hydra takes all in one place, before or behind its flags."""
+    overrides = [place for place, one in enumerate(others) if _OVERRIDE.match(one)]
+    place = overrides[-1] + 1 if overrides else 0
+    return [*others[:place], *of_league, *others[place:]]
+
+
+_OVERRIDE = re.compile(r"(\+{1,2}|~)?[A-Za-z_][\w./@]*=")
 
 
 def urls_from_environment(options: argparse.Namespace) -> None:

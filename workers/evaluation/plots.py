@@ -35,8 +35,11 @@ WINDOWS = 120  # over which ratings are averaged: with each game they go up or d
 HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
 
 
-def payoff(history: History) -> Figure | None:
-    """Win rates of all players against each other, the strongest by Elo first."""
+def payoff(history: History, measured: Returns | None = None) -> Figure | None:
+    """Draw win rates of all players against each other, the strongest by Elo first.
+
+    Where two never met in a match and evaluators have `measured` their returns, a circle shows those.
+    """
     state = history.state
     players = sorted(state.roster.present, key=lambda player: -state.ratings[player.slot])
     if not players:
@@ -44,16 +47,35 @@ def payoff(history: History) -> Figure | None:
     slots = np.array([player.slot for player in players], dtype=np.intp)
     rates = np.where(games_of(state.payoff.cells[np.ix_(slots, slots)]) > 0.0, state.matrix(slots), np.nan)
     figure = _heat_map(players, rates, (0.0, 1.0), "win rate of the row", "{:.0%}".format)
-    figure.text(*_foot(figure), "strongest first by Elo; grey: never met; bold: learning", fontsize=7)
+    said = "strongest first by Elo; grey: never met; bold: learning"
+    mean = mean_returns(measured, slots) if measured is not None else np.full_like(rates, np.nan)
+    only_measured = np.isnan(rates) & ~np.isnan(mean)
+    if only_measured.any():
+        largest = float(np.abs(mean[only_measured]).max()) or 1.0
+        axes = figure.axes[0]
+        width = axes.get_position().width * figure.get_figwidth() * 72 / len(players)  # points of a cell
+        rows, columns = np.nonzero(only_measured)
+        axes.scatter(
+            columns, rows, s=(0.6 * width) ** 2, c=mean[rows, columns], cmap=BETTER, vmin=-largest, vmax=largest,
+            linewidths=0,
+        )  # fmt: skip
+        said += f"\ncircles: evaluators' mean return, within {largest:.2g}"
+    figure.text(*_foot(figure), said, fontsize=6 if only_measured.any() else 7, linespacing=1.0)
     return _titled(figure, f"Payoff of {len(players)} players")
+
+
+def mean_returns(known: Returns, slots: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Return mean returns of `slots` (rows) against each other over both seats, NaN where a seat has no games."""
+    first, games = known.matrix(slots), known.games(slots)
+    mean: NDArray[np.float64] = np.where((games > 0.0) & (games.T > 0.0), (first - first.T) / 2.0, np.nan)
+    return mean
 
 
 def returns(history: History, known: Returns) -> Figure | None:
     """Mean returns of the frozen players against each other over both seats, the best on average first."""
     roster = history.state.roster
     slots = roster.historical
-    first, games = known.matrix(slots), known.games(slots)
-    mean = np.where((games > 0.0) & (games.T > 0.0), (first - first.T) / 2.0, np.nan)
+    mean = mean_returns(known, slots)
     # The newest have not been played yet: one's own cell says nothing.
     played = np.flatnonzero((~np.isnan(mean)).sum(axis=1) > ~np.isnan(mean.diagonal()))
     if not len(played):

@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from league.models.snapshots import RETURNS, STREAM
 from league.state.history import History
 from league.state.replay import read_file
 from warren.errors import ConfigurationError, LeagueError
+from warren.files import write_whole
 from workers.evaluation import plots
 from workers.evaluation.scores import read_scores
 
@@ -36,17 +38,21 @@ IMAGES_EVERY = 900.0  # s between images in TensorBoard, which keeps every one; 
 
 def figures(
     history: History, returns: Returns, scores: Sequence[Mapping[str, Any]], uniform: float | None
-) -> dict[str, Figure]:
-    """All pictures for which there is something to draw, by name."""
-    made = {
-        "payoff": plots.payoff(history),
-        "returns": plots.returns(history, returns),
-        "ratings": plots.ratings(history),
-        "lineage": plots.lineage(history),
-        "exploitability": plots.exploitability(scores, uniform),
-        "references": plots.references(scores),
-    }
-    return {name: figure for name, figure in made.items() if figure is not None}
+) -> Iterator[tuple[str, Figure]]:
+    """Make each picture for which there is something to draw, with its name: what says most first, at an end that is
+    cut short."""
+    drawings: tuple[tuple[str, Callable[[], Figure | None]], ...] = (
+        ("exploitability", lambda: plots.exploitability(scores, uniform)),
+        ("references", lambda: plots.references(scores)),
+        ("payoff", lambda: plots.payoff(history, returns)),
+        ("returns", lambda: plots.returns(history, returns)),
+        ("ratings", lambda: plots.ratings(history)),
+        ("lineage", lambda: plots.lineage(history)),
+    )
+    for name, make in drawings:
+        figure = make()
+        if figure is not None:
+            yield name, figure
 
 
 def draw_all(
@@ -66,11 +72,13 @@ def draw_all(
     scores = read_scores(folder)
     target = folder / PICTURES
     target.mkdir(parents=True, exist_ok=True)
-    made, paths = figures(history, returns or Returns(), scores, uniform), []
-    for name, figure in made.items():
-        beside, path = target / f".{name}.png", target / f"{name}.png"
-        figure.savefig(beside)
-        paths.append(beside.replace(path))
+    made, paths = dict[str, Figure](), []
+    for name, figure in figures(history, returns or Returns(), scores, uniform):
+        drawn = BytesIO()
+        figure.savefig(drawn, format="png")
+        write_whole(target / f"{name}.png", drawn.getvalue())
+        made[name] = figure
+        paths.append(target / f"{name}.png")
     if board is not None:
         board.write(history, scores, made)
     return paths

@@ -37,7 +37,8 @@ def as_table(account: Account, left: int | None) -> dict[str, Any]:
     """Segments by what became of them, and in `steps` their steps. `left`: how many still wait in queues.
 
     in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + dropped + missing. Where `left` is not
-    known (None), neither are `waiting` and `lost`.
+    known (None), neither are `waiting` and `lost`. `extra` wait in queues beyond what is missing: their sender died
+    before it knew that they were taken, or they come again after a learner died.
     """
     counts = {"learned": account.learned, **account.dropped, "in_flight": account.in_flight}
     lost = None if left is None else max(0, account.missing - left)
@@ -49,6 +50,7 @@ def as_table(account: Account, left: int | None) -> dict[str, Any]:
         "missing": account.missing,
         "waiting": None if lost is None else account.missing - lost,
         "lost": lost,
+        "extra": None if left is None else max(0, left - account.missing),
         "repeated": account.repeated,
         "steps": {"made": account.made.steps, **{name: count.steps for name, count in counts.items()}},
     }
@@ -66,6 +68,8 @@ def as_text(found: dict[str, Any], sampling: Sampling) -> list[str]:
         if found["lost"] is not None:
             seen = f"{found['waiting']:,} in queues, {found['lost']:,} lost"
         lines[0] += f" ({found['unsent']:,} with actors, {seen})"
+    if found["extra"]:
+        lines[0] += f"; {found['extra']:,} more wait in queues than are missing"
     if found["repeated"]:
         lines[0] += f"; {found['repeated']:,} delivered again"
     return lines

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from warren.errors import WarrenError
+from warren.errors import ConfigurationError, WarrenError
 from warren.files import read_json, write_whole
 from workers.servers.folder_lock import FolderLock
 from workers.servers.record import FOLDER
@@ -71,11 +71,15 @@ class RunFolder:
                     if half.suffix == ".tmp":
                         half.unlink()
 
-    def _discard(self) -> None:
-        """Remove the folder, and those above it, unless they were there before."""
+    def _server_logs(self) -> list[Path]:
+        """List what servers have printed: it may say more of why they did not begin than the error does."""
+        return [log for log in (self.path / FOLDER).rglob("*.log") if log.is_file() and log.stat().st_size]
+
+    def _discard(self, kept: Sequence[Path]) -> None:
+        """Remove the folder, and those above it, unless they were there before; but for the files `kept`."""
         for folder in self._made:
             if folder == self.path:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder, kept)
             else:
                 with contextlib.suppress(OSError):  # another run has come
                     folder.rmdir()
@@ -93,5 +97,19 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self.begun and isinstance(error, (WarrenError, KeyboardInterrupt)):
-            self._discard()
+            self._discard(() if isinstance(error, (ConfigurationError, KeyboardInterrupt)) else self._server_logs())
         self.release()
+
+
+def _remove(folder: Path, kept: Sequence[Path]) -> None:
+    """Remove a folder; of one that holds files to be `kept` all else."""
+    if not kept:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        with contextlib.suppress(OSError):  # a folder that holds something that is kept
+            if path.is_symlink() or path.is_file():
+                if path not in kept:
+                    path.unlink()
+            else:
+                path.rmdir()

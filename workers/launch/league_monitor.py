@@ -32,6 +32,7 @@ from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
 LEAGUE_EVERY = 2.0  # s between polls of the league
+LOOKS = 3  # of the evaluator in a row, at each of which a goal has to be met
 
 
 class LeagueMonitor(ConfiguredMonitor):
@@ -47,7 +48,7 @@ class LeagueMonitor(ConfiguredMonitor):
         self._troubles = Troubles(context.say)
         self._subscriptions: list[Subscription] = []
         self._look_at = 0.0
-        self._clock = LearningClock()
+        self._clock, self._goal = LearningClock(), Goal(self.league.goal)
 
     @property
     def topology(self) -> Topology:
@@ -110,8 +111,7 @@ class LeagueMonitor(ConfiguredMonitor):
         return {"state": state, "steps": self.figures.steps, "seconds": self._clock.seconds}
 
     def _ended(self) -> str | None:
-        mixture, goal = self.figures.score.get("mixture"), self.league.goal
-        if goal is not None and mixture is not None and mixture <= goal:
+        if self._goal.reached(self.figures.score):
             return "solved"
         if self.config.seconds is not None and self._clock.seconds >= self.config.seconds:
             return "finished"
@@ -161,6 +161,21 @@ class LeagueMonitor(ConfiguredMonitor):
         )
 
 
+class Goal:
+    """An exploitability that has to hold: a look of an evaluator is noisy, and no league is to stop at its luckiest."""
+
+    def __init__(self, goal: float | None) -> None:
+        self._goal, self._look, self._held = goal, None, 0
+
+    def reached(self, score: Mapping[str, Any]) -> bool:
+        """Take in the newest score; whether the mixture was at the goal in each of the last LOOKS."""
+        if score.get("time") != self._look:
+            self._look, mixture = score.get("time"), score.get("mixture")
+            within = self._goal is not None and mixture is not None and mixture <= self._goal
+            self._held = self._held + 1 if within else 0
+        return self._held >= LOOKS
+
+
 class LearningClock:
     """Runs from the first step that is learned from, as seen here: loading and connecting are not training."""
 
@@ -183,7 +198,7 @@ class LearningClock:
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
     """The outcome in a few lines, the last that is printed; the exit status."""
     found = read_scores(folder)
-    for picture in sorted((folder / "pictures").glob("*.png")):
+    for picture in sorted((folder / "pictures").glob("[!.]*.png")):
         print(f"picture {picture}")
     if found:
         print(f"{found[-1]['frozen']} frozen players, {found[-1]['games']:,} games between them")

@@ -12,6 +12,7 @@ from workers.config.schema import Config, Sampling, to_yaml
 from workers.launch.spec import Done, ProcessSpec, Restart, RunSpec, ServersSpec
 from workers.servers.forks import ENVIRONMENT
 
+LAST_PICTURES = 30.0  # s that an evaluator has for the last score and pictures; on a quiet machine they take 3
 # A role reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
 HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
 
@@ -33,7 +34,7 @@ def league(config: Config, folder: Path) -> RunSpec:
         *_counted(config, folder, "league", "league_workers", stop_order=1),
         *_counted(config, folder, "actor", "actors"),
         *_env_runners(config, folder),
-        *_counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional),
+        *_evaluators(config, folder),
         *(learner for player in config.league["players"] for learner in learners_of(config, folder, player)),
         *_flower(config, folder),
     )
@@ -101,6 +102,12 @@ def _counted(
     spec = _role(config, folder, role, ranks=hosts.ranks(config, setting, config.host), **more)
     numbered = (f"{number or f'{role}_id'}={{rank}}",)
     return (replace(spec, numbered=numbered, setting=setting, num=hosts.total(config, setting)),)
+
+
+def _evaluators(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:
+    """Each has the time for its last act at least: a score, and the pictures."""
+    specs = _counted(config, folder, "evaluator", "evaluators", stop_order=1, restart=Restart.optional)
+    return tuple(replace(spec, grace=max(spec.grace, LAST_PICTURES)) for spec in specs)
 
 
 def _env_runners(config: Config, folder: Path) -> tuple[ProcessSpec, ...]:

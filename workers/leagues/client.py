@@ -10,6 +10,7 @@ worker that dies, a broker or a Redis that restarts cost their callers time and 
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -28,7 +29,10 @@ from workers.runtime.session import Session
 
 logger = get_logger(__name__)
 
-DEADLINE = 10.0  # s for one answer
+DEADLINE = 10.0  # s for one answer at most
+FIRST_DEADLINE = (
+    1.0  # s for the first, and twice as long for each that follows: another league worker may answer at once
+)
 AGAIN_AFTER = 0.5  # s between tries
 TRANSIENT = ("redis.", "kombu.", "amqp.", "ConnectionError", "TimeoutError", "OperationalError")
 
@@ -88,10 +92,10 @@ class LeagueClient:
         return name
 
     def _ask(self, service: str, *arguments: Any) -> Any:
-        until, problem = time.monotonic() + self._patience, ""
+        until, problem, deadline = time.monotonic() + self._patience, "", FIRST_DEADLINE
         while True:
             try:
-                return self._solver.call(service, *arguments, deadline=DEADLINE)
+                return self._solver.call(service, *arguments, deadline=deadline)
             except RemoteFailure as error:
                 refusal = refused(error)
                 if refusal is not None and not isinstance(refusal, LeagueAbsent):
@@ -103,7 +107,10 @@ class LeagueClient:
                 problem = str(error)
             if time.monotonic() > until or self._stopping.wait(AGAIN_AFTER):
                 raise LeagueError(f"the league did not answer {service} ({problem}); is python -m workers.league up?")
-            logger.warning("asking %s again: %s", service, problem)
+            logger.log(
+                logging.INFO if deadline == FIRST_DEADLINE else logging.WARNING, "asking %s again: %s", service, problem
+            )
+            deadline = min(2.0 * deadline, DEADLINE)
 
 
 def refused(error: RemoteFailure) -> WarrenError | None:

@@ -79,7 +79,7 @@ class Publisher:
         return weights[0]
 
     def restore(self) -> None:
-        """Publish the newest weights once more if the pool has lost them (a Redis that restarted empty).
+        """Publish the newest weights once more if the pool does not have them: it lost them, or refused them.
 
         From any thread: what is sent are the bytes of the last `publish`. Raises redis.RedisError.
         """
@@ -88,7 +88,8 @@ class Publisher:
             return
         known = self._session.pool.version(self._player)
         if known is None or known < version:
-            logger.warning("the pool has lost the weights; publishing version %d again", version)
+            has = "none" if known is None else f"version {known}"
+            logger.warning("the pool has %s of %s; publishing version %d again", has, self._player, version)
             self._session.pool.put(self._player, version, step, data)
             self._fire({"player": self._player, "version": version, "step": step, "data": data})
 

@@ -238,8 +238,8 @@ class LearnerRole:
         while not self.ended.wait(KEEP_EVERY):
             try:
                 self.keep()
-            except redis.RedisError as error:
-                logger.warning("cannot read the pool: %s", error)
+            except (redis.RedisError, WarrenError) as error:
+                logger.warning("the pool cannot be looked after: %s", error)
             except Exception:  # without this thread nothing would be kept from then on, and nobody would see why
                 logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 

@@ -220,6 +220,14 @@ def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("flags_first", [True, False])
+def test_a_leagues_settings_and_a_flag_go_together(flags_first: bool) -> None:
+    flags, overrides = ("--cfg", "job"), ("league=kuhn", "seed=3", "league.goal=null", "league.period_steps=77")
+    done = command("train", *(flags + overrides if flags_first else overrides + flags))
+    assert done.returncode == 0, done.stderr
+    assert "period_steps: 77" in done.stdout and "seed: 3" in done.stdout
+
+
 def test_a_password_among_the_overrides_of_a_resume_is_not_printed(tmp_path: Path) -> None:
     folder = tmp_path / "project" / "t"
     folder.mkdir(parents=True)

@@ -83,7 +83,7 @@ def test_leagues_of_any_size_are_drawn(tmp_path: Path, snapshots: int, learners:
     played = Played().play(snapshots, learners)
     write_scores(tmp_path, score(1.0), score(60.0))
     paths = draw_all(tmp_path, played.history, returns=known_returns(played.history), uniform=0.9)
-    names = ["payoff", "returns", "ratings", "lineage", "exploitability", "references"]
+    names = ["exploitability", "references", "payoff", "returns", "ratings", "lineage"]
     if snapshots == 1:
         names.remove("returns")  # there is nobody to have a return against
     assert paths == [tmp_path / "pictures" / f"{name}.png" for name in names]
@@ -133,6 +133,31 @@ def test_the_payoff_is_drawn_from_the_strongest_to_the_weakest() -> None:
             assert not met or rates[row, column] == state.win_rates(*slots)[0]
     bold = {label.get_text() for label in axes.get_yticklabels() if label.get_fontweight() == "bold"}
     assert bold == {player.name for player in state.roster if not player.frozen}
+
+
+def test_the_payoff_shows_what_evaluators_measured_of_those_that_never_met() -> None:
+    played = Played().play(3)
+    history = played.history
+    roster = history.state.roster
+    for name in ("x", "y"):  # nobody has met these two
+        played.league.add_player(name, "self_play", frozen=True)
+    one, other = (history.state.players[name].slot for name in ("x", "y"))
+    known = Returns()
+    known.record(one, other, [0.5, 0.5])
+    known.record(other, one, [-0.1, -0.1])
+    figure = plots.payoff(history, known)
+    assert figure is not None and roster is not None
+    axes = figure.axes[0]
+    drawn = [label.get_text() for label in axes.get_yticklabels()]
+    (circles,) = [found for found in axes.collections if len(found.get_offsets())]
+    shown = {
+        (drawn[int(row)], drawn[int(column)]): value
+        for (column, row), value in zip(np.asarray(circles.get_offsets()), circles.get_array(), strict=True)
+    }
+    assert shown == {("x", "y"): pytest.approx(0.3), ("y", "x"): pytest.approx(-0.3)}
+    assert any("circles: evaluators' mean return, within 0.3" in text.get_text() for text in figure.texts)
+    without = plots.payoff(history)
+    assert without is not None and not [found for found in without.axes[0].collections if len(found.get_offsets())]
 
 
 def test_returns_are_those_over_both_seats() -> None:
@@ -265,7 +290,7 @@ def test_the_command_draws_from_a_saved_league_alone(tmp_path: Path, capsys: pyt
     assert report.main([str(tmp_path / "run")]) == 0
     drawn = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.stem for path in drawn] == [
-        "payoff", "returns", "ratings", "lineage", "exploitability", "references",
+        "exploitability", "references", "payoff", "returns", "ratings", "lineage",
     ]  # fmt: skip
     assert all(path.exists() for path in drawn)
     history, saved = report.saved(tmp_path / "run")

@@ -30,6 +30,12 @@ def test_what_was_confirmed_and_is_in_no_queue_is_lost() -> None:
     assert [as_table(STREAMED, left)["waiting"] for left in (0, 6, 8, 30)] == [0, 6, 8, 8]
 
 
+def test_what_waits_beyond_what_is_missing_is_said() -> None:
+    assert [as_table(STREAMED, left)["extra"] for left in (None, 8, 30)] == [None, 0, 22]
+    assert "; 22 more wait in queues than are missing" in as_text(as_table(STREAMED, 30), Sampling.streaming)[0]
+    assert "more wait" not in as_text(as_table(STREAMED, 8), Sampling.streaming)[0]
+
+
 def test_what_no_broker_tells_of_is_not_said_to_be_lost() -> None:
     found = as_table(STREAMED, left=None)
     assert (found["waiting"], found["lost"], found["missing"]) == (None, None, 8)

@@ -88,6 +88,17 @@ def test_a_start_that_failed_leaves_no_folder(error: BaseException, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_of_servers_that_did_not_begin_the_logs_alone_stay(tmp_path: Path) -> None:
+    log = tmp_path / "trial" / "servers" / "rabbitmq" / "rabbitmq.log"
+    with pytest.raises(BrokerError), RunFolder.take(tmp_path / "trial") as folder:
+        folder.write("config.yaml", "run: t")
+        log.parent.mkdir()
+        log.write_text("this Erlang is too old")
+        (log.parent / "epmd.log").touch()
+        raise BrokerError("no server")
+    assert [path for path in (tmp_path / "trial").rglob("*") if path.is_file()] == [log]
+
+
 def test_an_error_of_a_run_that_has_begun_leaves_its_folder(tmp_path: Path) -> None:
     with pytest.raises(BrokerError), RunFolder.take(tmp_path / "trial") as folder:
         folder.begun = True
