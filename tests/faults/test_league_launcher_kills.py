@@ -1,4 +1,4 @@
-"""A league whose launcher is killed at a random moment and resumed, again and again, on servers of its own.
+"""A league whose launcher is killed at a random moment and resumed, again and again.
 
 Two kills, unless said otherwise; how soon every learner learns again is printed:
 `WARREN_LAUNCHER_KILLS=10 make test ARGS="tests/faults/test_league_launcher_kills.py -s"`.
@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 import redis
 from integration.league_run import LeagueOfRun, check_books
@@ -29,7 +32,7 @@ KILLS = int(os.environ.get("WARREN_LAUNCHER_KILLS", "2"))
 PLAYERS = ("main", "main_exploiter", "league_exploiter_0")
 # Kuhn poker with snapshots and resets every few seconds; the folder is brought up to date far less often than that.
 KUHN = (
-    *("league=kuhn", "league_workers=2", "broker=private", "total_steps=1000000000", "league.snapshot_every=30"),
+    *("league=kuhn", "league_workers=2", "total_steps=1000000000", "league.snapshot_every=30"),
     *("league.games=64", "league.tables=2", "league.lanes=64", "league.match_games=32", "league.period_steps=2000"),
     *("league.algorithm.minibatch_size=256", "~league.players.league_exploiter_1"),
     *("league.cell_least=256", "league.evaluation_games=128", "league.reference_games=128"),
@@ -57,10 +60,10 @@ class Look(NamedTuple):
 class KuhnRun(LeagueOfRun):
     """A Kuhn league, or that of `folder` resumed; `number` tells their logs apart."""
 
-    def __init__(self, folder: Path, number: int) -> None:
+    def __init__(self, folder: Path, number: int, urls: Mapping[str, str]) -> None:
         place = folder / "project" / "launcher-0"
-        settings = (f"resume={place}",) if number else KUHN
-        super(LeagueOfRun, self).__init__(folder, *settings, trial=f"launcher-{number}")
+        settings = (f"resume={place}",) if number else KUHN if urls else (*KUHN, "broker=private")
+        super(LeagueOfRun, self).__init__(folder, *settings, trial=f"launcher-{number}", **urls)
         self.folder = place
 
     def served(self) -> Store:
@@ -85,11 +88,17 @@ class KuhnRun(LeagueOfRun):
 @pytest.mark.slow
 @pytest.mark.servers
 @pytest.mark.timeout(240 + 150 * KILLS)
-def test_a_league_loses_nothing_when_its_launcher_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("private", [True, False])
+def test_a_league_loses_nothing_when_its_launcher_is_killed(
+    private: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """On servers that live on, all processes are killed with it, so that none saves anything at its end."""
+    servers = None if private else request.getfixturevalue("servers")
+    urls = {} if servers is None else {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     rng, seconds = random.Random(12), list[float]()
     before: Look | None = None
     for kill in range(KILLS + 1):
-        with KuhnRun(tmp_path, kill) as run:
+        with KuhnRun(tmp_path, kill, urls) as run:
             store, served = run.served(), time.time()
             if before is not None:
                 check_nothing_lost(before, Look.at(store), run.folder / "league")
@@ -101,8 +110,15 @@ def test_a_league_loses_nothing_when_its_launcher_is_killed(tmp_path: Path) -> N
             pause = time.monotonic() + rng.uniform(0.0, 8.0)
             run.until(lambda until=pause: time.monotonic() > until)
             before = Look.at(store)
+            killed = [] if private else psutil.Process(run.process.pid).children(recursive=True)
+            run.process.send_signal(signal.SIGSTOP)  # or it would start again what is killed before it
+            for process in killed:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
             run.process.kill()
             run.process.wait()
+    left = [run.folder / name for name in ("servers/redis/appendonlydir", "league/unsaved.json")]
+    assert not any(path.exists() for path in left), "of a run that is over, and saved, nothing is kept"
     print(
         f"\n{KILLS} kills: s from serving until every learner had learned again: {seconds[1:]}; at first {seconds[0]}"
     )
