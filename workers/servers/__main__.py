@@ -13,8 +13,8 @@ from warren.errors import WarrenError
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, redact
 from workers.servers.machine import Machine
+from workers.servers.modes import OF_A_RUN
 from workers.servers.private_rabbitmq import Node
-from workers.servers.resolve import OF_A_RUN
 
 
 def main(argv: list[str]) -> int:

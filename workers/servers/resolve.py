@@ -8,67 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from warren.environment import secret
-from warren.errors import ConfigurationError, UnknownName
+from warren.errors import ConfigurationError
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
 from workers.servers.choice import Choice, Finish, Found, Unavailable
 from workers.servers.exposure import BROKER_PORT, REDIS_PORT, OpenAddress, open_address
 from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
+from workers.servers.modes import BROKER_STEPS, PRIVATE, REDIS_STEPS, given_urls
 from workers.servers.private_rabbitmq import PrivateRabbitMQ
 from workers.servers.private_redis import PrivateRedis, forget, holds_data
 from workers.servers.process import LOOPBACK, Server, Starting, listens
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say, Servers
 
-OF_A_RUN = "WARREN_SERVERS"  # "private": the URLs in the environment are those of one run's own servers
 EMBEDDED_BROKER_DATABASE = 1  # queues and league apart, so that looking into either shows only its own keys
 LOCAL_TIMEOUT = 3.0  # seconds to wait for whatever listens on a well-known port
 
-BROKER_STEPS = {
-    "auto": ("given", "listening", "private", "installed", "embedded"),
-    "external": ("given",),
-    "local": ("listening",),
-    "private": ("private",),
-    "install": ("installed",),
-    "embedded": ("embedded",),
-}
-# The embedded server is a full Redis, so nothing is ever installed for want of one.
-REDIS_STEPS = {
-    "auto": ("given", "listening", "private", "embedded"),
-    "external": ("given",),
-    "local": ("listening",),
-    "private": ("private", "embedded"),
-    "install": ("private",),
-    "embedded": ("embedded",),
-}
-PRIVATE = ("private", "embedded")  # of the steps those that begin with what the folder holds
-MODES = tuple(BROKER_STEPS)
-
 S = TypeVar("S", bound=Server)
-
-
-def given_urls(
-    mode: str, broker_url: str | None, redis_url: str | None, environment: Mapping[str, str] = os.environ
-) -> tuple[str | None, str | None]:
-    """(broker's, Redis's) URL as given here or in the environment. Raises ConfigurationError for what does not fit."""
-    if mode not in BROKER_STEPS:
-        raise UnknownName("broker mode", mode, MODES)
-    # What `workers.servers env` exports of a run's private servers ends with that run: only who asks for it gets it.
-    if mode == "external" or (mode == "auto" and environment.get(OF_A_RUN) != "private"):
-        broker_url = broker_url or secret(BROKER_VARIABLE, environment)
-        redis_url = redis_url or secret(REDIS_VARIABLE, environment)
-    elif mode != "auto" and (broker_url or redis_url):
-        raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
-    if broker_url and not redis_url and kind_of(broker_url) == "redis":
-        redis_url = broker_url
-    if mode == "external":
-        wanted = (("broker", broker_url, BROKER_VARIABLE), ("Redis", redis_url, REDIS_VARIABLE))
-        if problems := [
-            f"broker=external needs a {name} URL; set {variable}" for name, url, variable in wanted if not url
-        ]:
-            raise ConfigurationError(problems)
-    return broker_url, redis_url
 
 
 def acquire(

@@ -20,9 +20,9 @@ import redis
 
 from warren.errors import BrokerError, ConfigurationError, UnknownName
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, Machine, Servers, acquire, record, resolve
+from workers.servers.modes import given_urls
 from workers.servers.private_rabbitmq import Node
 from workers.servers.process import Child, free_port
-from workers.servers.resolve import given_urls
 
 REAL = Machine()
 NEEDED_BY_SCRIPTS = "sh rm chmod ln env dirname readlink basename date sed cat uname expr"
