@@ -9,15 +9,19 @@ import re
 import shlex
 from pathlib import Path
 
+import hydra
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import ConfigurationError
-from workers.config.command_line import check_overrides
+from workers.config import applicable
+from workers.config.command_line import check_overrides, in_full
+from workers.config.schema import CONF, from_hydra
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
 PACKAGES = ("agents", "benchmarks", "envs", "league", "tasks", "warren", "workers")
-ROLES = ("train", "learner", "actor", "league", "evaluator", "flower")
+ROLES = ("train", "learner", "actor", "env", "gateway", "league", "evaluator", "flower")
 PLACEHOLDER = re.compile(r"\b(NAME|TRIAL|RUN|YOURS|local)\b")  # of what a reader puts in
 names = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -59,13 +63,18 @@ def test_every_module_that_is_started_exists(page: Path) -> None:
 @names
 def test_every_setting_of_a_role_is_one(page: Path) -> None:
     for role, given in commands(page):
-        settings = [f"++{one}" if one.startswith(("league.", "hosts=")) else one for one in given]
+        settings = [in_full(one) for one in given]
         if any(one.startswith(("resume=", "NAME=")) for one in settings):
             continue  # of a folder that is not here
         try:
             check_overrides(role, settings)
+            with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+                config = from_hydra(hydra.compose(role, settings))
+            assert list(applicable.problems(config, settings)) == [], f"{role} {' '.join(given)}"
         except ConfigurationError as error:
             pytest.fail(f"{role} {' '.join(given)}: {error}")
+        finally:
+            GlobalHydra.instance().clear()
 
 
 @names

@@ -26,14 +26,15 @@ from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from warren.user_code import EXTRAS, install
 from workers.config import staying
-from workers.config.league_algorithm import with_algorithm
+from workers.config.league_choices import with_choices
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
 
 # The last two for a number as a group's option, and for a setting of a league where there is none.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
-OPEN = ("env.kwargs", "env.reward_channels")  # tables that take any name
+# Tables whose file holds only some of the names that may be set; of hosts, none.
+OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
 PIPE_CLOSED = 141  # exit status where nobody reads any more what is printed (`| head`), as shells have it
 STOPPED = 130  # exit status after Ctrl-C, as shells have it
@@ -50,11 +51,11 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
             if STOPPED not in status:  # of a sweep, Ctrl-C ends all
                 status.append(guarded(lambda: run(configured(composed))))
 
-        others, of_league = split_league(sys.argv[1:])
-        if any(given.startswith("resume=") for given in others):  # whose league these are about comes from its folder
-            of_resumed_league[:] = of_league
-            of_league = []
-        sys.argv[1:] = among_overrides(others, of_league)
+        options, overrides = arranged(sys.argv[1:])
+        if any(given.startswith("resume=") for given in overrides):  # whose league these are about is in its folder
+            of_resumed_league[:] = [given for given in overrides if given.startswith("++league.")]
+            overrides = [given for given in overrides if given not in of_resumed_league]
+        sys.argv[1:] = options + overrides
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
             sys.exit(code)
@@ -74,28 +75,23 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
 def configured(composed: DictConfig) -> Config:
     """What Hydra composed, as a Config. Raises ConfigurationError for a value of a wrong type."""
     chosen = HydraConfig.get()
-    return with_algorithm(from_hydra(composed), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
+    return with_choices(from_hydra(composed), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
 
 
-def split_league(given: list[str]) -> tuple[list[str], list[str]]:
-    """Overrides, and those of a league's settings in the form in which Hydra takes them.
-
-    A league's file holds what differs from the defaults; any of its settings may be given. `verify` knows them.
-    """
-    of_league = [f"++{one}" for one in given if one.startswith("league.")]
-    others = [one for one in given if not one.startswith("league.")]
-    # And the table of hosts, which is empty by itself, any names.
-    return [f"++{one}" if one.startswith("hosts=") else one for one in others], of_league
+def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Return Hydra's own options and the overrides of a command line that has them in any order."""
+    overrides: list[str] = get_args_parser().parse_intermixed_args(argv).overrides
+    options = list(argv)
+    for override in overrides:
+        options.remove(override)
+    return options, [in_full(override) for override in overrides]
 
 
-def among_overrides(others: list[str], of_league: list[str]) -> list[str]:
-    """Put a league's overrides beside the others: Hydra takes all in one place, before or behind its flags."""
-    overrides = [place for place, one in enumerate(others) if _OVERRIDE.match(one)]
-    place = overrides[-1] + 1 if overrides else 0
-    return [*others[:place], *of_league, *others[place:]]
-
-
-_OVERRIDE = re.compile(r"(\+{1,2}|~)?[A-Za-z_][\w./@]*=")
+def in_full(override: str) -> str:
+    """Return an override as Hydra takes it where its table has no such name yet; `verify` knows those that exist."""
+    name = override.partition("=")[0]
+    open_table = name == "hosts" or name.startswith(tuple(f"{table}." for table in OPEN))
+    return f"++{override}" if open_table and "=" in override else override
 
 
 def urls_from_environment(options: argparse.Namespace) -> None:
@@ -212,8 +208,6 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
             elif _chooses_group(override) and (wrong := _WRONG_IN_FILE.match(str(error))):
                 yield override, f"{wrong['file']}.yaml: {unknown_name('setting', wrong['key'], known)}"
-            elif key not in known and key.rpartition(".")[0] in OPEN:
-                yield override, f"{key}: is not set yet; to add it, write +{redact(override)}"
             elif key not in known:
                 yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
             else:

@@ -20,12 +20,12 @@ def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
             yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
     for name in SPANS:
         if not getattr(gateway, name) > 0:
-            yield f"gateway.{name}: {getattr(gateway, name)} is no time span; it must be more than 0 seconds"
+            yield f"gateway.{name}: {getattr(gateway, name)} is not a time span; it must be more than 0 seconds"
     if not gateway.drain >= 0:
-        yield f"gateway.drain: {gateway.drain} is no time span; it must be 0 seconds or more"
+        yield f"gateway.drain: {gateway.drain} is not a time span; it must be 0 seconds or more"
     for name in PORTS:
         if (port := getattr(gateway, name)) is not None and not 0 <= port < 65536:
-            yield f"gateway.{name}: {port} is no port; it must be from 1 to 65535, or 0 for any that is free"
+            yield f"gateway.{name}: {port} is not a port; it must be from 1 to 65535, or 0 for any that is free"
 
 
 def missing_packages() -> Iterator[str]:

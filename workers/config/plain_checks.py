@@ -7,6 +7,7 @@ validation.py holds the rest.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ import envs
 from envs import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
-from workers.config import hosts
+from workers.config import applicable, hosts
 from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.run_names import run_folder
@@ -25,6 +26,9 @@ from workers.config.schema import Config, Sampling
 from workers.servers import given_urls
 
 COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
+LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
+LARGEST_SEED = 2**32 - 1  # that numpy and gymnasium take
+MOST_ENVIRONMENTS = 1 << 20  # that one process steps at once
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
     "actors": 1,
@@ -46,11 +50,21 @@ _AT_LEAST = {
     "league_id": 0,
     "evaluator_id": 0,
 }
+_AT_MOST = {
+    "actors": 10_000,
+    "env_runners": 10_000,
+    "learners": 1_000,
+    "learner_threads": 4_096,
+    "league_workers": 1_000,
+    "evaluators": 1_000,
+    "seed": LARGEST_SEED,
+}
 
 
 def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
     """Yield one sentence for each problem. `role`, `elsewhere`: as for `validation.verify`."""
     yield from _numbers(config)
+    yield from applicable.problems(config)
     yield from _names(config, role)
     yield from hosts.problems(config)
     yield from _minibatch(config, role)
@@ -71,22 +85,27 @@ def _numbers(config: Config) -> Iterator[str]:
         value = getattr(config, name)
         if value is not None and value < least:
             yield f"{name}: {value} is too small; it must be at least {least}"
+        elif value is not None and value > (most := _AT_MOST.get(name, LARGEST)):
+            yield f"{name}: {value} is too large; it must be at most {most}"
     if config.env.num_envs < 1:
         yield f"env.num_envs: {config.env.num_envs} is too small; it must be at least 1"
+    elif config.env.num_envs > MOST_ENVIRONMENTS:
+        yield f"env.num_envs: {config.env.num_envs} is too large; it must be at most {MOST_ENVIRONMENTS}"
+    if config.env.goal is not None and not math.isfinite(config.env.goal):
+        yield f"env.goal: {config.env.goal} is not a return; give a finite number, or null for a run without a goal"
     if config.event_rate is not None and not 0 <= config.event_rate <= 1:
-        yield f"event_rate: {config.event_rate} is no share of the calls; it must be from 0 to 1"
-    for name in ("round_timeout", "checkpoint_every", "grace"):
-        if not getattr(config, name) > 0:  # nan is not
-            yield f"{name}: {getattr(config, name)} is no time span; it must be more than 0 seconds"
-    if config.seconds is not None and not config.seconds > 0:
-        yield f"seconds: {config.seconds} is no time span; it must be more than 0 seconds"
+        yield f"event_rate: {config.event_rate} is not a share of the calls; it must be from 0 to 1"
+    for name in ("round_timeout", "checkpoint_every", "grace", "seconds"):
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:  # nan is not
+            yield f"{name}: {value} is not a time span; it must be more than 0 seconds, and finite"
     if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
         yield (
             f"batch_segments: {config.batch_segments} does not fit sampling=gathered, whose rounds take one segment "
             f"of each of the {config.actors} actors; leave it out, or use sampling=streaming"
         )
-    if not config.publish_every >= 0:
-        yield f"publish_every: {config.publish_every} is no time span; it must be at least 0 seconds"
+    if not 0 <= config.publish_every < math.inf:
+        yield f"publish_every: {config.publish_every} is not a time span; it must be at least 0 seconds, and finite"
     elif config.publish_every > 0 and config.sampling is Sampling.gathered:
         yield (
             f"publish_every: {config.publish_every:g} does not fit sampling=gathered, whose next round waits for the "
@@ -116,11 +135,11 @@ def _learners(config: Config) -> Iterator[str]:
     elif config.compression == "bf16" and config.allreduce == "horovod":
         yield "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch"
     if not 0 < config.top_k <= 1:
-        yield f"top_k: {config.top_k:g} is no share of the numbers of a gradient; it must be above 0 and at most 1"
+        yield f"top_k: {config.top_k:g} is not a share of the numbers of a gradient; it must be above 0 and at most 1"
     if config.on_rank_loss not in ("restart", "continue"):
         yield f"on_rank_loss: {config.on_rank_loss!r} is not one of restart, continue"
     if config.learner_id >= (count := config.learners_of(config.player)):
-        yield f"learner_id: {config.learner_id} is none of the {count} learners, which count from 0"
+        yield f"learner_id: {config.learner_id} is not one of the {count} learners, which count from 0"
     segments, name = config.segments_per_update, config.players if config.batch_segments is None else "batch_segments"
     of_all = {"learners": config.learners} if players.keys() - config.own_learners or not players else {}
     of_one = {f"league.players.{player}.learners": count for player, count in config.own_learners.items()}
@@ -241,7 +260,7 @@ def _folder(config: Config) -> Iterator[str]:
 
 def _port(name: str, port: int, address: str = "127.0.0.1") -> Iterator[str]:
     if not 0 < port < 65536:
-        yield f"{name}: {port} is no port; it must be from 1 to 65535"
+        yield f"{name}: {port} is not a port; it must be from 1 to 65535"
         return
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:

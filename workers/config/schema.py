@@ -123,6 +123,7 @@ class Config:
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
     publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
+    seconds: float | None = None  # after the first step that was learned from, until the run ends; null: for good
     # Learners of a player, which hold the same weights and average their gradients; each gets an equal share of every
     # update. minibatch_size and batch_segments count all of theirs together. league.players.NAME.learners: of one.
     learners: int = 1
@@ -164,7 +165,6 @@ class Config:
     league: dict[str, Any] | None = None  # workers/config/league.py says what it holds
     league_workers: int = 1
     evaluators: int = 1
-    seconds: float | None = None  # of wall time, after which a league's run ends
     restore: str | None = None  # the folder of a league's snapshot to begin with
 
     # Of a role started by hand or by the launcher.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ def verify(config: Config, role: str, elsewhere: bool = False) -> None:
 
 def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
     """Yield what shows when environment, network and algorithm are built; `plain_checks.problems` yields the rest."""
+    if not 0 <= config.seed <= plain_checks.LARGEST_SEED:
+        config = replace(config, seed=0)  # a problem of its own, which is told; all else is looked at all the same
     yield from _learning(config, role, elsewhere)
     if not elsewhere:
         yield from _devices(config, role)

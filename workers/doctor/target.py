@@ -16,7 +16,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import BrokerError, ConfigurationError
 from workers import servers
-from workers.config.command_line import check_overrides, split_league
+from workers.config.command_line import check_overrides, in_full
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify
@@ -47,7 +47,7 @@ def settings(
     """
     name = role or "train"
     wrong: list[str] = []
-    given = [one for part in split_league(overrides) for one in part]
+    given = [in_full(override) for override in overrides]
     if folder is not None and not overrides and (folder / "config.yaml").exists():
         config = from_yaml(folder / "config.yaml")
     else:

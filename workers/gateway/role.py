@@ -137,7 +137,7 @@ def own_port(gateway: GatewayConfig, place: int) -> int:
     """Return the port that the gateway `place` has to itself, 0 for any. Raises ConfigurationError."""
     port = gateway.own_port + place if gateway.own_port else 0
     if port > 65535:
-        raise ConfigurationError(f"gateway.own_port: {gateway.own_port} plus {place} is no port; choose a lower one")
+        raise ConfigurationError(f"gateway.own_port: {gateway.own_port} plus {place} is not a port; choose a lower one")
     return port
 
 

@@ -20,7 +20,7 @@ from warren.files import read_json
 from workers import servers
 from workers.config import hosts, plain_checks
 from workers.config.command_line import REFUSALS, of_resumed_league
-from workers.config.league_algorithm import with_algorithm
+from workers.config.league_choices import with_choices
 from workers.config.run_names import name_run, run_folder
 from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.verifying import verify
@@ -195,7 +195,7 @@ def resumed(config: Config) -> Config:
     GlobalHydra.instance().clear()
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         try:
-            saved = with_algorithm(from_hydra(hydra.compose("config", overrides)), None, overrides)
+            saved = with_choices(from_hydra(hydra.compose("config", overrides)), None, overrides)
         except REFUSALS as error:  # right for a new run, and not for what this one's folder holds
             raise ConfigurationError(redact(f"resume: {' '.join(overrides)}: {error}")) from None
     root = folder.resolve().parent.parent

@@ -14,7 +14,7 @@ import pytest
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import check_overrides, guarded, sweep
+from workers.config.command_line import arranged, check_overrides, guarded, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.servers.process import free_port
 
@@ -82,7 +82,6 @@ def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> 
         ("actors", "actors: is no setting; write them as name=value"),
         ("=3", "=3: is no setting; write them as name=value"),
         ("env=3", "env=3: Config group override must be a string"),
-        ("env.kwargs.gravity=3", "env.kwargs.gravity: is not set yet; to add it, write +env.kwargs.gravity=3"),
         ("algorithm.clip=0.3", "did you mean algorithm.clip_range"),
         ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
         ("~env.goal", "env.goal"),
@@ -120,6 +119,38 @@ def test_a_file_of_settings_that_sets_what_there_is_not_is_named_with_the_settin
     wrong = "experiment/mine.yaml: setting 'batch_segment' does not exist; did you mean batch_segments"
     assert problems[0].startswith(wrong)
     assert len(problems) == 2
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["league=kuhn", "league.goal=null", "--cfg", "job"],
+        ["--cfg", "job", "league=kuhn", "league.goal=null"],
+        ["league=kuhn", "--cfg", "job", "league.goal=null"],
+    ],
+)
+def test_options_may_stand_anywhere_among_the_overrides(argv: list[str]) -> None:
+    assert arranged(argv) == (["--cfg", "job"], ["league=kuhn", "++league.goal=null"])
+
+
+def test_settings_of_open_tables_need_no_plus() -> None:
+    options, overrides = arranged(["network.box_actions={squashed: true}", "env.kwargs.gravity=3", "seed=2"])
+    assert options == []
+    assert overrides == ["++network.box_actions={squashed: true}", "++env.kwargs.gravity=3", "seed=2"]
+    assert check_overrides("train", overrides) == 0
+
+
+def test_setting_without_effect_ends_the_command_with_all_others_that_are_wrong(tmp_path: Path) -> None:
+    found = command("train", f"folder={tmp_path}", "restore=/nope", "env_runners=3", "actors=0", "league.goal=3")
+    assert (found.returncode, "Traceback" in found.stderr) == (2, False)
+    found = command("train", f"folder={tmp_path}", "restore=/nope", "env_runners=3", "actors=0")
+    assert found.returncode == 2
+    assert [line.split(":")[1].strip() for line in found.stderr.splitlines()[:-1]] == [
+        "actors",
+        "restore",
+        "env_runners",
+    ]
+    assert list(tmp_path.rglob("config.yaml")) == []
 
 
 def test_an_error_of_the_users_is_one_message_and_status_2(capsys: pytest.CaptureFixture[str]) -> None:

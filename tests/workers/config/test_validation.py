@@ -89,8 +89,22 @@ def test_a_number_that_may_be_zero_may_not_be_less(problems: Problems, name: str
     assert problems(f"{name}=-1") == [f"{name}: -1 is too small; it must be at least 0"]
 
 
-@pytest.mark.parametrize("name", ["round_timeout", "checkpoint_every"])
-@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+@pytest.mark.parametrize("override", ["seed=1e20", "actors=1e5", "env.num_envs=1e8", "total_steps=1e30"])
+def test_number_beyond_all_use_is_refused(problems: Problems, override: str) -> None:
+    name, _, value = override.partition("=")
+    (line,) = problems(f"{name}={int(float(value))}")
+    assert line.startswith(f"{name}: {int(float(value))} is too large; it must be at most ")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_goal_is_a_finite_return(problems: Problems, value: str) -> None:
+    assert problems(f"env.goal={value}") == [
+        f"env.goal: {value} is not a return; give a finite number, or null for a run without a goal"
+    ]
+
+
+@pytest.mark.parametrize("name", ["round_timeout", "checkpoint_every", "grace", "seconds"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
 def test_a_time_span_is_more_than_nothing(problems: Problems, name: str, value: str) -> None:
     (line,) = problems(f"{name}={value}")
     assert line.startswith(f"{name}: ")
@@ -114,7 +128,7 @@ def test_near_names_are_suggested(problems: Problems) -> None:
 
 
 def test_a_port_must_be_one(problems: Problems) -> None:
-    assert problems("flower_port=70000") == ["flower_port: 70000 is no port; it must be from 1 to 65535"]
+    assert problems("flower_port=70000") == ["flower_port: 70000 is not a port; it must be from 1 to 65535"]
     assert problems(f"flower_port={free_port()}") == []
 
 
@@ -255,7 +269,7 @@ def test_a_trial_that_is_not_named_gets_a_name_of_its_own(configure: Callable[..
 @pytest.mark.parametrize("rate", ["-0.01", "1.5", "nan"])
 def test_the_share_of_calls_told_of_must_be_one(problems: Problems, rate: str) -> None:
     (line,) = problems(f"event_rate={rate}")
-    assert line.startswith("event_rate: ") and line.endswith("is no share of the calls; it must be from 0 to 1")
+    assert line.startswith("event_rate: ") and line.endswith("is not a share of the calls; it must be from 0 to 1")
 
 
 def test_what_is_wrong_with_network_algorithm_and_numbers_is_told_at_once(problems: Problems) -> None:
@@ -429,7 +443,7 @@ def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) ->
     (problem,) = problems("publish_every=0.5")
     assert problem.startswith("publish_every: 0.5 does not fit sampling=gathered")
     (problem,) = problems("sampling=streaming", "publish_every=-1")
-    assert problem.startswith("publish_every: -1.0 is no time span")
+    assert problem.startswith("publish_every: -1.0 is not a time span")
 
 
 def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Problems) -> None:
@@ -459,7 +473,7 @@ def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Prob
     )
     assert problems(*two, "learner_id=1", "run=r", "trial=t", role="learner") == []
     (none,) = problems(*two, "learner_id=1", "player=main_exploiter", "run=r", "trial=t", role="learner")
-    assert "learner_id: 1 is none of the 1 learners" in none
+    assert "learner_id: 1 is not one of the 1 learners" in none
     (twice,) = problems(*two, "++hosts={master: {learners: 2}}")
     assert "leave out the one or the other" in twice
     assert any(

@@ -44,7 +44,7 @@ def test_redirects_that_lead_games_to_themselves_are_warned_of(caplog: pytest.Lo
 def test_own_ports_follow_the_first() -> None:
     assert [own_port(GatewayConfig(own_port=9000), place) for place in (0, 3)] == [9000, 9003]
     assert own_port(GatewayConfig(), 3) == 0
-    with pytest.raises(ConfigurationError, match=r"gateway\.own_port: 65535 plus 1 is no port"):
+    with pytest.raises(ConfigurationError, match=r"gateway\.own_port: 65535 plus 1 is not a port"):
         own_port(GatewayConfig(own_port=65535), 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workers.config.league_algorithm import with_algorithm
+from workers.config.league_choices import with_choices
 from workers.config.schema import Config, EnvConfig
 
 LEAGUE = {"algorithm": {"name": "ppo", "learning_rate": 0.003, "gamma": 1.0, "epochs": 4, "entropy_decay_steps": 500}}
@@ -11,7 +11,7 @@ IMPALA = {"name": "impala", "learning_rate": 6e-4, "gamma": 0.99, "rho_bar": 1.0
 
 def algorithm_of(choice: str | None, *overrides: str, **algorithm: object) -> dict[str, object]:
     config = Config(trial="t", run="r", env=EnvConfig(id="e"), league=dict(LEAGUE), algorithm=dict(algorithm))
-    made = with_algorithm(config, choice, overrides)
+    made = with_choices(config, choice, overrides)
     assert made.league is not None
     return dict(made.league["algorithm"])
 
@@ -41,4 +41,4 @@ def test_an_algorithm_of_ones_own_gets_the_settings_that_were_given_to_it() -> N
 
 def test_a_run_without_a_league_is_left_alone() -> None:
     config = Config(trial="t", run="r", env=EnvConfig(id="e"), algorithm=dict(IMPALA))
-    assert with_algorithm(config, "impala", ["algorithm=impala"]) is config
+    assert with_choices(config, "impala", ["algorithm=impala"]) is config

@@ -1,0 +1,83 @@
+"""Settings that a command line gives and that the chosen kind of run does not read: each is refused with the remedy.
+
+Only what was typed is looked at: defaults and files of settings hold values for every kind of run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from hydra.core.hydra_config import HydraConfig
+
+import envs
+from workers.config.schema import Config, Sampling
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`settings`, as patterns, are read by a run for which `applies`; `otherwise` says why not, and the remedy."""
+
+    settings: tuple[str, ...]
+    applies: Callable[[Config], bool]
+    otherwise: str
+
+
+def _league(config: Config) -> bool:
+    return config.league is not None
+
+
+def _alone(config: Config) -> bool:
+    return config.league is None
+
+
+def _served(config: Config) -> bool:
+    return config.sampling is Sampling.served
+
+
+def _several_learners(config: Config) -> bool:
+    return config.most_learners > 1
+
+
+def _gateways(config: Config) -> bool:
+    return config.league is None and envs.is_gamecore(config.env.id)
+
+
+NO_LEAGUE = "is of a run without a league; "
+RULES = (
+    Rule(("restore", "league_workers", "evaluators"), _league, "is of a league, and none is chosen: add league=NAME"),
+    Rule(
+        ("env_runners", "served_memory"),
+        _served,
+        "is of sampling=served, and sampling={sampling} has no env runners: add sampling=served",
+    ),
+    Rule(
+        ("compression", "top_k", "on_rank_loss", "allreduce"),
+        _several_learners,
+        "is of several learners that share an update, and there is one: add learners=2",
+    ),
+    Rule(
+        ("gateway.*",),
+        _gateways,
+        "is of gateways, for games that drive themselves: choose one by env.id=gamecore:FILE:CLASS",
+    ),
+    Rule(("env.id",), _alone, f"{NO_LEAGUE}a league's game is league.env"),
+    Rule(("env.kwargs", "env.kwargs.*"), _alone, f"{NO_LEAGUE}a league's game takes league.env_kwargs"),
+    Rule(("env.num_envs",), _alone, f"{NO_LEAGUE}a league steps league.games at once"),
+    Rule(("env.goal",), _alone, f"{NO_LEAGUE}a league ends at the exploitability league.goal"),
+    Rule(("env", "env.*"), _alone, f"{NO_LEAGUE}a league's game is league.env, with league.env_kwargs"),
+    Rule(("unroll_length",), _alone, f"{NO_LEAGUE}a league has league.unroll_length"),
+    Rule(("league.seed",), lambda config: False, "is not read; a run has one seed: give seed=N"),
+)
+
+
+def problems(config: Config, given: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield a sentence for each override in `given` without effect on `config`; None: those of this command line."""
+    if given is None:
+        given = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
+    for override in given:
+        name = override.lstrip("+~").partition("=")[0]
+        rule = next((rule for rule in RULES if any(fnmatchcase(name, pattern) for pattern in rule.settings)), None)
+        if rule is not None and not rule.applies(config):
+            yield f"{name}: {rule.otherwise.format(sampling=config.sampling.value)}, or leave it out"

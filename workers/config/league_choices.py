@@ -1,0 +1,52 @@
+"""The algorithm and the network of a league's players: those of its own file, or those that a command line chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from workers.config.schema import Config
+
+DEFAULT = "ppo"  # of conf/warren.yaml, which no league has asked for
+
+
+def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -> Config:
+    """Return `config` with this command line's algorithm and network taken over by its league.
+
+    `algorithm=NAME` keeps the settings of the league's file that the chosen algorithm has as well (discount, entropy,
+    learning rate): they are about the game. `network=NAME` replaces the league's network. `algorithm.SETTING=VALUE` and
+    `network.SETTING=VALUE` change one setting. `choice`: the chosen algorithm's file; None where there is no choice.
+    """
+    if config.league is None:
+        return config
+    given = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    league = {**config.league, "algorithm": _algorithm(config, config.league, choice, given)}
+    if network := _network(config, config.league, given):
+        league["network"] = network
+    return replace(config, league=league)
+
+
+def _algorithm(config: Config, league: dict[str, Any], choice: str | None, given: list[str]) -> dict[str, Any]:
+    settings = dict(league.get("algorithm") or {})
+    if choice is not None and (choice != DEFAULT or "algorithm" in given):
+        chosen = dict(config.algorithm)
+        known = set(chosen)
+        if ":" not in str(chosen.get("name", "")):
+            from agents.algorithms.gradient import GradientConfig  # and with it torch
+
+            known |= {field.name for field in fields(GradientConfig)}
+        kept = {name: value for name, value in settings.items() if name in known and name != "name"}
+        settings = {**chosen, **kept}
+    return settings | _given("algorithm", config.algorithm, given)
+
+
+def _network(config: Config, league: dict[str, Any], given: list[str]) -> dict[str, Any]:
+    settings = config.network if "network" in given else league.get("network") or {}
+    return {**settings, **_given("network", config.network, given)}
+
+
+def _given(table: str, settings: Mapping[str, Any], given: list[str]) -> dict[str, Any]:
+    """Return the settings of `table` that an override names."""
+    names = {name.split(".")[1] for name in given if name.startswith(f"{table}.")}
+    return {name: settings[name] for name in names if name in settings}
