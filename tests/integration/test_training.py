@@ -48,6 +48,19 @@ def test_cartpole_is_learned_with_nothing_but_the_embedded_server(
 
 
 @pytest.mark.slow
+def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: Servers) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    with TrainingRun(tmp_path, "env.goal=null", "seconds=2", **urls) as run:
+        assert run.wait() == 0, run.output
+    outcome = json.loads((run.folder / "outcome.json").read_text())
+    assert (outcome["state"], outcome["steps"]) == ("finished", run.metrics()[-1]["steps"])
+    assert last_line(run).startswith("finished: ")
+    with TrainingRun(tmp_path, f"resume={run.folder}", f"total_steps={outcome['steps'] + 2_000}", **urls) as again:
+        assert again.wait() == 0, again.output
+    assert again.metrics()[-1]["steps"] > outcome["steps"]
+
+
+@pytest.mark.slow
 def test_ctrl_c_stops_everything_and_the_run_can_be_resumed(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
 ) -> None:

@@ -25,8 +25,8 @@ from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
 from workers.launch.configured import ConfiguredMonitor
 from workers.launch.figures import Figures, Troubles, scores, statuses
+from workers.launch.learning_times import LearningClock, UpdateTimes
 from workers.launch.monitor import Context, Health
-from workers.launch.training_monitor import UpdateTimes
 from workers.launch.training_spec import learners_of
 from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
@@ -174,25 +174,6 @@ class Goal:
             within = self._goal is not None and mixture is not None and mixture <= self._goal
             self._held = self._held + 1 if within else 0
         return self._held >= LOOKS
-
-
-class LearningClock:
-    """Runs from the first step that is learned from, as seen here: loading and connecting are not training."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._started: float | None = None
-        self._first: dict[str, int] = {}
-
-    def poll(self, steps: Mapping[str, int]) -> None:
-        """The newest counts; the clock starts when one grows. The first count of a resumed learner is no step yet."""
-        if self._started is None and any(count > self._first.setdefault(name, count) for name, count in steps.items()):
-            self._started = self._clock()
-
-    @property
-    def seconds(self) -> float:
-        """s since then; 0 before."""
-        return 0.0 if self._started is None else self._clock() - self._started
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 from tasks.events import STATUS, Subscription
 from workers.config.schema import Config
 from workers.launch.configured import ConfiguredMonitor
-from workers.launch.figures import Figures, Troubles, statuses
+from workers.launch.figures import Troubles, statuses
 from workers.launch.folder import OUTCOME
+from workers.launch.learning_times import LearningClock, UpdateTimes
 from workers.launch.monitor import Context, Health
 from workers.ui import returns
 from workers.ui.training_view import View
@@ -24,7 +24,7 @@ class TrainingMonitor(ConfiguredMonitor):
         super().__init__(config, context)
         self.view = view
         self.figures = statuses()
-        self._updates, self._troubles = UpdateTimes(), Troubles(context.say)
+        self._updates, self._clock, self._troubles = UpdateTimes(), LearningClock(), Troubles(context.say)
         self._subscription: Subscription | None = None
 
     def begin(self) -> None:
@@ -36,7 +36,10 @@ class TrainingMonitor(ConfiguredMonitor):
     def poll(self) -> str | None:
         self._updates.poll(self.figures)
         self._troubles.poll("learner", self.figures)
-        return None  # the learner knows, and its end is the run's
+        self._clock.poll(self.steps())
+        if self.config.seconds is not None and self._clock.seconds >= self.config.seconds:
+            return "finished"
+        return None  # of the goal and of total_steps the learner knows, and its end is the run's
 
     def steps(self) -> Mapping[str, int]:
         return {"": self.figures.get("steps", 0)}
@@ -66,21 +69,6 @@ class TrainingMonitor(ConfiguredMonitor):
         figures = {"steps": self.figures.get("steps", 0), "mean_return": self.figures.get("mean_return")}
         ended = {"done": "finished"}.get(state, state)
         return {**figures, **written, "state": ended, "launcher_seconds": seconds}
-
-
-class UpdateTimes:
-    """How long updates take at most: the time between two weight versions that arrived one after the other."""
-
-    def __init__(self) -> None:
-        self._version, self._at, self.longest = -1, 0.0, 0.0
-
-    def poll(self, figures: Figures) -> None:
-        """Take note of a new version."""
-        version, now = figures.get("version", -1), time.monotonic()
-        if version != self._version:
-            if 0 <= self._version < version:
-                self.longest = max(0.9 * self.longest, (now - self._at) / (version - self._version))
-            self._version, self._at = version, now
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:

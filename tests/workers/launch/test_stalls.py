@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from workers.launch import training_monitor
+from workers.launch import learning_times
 from workers.launch.figures import statuses
-from workers.launch.league_monitor import LearningClock
+from workers.launch.learning_times import LearningClock, UpdateTimes
 from workers.launch.stalls import Stalls, explain
 
 
@@ -14,8 +14,8 @@ def test_how_long_an_update_takes_is_told_by_the_versions_that_follow_each_other
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(training_monitor.time, "monotonic", clock)
-    times, figures = training_monitor.UpdateTimes(), statuses()
+    monkeypatch.setattr(learning_times.time, "monotonic", clock)
+    times, figures = UpdateTimes(), statuses()
     for version, seconds in ((0, 30.0), (1, 4.0), (1, 1.0), (3, 8.0), (4, 2.0)):
         clock.now += seconds
         figures["version"] = version
