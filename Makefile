@@ -41,7 +41,7 @@ football: gfootball ## train football's empty goal to nine goals in ten episodes
 league: $(VENV)/.ready-games ## train a league: Kuhn poker by AlphaStar's composition, to exploitability 0.015
 	@$(PYTHON) -m workers.train experiment=kuhn $(ARGS)
 
-test: $(VENV)/.ready-dev servers ## run the tests; on Debian as root, install RabbitMQ and Redis first
+test: $(VENV)/.ready-dev servers ## run the tests and tell what the optional ones need; on Debian as root, install RabbitMQ and Redis first
 	@$(PYTHON) -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-without-servers: $(VENV)/.ready-dev ## those tests that need neither RabbitMQ nor Redis

@@ -20,6 +20,7 @@ from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
 
+pytest_plugins = ["optional"]
 SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url"}
 SERVER_FIXTURES |= {"embedded", "embedded_url"}
 

@@ -1,0 +1,60 @@
+"""Optional tests that did not run here, and how to make them run: the last lines of a test session."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+import pytest
+
+EXTRA = ".venv/bin/pip install -c constraints.txt -e '.[{}]'".format
+# The first pattern that a reason matches says the remedy.
+REMEDIES = (
+    (r"(?i)stable.baselines3|sb3.contrib", EXTRA("peers")),
+    (r"multi_agent_ale_py", EXTRA("atari-two")),
+    (r"ale_py|cv2", EXTRA("atari")),
+    (r"envpool", EXTRA("envpool")),
+    (r"vizdoom", EXTRA("vizdoom")),
+    (r"mpe2", EXTRA("mpe")),
+    (r"slimevolleygym", EXTRA("slimevolley")),
+    (r"box2d|Box2D|pygame", EXTRA("box2d")),
+    (r"pyspiel|open_spiel|pettingzoo", EXTRA("games")),
+    (r"onnx", EXTRA("onnx")),
+    (r"kubernetes-validate|kubernetes_validate", EXTRA("dev")),
+    (r"gfootball", "make gfootball"),
+    (r"Horovod", "make horovod"),
+    (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
+    (r"no GPU", "a machine with a GPU and torch's build for it"),
+    (r"docker", "Docker with its plugin for Compose"),
+    (r"kubectl", "kubectl"),
+    (r"openssl", "openssl"),
+    (r"redis-server|RabbitMQ|rabbitmq|Redis", "python -m workers.servers install"),
+    (r"network namespace", "iproute2, as root, on Linux"),
+    (r"(takes|needs) root", "run the tests as root"),
+    (r"root may|only root can|interpreter that an ordinary user", "run the tests as another user than root"),
+    (r"/dev/shm", "a machine with /dev/shm"),
+    (r"Linux", "Linux"),
+)
+
+
+def remedy(reason: str) -> str | None:
+    """Return what makes tests run that were skipped for `reason`; None where the table does not say."""
+    return next((text for pattern, text in REMEDIES if re.search(pattern, reason)), None)
+
+
+def summary(reasons: Iterable[str]) -> list[str]:
+    """Return a line for each remedy, with the number of tests that wait for it; `reasons`: one a skipped test."""
+    counts = Counter(remedy(reason) or reason.removeprefix("Skipped: ") for reason in reasons)
+    return [f"{count:4d}  {text}" for text, count in counts.most_common()]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print them below pytest's own summary."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple)]
+    if lines := summary(reasons):
+        terminalreporter.section(f"{len(reasons)} optional tests did not run here; they need")
+        for line in lines:
+            terminalreporter.write_line(line)

@@ -1,0 +1,31 @@
+"""Each reason for which a test skips comes with what to install."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from optional import remedy, summary
+
+TESTS = Path(__file__).parent
+REASON = re.compile(r"""(?:importorskip\(|pytest\.skip\(f?|reason=f?)["']([^"']+)["']""")
+REASONS = sorted({reason for path in TESTS.rglob("*.py") for reason in REASON.findall(path.read_text())})
+
+
+def test_reasons_are_found_in_the_tests() -> None:
+    assert {"no GPU", "docker is not installed", "envpool"} <= set(REASONS)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in REASONS if not reason.startswith("{")])
+def test_each_reason_has_a_remedy(reason: str) -> None:
+    assert remedy(reason) is not None
+
+
+def test_summary_counts_tests_by_what_they_need() -> None:
+    lines = summary(
+        ["Skipped: no GPU", "Skipped: no GPU", "Skipped: could not import 'mpe2': No module", "Skipped: else"]
+    )
+    assert lines[0] == "   2  a machine with a GPU and torch's build for it"
+    assert lines[1].endswith(".[mpe]'")
+    assert lines[2] == "   1  else"
