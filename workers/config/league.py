@@ -36,7 +36,7 @@ class LeagueConfig:
     env_kwargs: Mapping[str, Any] = field(default_factory=dict)
     network: Mapping[str, Any] = field(default_factory=dict)
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
-    settings: Mapping[str, Any] = field(default_factory=dict)  # league.settings
+    settings: Mapping[str, Any] = field(default_factory=dict)  # league.rules.settings
     seed: int = 1
 
     # Playing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import envs
 from agents.policies import Policy, SlotMemory
 from envs import exploitability
 from envs.sequence_form import SequenceForm
+from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Player, Uniform, play
@@ -61,6 +63,7 @@ class Scores:
             logger.warning("scores are without exploitability: %s", error)
         form = self._form
         self.uniform = None if form is None else exploitability.of(form, exploitability.uniform(form))  # of that policy
+        self._tables: dict[ModelRef, np.ndarray] = {}  # strategies of the mixture's members, as they are scored
         self._games = envs.make_two_player(league.env, league.reference_games, seed, **league.env_kwargs)
         self._generator = torch.Generator().manual_seed(seed)
 
@@ -68,12 +71,21 @@ class Scores:
         """Exploitability of one policy."""
         return None if policy is None or self._form is None else exploitability.of(self._form, self._table(policy))
 
-    def of_mixture(self, policies: list[Policy], shares: np.ndarray) -> float | None:
-        """Exploitability of drawing one of `policies` before each game, by `shares` [2, K]."""
-        if not policies or self._form is None:
+    def of_mixture(
+        self, members: Sequence[ModelRef], policy_of: Callable[[ModelRef], Policy], shares: np.ndarray
+    ) -> float | None:
+        """Return the exploitability of drawing a frozen model of `members` before each game, by `shares` [2, K].
+
+        Only models with a share are loaded, by `policy_of`, and written out, each once while it has one.
+        """
+        if not members or self._form is None:
             return None
-        tables = [self._table(policy) for policy in policies]
-        return exploitability.of(self._form, exploitability.mixture(self._form, tables, shares))
+        held = np.flatnonzero(shares.max(axis=0) > 0.0).tolist()
+        known, self._tables = self._tables, {}
+        for model in (members[place] for place in held):
+            self._tables[model] = known[model] if model in known else self._table(policy_of(model))
+        tables = [self._tables[members[place]] for place in held]
+        return exploitability.of(self._form, exploitability.mixture(self._form, tables, shares[:, held]))
 
     def against(self, policy: Policy, reference: Policy | None) -> float:
         """Mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""

@@ -24,7 +24,7 @@ from agents.checkpoints import load_weights, weights_from_bytes
 from agents.policies import Policy
 from league.matchmaking import names_of
 from league.matchmaking.alphastar import MainAgent
-from league.matchmaking.view import Player, Roster
+from league.matchmaking.view import ModelRef, Player, Roster
 from league.redis.cell_leases import CellLeases
 from league.redis.shared_returns import SharedReturns
 from league.rules.win_rates import Slots
@@ -124,7 +124,8 @@ class EvaluatorRole:
         main = next(iter(self._main_agents()), None)
         policy = None if main is None else self._newest(main)
         shares = self.evaluator.mixture(slots) if len(slots) else None
-        mixture = None if shares is None else self.scores.of_mixture([self._policy_at(int(s)) for s in slots], shares)
+        models = [self._model_at(int(slot)) for slot in slots]
+        mixture = None if shares is None else self.scores.of_mixture(models, self._frozen.__getitem__, shares)
         gain = None if shares is None else self.evaluator.gain_within(slots, shares)
         references = {}
         if policy is not None:
@@ -176,9 +177,12 @@ class EvaluatorRole:
         return [self._roster.by_slot[int(slot)] for slot in slots]
 
     def _policy_at(self, slot: int) -> Policy:
+        return self._frozen[self._model_at(slot)]
+
+    def _model_at(self, slot: int) -> ModelRef:
         model = self._roster.by_slot[slot].model
         assert model is not None  # a frozen player has one
-        return self._frozen[model]
+        return model
 
     def _newest(self, player: Player) -> Policy | None:
         model = self.session.pool.newest(player.name)

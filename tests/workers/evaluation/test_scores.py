@@ -12,6 +12,7 @@ import torch
 import envs
 from agents import build_policy
 from agents.policies import Policy
+from league.matchmaking.view import ModelRef
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Uniform
@@ -42,9 +43,31 @@ def test_the_three_pure_strategies_are_exploitable_alone_and_not_together(tmp_pa
     scores = Scores(config, tmp_path, 1)
     pure = [policy_of(config, favourite) for favourite in range(3)]
     assert scores.of_policy(pure[0]) == pytest.approx(1.0)
-    assert scores.of_mixture(list(pure), np.full((2, 3), 1 / 3)) == pytest.approx(0.0, abs=1e-6)
+    models = [ModelRef("main", version) for version in range(3)]
+    policies = dict(zip(models, pure, strict=True))
+    assert scores.of_mixture(models, policies.__getitem__, np.full((2, 3), 1 / 3)) == pytest.approx(0.0, abs=1e-6)
     assert scores.of_policy(None) is None
-    assert scores.of_mixture([], np.zeros((2, 0))) is None
+    assert scores.of_mixture([], policies.__getitem__, np.zeros((2, 0))) is None
+
+
+def test_mixture_writes_out_each_model_with_a_share_once(tmp_path: Path) -> None:
+    config = league("matrix:rps")
+    scores, loaded = Scores(config, tmp_path, 1), list[int]()
+
+    def load(model: ModelRef) -> Policy:
+        loaded.append(model.version)
+        return policy_of(config, model.version)
+
+    models = [ModelRef("main", version) for version in range(3)]
+    rock_and_paper = np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
+    assert scores.of_mixture(models, load, rock_and_paper) == pytest.approx(0.5)
+    assert loaded == [0, 1]
+    assert scores.of_mixture(models, load, np.full((2, 3), 1 / 3)) == pytest.approx(0.0, abs=1e-6)
+    assert loaded == [0, 1, 2]
+    rock_alone = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+    assert scores.of_mixture(models, load, rock_alone) == pytest.approx(1.0)
+    assert scores.of_mixture(models, load, rock_and_paper) == pytest.approx(0.5)
+    assert loaded == [0, 1, 2, 1]
 
 
 def test_returns_against_references_are_over_both_seats(tmp_path: Path) -> None:
