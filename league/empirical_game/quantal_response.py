@@ -4,7 +4,7 @@ Payoffs that were estimated by play are off by their standard errors, and a line
 they happen to be off upwards. A quantal response equilibrium (McKelvey and Palfrey 1995) plays x_i proportional to
 exp((A y)_i / t): players who cannot be told apart at the temperature t are played alike, and where differences are
 clear it is Nash's; as t falls to 0 it tends to Nash. A quarter of the standard error is a good t for near equals and
-for players far apart (tests/league/test_quantal.py measures it).
+for players far apart (tests/league/empirical_game/test_quantal_response.py measures it).
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RosterCache:
 
 
 class RedisView:
-    """A league.view.View over Redis; payoff rows are read when they are first asked for, and kept for this view."""
+    """A league.matchmaking.view.View over Redis; it reads a payoff row when that is first asked for, and keeps it."""
 
     def __init__(self, redis: Any, prefix: str, roster: Roster, counted: int, empirical_game: ReturnsAt) -> None:
         self._redis, self._prefix = redis, prefix

@@ -1,5 +1,8 @@
-"""The scripts that change the league, a file each in league/lua: Redis runs each as one step, so any number of league
-workers may run, and one that dies in the middle of its work leaves nothing half done."""
+"""The scripts that change the league, a file each in league/redis/lua.
+
+Redis runs each as one step, so any number of league workers may run, and one that dies in the middle of its work leaves
+nothing half done.
+"""
 
 from __future__ import annotations
 

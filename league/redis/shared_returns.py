@@ -3,7 +3,7 @@
     returns = SharedReturns(redis, store.prefix)
     returns.refresh()                      # what the others added since; one number is read where that is nothing
     returns.record(3, 7, games)            # counted once, in Redis and here
-    returns.matrix(slots)                  # read as league.returns.Returns is, from this process's copy
+    returns.matrix(slots)                  # read as league.empirical_game.returns.Returns is, from this process's copy
 
 Every cell in Redis is the same three float64 as here, and is added to in one step, so nothing is rounded on the way.
 """

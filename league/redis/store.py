@@ -6,7 +6,7 @@
     match = store.request("main", holder="actor-3", lease=60.0)   # who plays whom; leased
     store.report(match.match, "w", by="actor-3")                  # counted once, however often it comes
 
-Every change is one script (league/lua), and writes what happened into the stream `PREFIXevents`.
+Every change is one script (league/redis/lua), and writes what happened into the stream `PREFIXevents`.
 """
 
 from __future__ import annotations

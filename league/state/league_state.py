@@ -4,8 +4,8 @@
     for event in events:
         state.apply(event)
 
-The scripts in league/lua do the same steps on Redis, and tests hold the two equal. Everything here follows from the
-events alone: no clock, no random numbers.
+The scripts in league/redis/lua do the same steps on Redis, and tests hold the two equal. Everything here follows from
+the events alone: no clock, no random numbers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Event = Mapping[str, str]  # "event" names what happened; the rest are its field
 
 @dataclass
 class LeagueState:
-    """Implements league.view.View. Equal to another when every part is, payoff and ratings bit by bit."""
+    """Implements league.matchmaking.view.View. Equal to another when every part is, payoff and ratings bit by bit."""
 
     settings: Settings = field(default_factory=Settings)
     players: dict[str, Player] = field(default_factory=dict)
