@@ -2,7 +2,7 @@
 
 python -m workers.runs                    # the runs below runs/ with servers of their own, and those on named servers
 python -m workers.runs stop NAME          # as Ctrl-C in its launcher: checkpoints are written, nothing is left
-python -m workers.runs purge NAME         # of a run whose launcher is gone: its queues, exchanges and Redis keys
+python -m workers.runs purge NAME         # of a run no process of which lives: its queues, exchanges and Redis keys
 
 Servers that several runs share are named by options, or by WARREN_BROKER_URL and WARREN_REDIS_URL.
 """
@@ -31,7 +31,7 @@ def listed(options: argparse.Namespace) -> int:
         for one in seen.runs:
             any_found = True
             print(one.describe())
-            if one.leader is None:
+            if one.gone:
                 messages = ", ".join(f"{name} {count}" for name, count in runs.waiting(one).items())
                 print(f"    {f'messages: {messages}; ' if messages else ''}to remove it: purge {one.run}")
         if seen.unseen:
@@ -52,7 +52,7 @@ def stop(options: argparse.Namespace) -> int:
 def purge(options: argparse.Namespace) -> int:
     """Remove what a killed run left, after asking."""
     found = runs.find(options.name, runs.places(options))
-    if found.leader is None and not options.yes:
+    if found.gone and not options.yes:
         if not sys.stdin.isatty():
             raise ConfigurationError(f"purge {found.run}: not confirmed; add --yes where nobody can be asked")
         print(found.describe())
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     stopping = commands.add_parser("stop", help="have a run end cleanly")
     stopping.add_argument("name", metavar="NAME", help="the run's name: the launcher's second line")
     stopping.set_defaults(act=stop)
-    purging = commands.add_parser("purge", help="remove the queues, exchanges and keys of a run whose launcher is gone")
+    purging = commands.add_parser("purge", help="remove the queues, exchanges and keys of a run that lives no more")
     purging.add_argument("name", metavar="NAME", help="the run's name, as the list has it")
     purging.add_argument("--yes", action="store_true", help="do not ask")
     purging.set_defaults(act=purge)

@@ -213,6 +213,25 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
 
 
 @pytest.mark.slow
+def test_a_leader_whose_stop_outlasts_its_lease_keeps_it(tmp_path: Path, servers: Servers) -> None:
+    client = redis.Redis.from_url(servers.redis_url)
+    with TrainingRun(tmp_path, *ENDLESS, "actors=1", "grace=150", **urls(servers)) as run:
+        run.after_updates(2)
+        key, actor = f"warren.{run.name}:leader", run.role("actor-0")
+        actor.suspend()
+        run.process.send_signal(signal.SIGINT)
+        run.until(lambda: b'"status": 130' in (client.get(key) or b""))
+        for _ in range(2):  # far into the stop, which waits for the actor
+            client.pexpire(key, 3000)
+            run.until(lambda: client.pttl(key) > 6000)
+        assert run.process.poll() is None
+        assert "stop it first" in command(servers, "workers.runs", "purge", run.name, "--yes").stderr
+        actor.resume()
+        assert run.wait(150) == 130, run.output
+        assert list(client.scan_iter(f"warren.{run.name}:*")) == []
+
+
+@pytest.mark.slow
 def test_what_a_killed_launcher_left_is_listed_and_purged(
     tmp_path: Path, servers: Servers, rabbitmqctl: Callable[..., list[str]]
 ) -> None:

@@ -13,14 +13,16 @@ from tasks.app.reader import remove_shared
 from tasks.events import STATUS, EventDispatcher, Subscription
 from tasks.topology import Topology
 from warren import redis_client
-from warren.errors import BrokerError, WarrenError
+from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers.launch.figures import exit_status
-from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded
+from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded, named, still_live
 from workers.launch.spec import GRACE, RunSpec
+from workers.runtime.lease import SECONDS, Holder
 from workers.runtime.run_status import CLOSED, Ending
 
 POLL_EVERY = 0.1  # s
 REMIND_EVERY = 30.0  # s between reminders of what is waited for
+DEAD_WITHIN = 1.2 * SECONDS  # s after which a lease of a role that is still there is that of one that lives
 LEAVE_WITHIN = GRACE + 4.0  # s that the leader waits for followers to stop what they started
 
 
@@ -74,14 +76,44 @@ class Leading(Place):
         self.open = False
         self._plays = self.spec.finite
 
-    def begin(self) -> None:
-        """Take the lead, and only then sweep what an earlier run of the name may have left whose leader was killed."""
+    def begin(self, asked: Callable[[], bool] = lambda: False) -> None:
+        """Take the lead, and only then sweep what an earlier run of the name may have left whose leader was killed.
+
+        Raises ConfigurationError when another leads, or roles of such a run live; KeyboardInterrupt when asked to stop.
+        """
+        if self.spec.sweep and self.membership.leader() is None:
+            self._wait_for_the_dead(asked)
         self.membership.take(True, self.presence())
-        if self.spec.sweep:
-            remove_run(
-                self.app, redis_client.connect(self.redis_url), self.topology, self.membership.kept, self._still_leading
-            )
-        self.membership.post_card(self.spec.card)
+        self.membership.hold()
+        try:
+            if self.spec.sweep:
+                self._sweep()
+            self.membership.post_card(self.spec.card)
+        except BaseException:
+            self.membership.rest()
+            raise
+
+    def _wait_for_the_dead(self, asked: Callable[[], bool]) -> None:
+        """Return once no role of the run lives. The lease of one that was killed elsewhere has to run out."""
+        limit = time.monotonic() + DEAD_WITHIN
+        while alive := self.membership.living():
+            if time.monotonic() > limit:
+                raise ConfigurationError(self._taken_by(alive))
+            self.wait_for(f"waiting up to {DEAD_WITHIN:g} s for an earlier run {self.spec.run} to end: {named(alive)}")
+            if asked():
+                raise KeyboardInterrupt
+            time.sleep(POLL_EVERY)
+        self.wait_for("")
+
+    def _sweep(self) -> None:
+        if alive := self.membership.living():  # begun since they were waited for
+            self.membership.leave(True, self.host)
+            raise ConfigurationError(self._taken_by(alive))
+        client = redis_client.connect(self.redis_url)
+        remove_run(self.app, client, self.topology, self.membership.kept, self._still_leading)
+
+    def _taken_by(self, alive: list[Holder]) -> str:
+        return f"run {still_live(self.spec.run, alive)}, or name another run with run=NAME"
 
     def admit(self) -> None:
         """What those who join need is there."""
@@ -162,6 +194,8 @@ class Leading(Place):
             Ending(client, topology.key_prefix).close()
         except (BrokerError, redis.RedisError) as error:
             self.say(f"warning: the servers are away, so something of this run may be left there: {error}")
+        finally:
+            self.membership.rest()
 
     def gave_up(self, why: str) -> None:
         """Nobody to tell: the status says it."""
@@ -190,6 +224,7 @@ class Following(Place):
             time.sleep(POLL_EVERY)
         self.wait_for("")
         self.membership.take(False, self.presence())
+        self.membership.hold()
         self.say(f"joined run {self.spec.run}, led by {leader.where}")
         handlers = {ENDED: lambda status: self._ended.append(exit_status(status))}
         self._subscription = Subscription(self.app, self.topology, handlers, f"launcher-{self.host}").start()

@@ -116,7 +116,7 @@ class Launcher:
         self.place = Leading(*given) if self.spec.leads else Following(*given)
         self.place.say = self.say
         if isinstance(self.place, Leading):
-            self.place.begin()
+            self.place.begin(lambda: self.interrupts.asked)
         else:
             self._join(self.place)
         environment = {**found.environment(), "WARREN_RUN": self.spec.run}
@@ -154,11 +154,15 @@ class Launcher:
 
     def _join(self, place: Following) -> None:
         place.begin(lambda: self.interrupts.asked)
-        if self._from_card is not None:
-            self.spec = replace(self._from_card(place.membership.card()), folder=self.folder.path)
-            for name, text in self.spec.files.items():
-                self.folder.write(name, text)
-        self._examine(self._found)
+        try:
+            if self._from_card is not None:
+                self.spec = replace(self._from_card(place.membership.card()), folder=self.folder.path)
+                for name, text in self.spec.files.items():
+                    self.folder.write(name, text)
+            self._examine(self._found)
+        except BaseException:
+            place.membership.rest()
+            raise
 
     def _examine(self, found: servers.Servers) -> None:
         """Check the servers and this machine; warn of what may do harm. Raises BrokerError for what would."""
@@ -312,6 +316,7 @@ class Launcher:
                 self.place.leave(outcome.status)
             elif outcome.state != "superseded":
                 self._remove(self.place, outcome)
+            self.place.membership.rest()
             self.depths.close()
 
     def _announce(self, outcome: Outcome) -> None:

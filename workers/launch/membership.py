@@ -1,8 +1,9 @@
 """Who leads a run, which hosts take part, who is ready, how it ended: leases in Redis, one a launcher.
 
-A launcher that is killed is missed when its lease has run out, LEASE s later. One that was away for longer (suspended,
-say) finds its place taken and touches nothing of the run any more: every lease holds a token of its launcher's own, and
-`renew` fails for any other. What ends or removes a run renews the lease first.
+A launcher that is killed is missed when its lease has run out, LEASE s later. A thread of its own renews the lease
+from its taking on, however long the launcher is busy with stopping processes or removing the run. A launcher that was
+away for longer (suspended, say) finds its place taken and touches nothing of the run any more: every lease holds a
+token of its launcher's own, and `renew` fails for any other. What ends or removes a run renews the lease first.
 """
 
 from __future__ import annotations
@@ -11,19 +12,23 @@ import json
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+import redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
+from workers.runtime.lease import SECONDS, Holder, living
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
-LEASE = 12.0  # s for which a lease holds; it is renewed every second
+LEASE = 12.0  # s for which a lease holds; it is renewed every second, and by a thread
+NAMED = 4  # processes that a message names at most
 DAY = 24 * 3600
 ANSWER_WITHIN = 4.0  # s; who renews also looks after processes, and must not wait for Redis for long
 TOKEN_LENGTH = 16
@@ -38,6 +43,19 @@ redis.call('SET', KEYS[2], ARGV[1])
 redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'PX', ARGV[3])
 return false
 """
+
+
+# KEYS, ARGV: as above. Leaves what a lease of ours says as it is; one that has run out is taken as above.
+_EXTEND = (
+    """
+local mine = redis.call('GET', KEYS[1])
+if mine and string.sub(mine, 1, 16) == ARGV[1] then
+    redis.call('PEXPIRE', KEYS[1], ARGV[3])
+    return false
+end
+"""
+    + _RENEW
+)
 
 
 class Superseded(WarrenError):
@@ -97,10 +115,14 @@ class Membership:
         )
         self._run, self._prefix = topology.run, topology.key_prefix
         self.token = secrets.token_hex(TOKEN_LENGTH // 2)
-        self._renew = self._redis.register_script(_RENEW)
+        self._renew, self._extend = self._redis.register_script(_RENEW), self._redis.register_script(_EXTEND)
+        self._said: tuple[bool, Presence] | None = None  # what the place says
+        self._resting = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def take(self, leader: bool, presence: Presence) -> None:
         """Take a place. Raises ConfigurationError when another process holds it."""
+        self._said = leader, presence
         held = self._set(leader, presence, first=True)
         if held is not None:
             other = Presence.read(held)
@@ -113,6 +135,7 @@ class Membership:
 
     def renew(self, leader: bool, presence: Presence) -> None:
         """Keep the place and say how this launcher stands. Raises Superseded when it is another's by now."""
+        self._said = leader, presence  # before it is sent: the thread never says what is older than what is there
         held = self._set(leader, presence, first=False)
         if held is not None:
             other = Presence.read(held)
@@ -122,12 +145,39 @@ class Membership:
                 f"for {LEASE:g} s; the run is left to that one"
             )
 
+    def hold(self) -> None:
+        """Renew the place that was taken from a thread, until `rest` or `leave`; `renew` tells who has taken it."""
+        self._resting.clear()
+        self._thread = threading.Thread(target=self._keep, name="launcher's lease", daemon=True)
+        self._thread.start()
+
+    def rest(self) -> None:
+        """Renew the place from the thread no more: it runs out. Safe to call twice."""
+        self._resting.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _keep(self) -> None:
+        while not self._resting.wait(LEASE / 4.0):
+            try:
+                assert self._said is not None, "a place is taken first"
+                if self._set(*self._said, first=False, script=self._extend) is not None:
+                    return  # the launcher's own `renew` finds the same and says so
+            except redis.RedisError:
+                continue  # the launcher tells that Redis is away
+
     def leave(self, leader: bool, host: str) -> None:
         """Give the place up."""
+        self.rest()  # or the thread would take it again
         key = self._key(leader, host)
         held = self._redis.get(key)
         if isinstance(held, bytes) and held[:TOKEN_LENGTH].decode(errors="replace") == self.token:
             self._redis.delete(key, f"{key}:last")
+
+    def living(self) -> list[Holder]:
+        """Return the processes of the run that hold a lease of their work, which no launcher does."""
+        return living(self._redis, self._prefix)
 
     def leader(self) -> Presence | None:
         """Who leads; None when nobody does."""
@@ -163,10 +213,10 @@ class Membership:
         key = self._key(True, "")
         return frozenset({key, f"{key}:last"})
 
-    def _set(self, leader: bool, presence: Presence, first: bool) -> bytes | None:
+    def _set(self, leader: bool, presence: Presence, first: bool, script: Any = None) -> bytes | None:
         key, text = self._key(leader, presence.host), json.dumps(asdict(replace(presence, token="")))
         arguments: list[str | int] = [self.token, text, int(LEASE * 1000), int(first)]
-        held: Any = self._renew(keys=[key, f"{key}:last"], args=arguments)
+        held: Any = (script or self._renew)(keys=[key, f"{key}:last"], args=arguments)
         return held if isinstance(held, bytes) else None
 
     def _key(self, leader: bool, host: str) -> str:
@@ -175,6 +225,21 @@ class Membership:
     def _read(self, key: Any) -> Presence | None:
         stored: Any = self._redis.get(key)
         return Presence.read(stored)
+
+
+def still_live(run: str, holders: Sequence[Holder]) -> str:
+    """Return a sentence's beginning: these processes of the run live, and this is how to end them."""
+    return (
+        f"{run} is running: {named(holders)}; end these processes where they were started (docker compose stop, "
+        "docker stack rm, kubectl delete, or SIGTERM to each; a killed one of another machine or container counts "
+        f"for {SECONDS:g} s)"
+    )
+
+
+def named(holders: Sequence[Holder]) -> str:
+    """Return these processes as text, the first of them by name."""
+    more = [f"{len(holders) - NAMED} more"] if len(holders) > NAMED else []
+    return ", ".join([*map(str, holders[:NAMED]), *more])
 
 
 def leader_key(prefix: str) -> str:

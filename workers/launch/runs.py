@@ -22,8 +22,9 @@ from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
 from workers.launch.broker_names import Names, listed
-from workers.launch.membership import Membership, Presence, leader_key, read_card
+from workers.launch.membership import Membership, Presence, Superseded, leader_key, named, read_card, still_live
 from workers.launch.scale_request import STOP, request
+from workers.runtime.lease import Holder, living_of
 from workers.servers import check_broker, check_redis, record, redact
 from workers.servers.folder_lock import is_locked
 
@@ -46,12 +47,14 @@ class Servers:
 class Found:
     """One run on one pair of servers. `leader`: None when its launcher is gone. `keys`: how many it has in Redis.
 
-    `names`: its queues and exchanges, as far as the broker lists any.
+    `living`: its roles that hold a lease, also under a launcher. `names`: its queues and exchanges, as far as the
+    broker lists any.
     """
 
     run: str
     servers: Servers
     leader: Presence | None = None
+    living: list[Holder] = field(default_factory=list)
     card: dict[str, Any] = field(default_factory=dict)
     keys: int = 0
     players: list[str] = field(default_factory=list)
@@ -62,12 +65,19 @@ class Found:
         """Its names, as far as they are known from what it left."""
         return Topology(self.run, players=tuple(dict.fromkeys(["main", *self.players])))
 
+    @property
+    def gone(self) -> bool:
+        """Return whether neither a launcher nor a role of it lives."""
+        return self.leader is None and not self.living
+
     def describe(self) -> str:
-        """A line for a person."""
+        """Return a line for a person."""
         kind = self.card.get("kind", "run")
         where = f", folder {self.card['folder']}" if "folder" in self.card else ""
         if self.leader is not None:
             return f"{self.run}: {kind}, led by {self.leader.where}{where}"
+        if self.living:
+            return f"{self.run}: {kind}, running, without a launcher: {named(self.living)}{where}"
         left = f"{self.keys:,} keys in Redis"
         if self.names.queues or self.names.exchanges:
             left += f", {len(self.names.queues)} queues and {len(self.names.exchanges)} exchanges on the broker"
@@ -97,6 +107,7 @@ def on(servers: Servers) -> Seen:
 def _by_keys(servers: Servers) -> dict[str, Found]:
     client = redis_client.connect(servers.redis_url)
     found: dict[str, Found] = {}
+    leases: dict[str, list[bytes]] = {}
     try:
         for key in client.scan_iter(match=f"{key_prefix('*')}*", count=10_000):
             match = _KEY.fullmatch(key.decode(errors="replace"))
@@ -106,9 +117,12 @@ def _by_keys(servers: Servers) -> dict[str, Found]:
             one.keys += 1
             if player := _PLAYER.fullmatch(match[2]):
                 one.players.append(player[1])
+            if match[2].startswith("lease:"):
+                leases.setdefault(match[1], []).append(key)
         for one in found.values():
             leader: Any = client.get(leader_key(key_prefix(one.run)))
             one.leader = Presence.read(leader)
+            one.living = living_of(client, key_prefix(one.run), leases.get(one.run, ()))
             one.card = read_card(client.get(f"{key_prefix(one.run)}card"))
     except redis.RedisError as error:
         raise BrokerError(f"Redis {redact(servers.redis_url)} is away: {error}") from error
@@ -164,7 +178,12 @@ def blind(why: str) -> str:
 
 
 def stop(found: Found) -> list[str]:
-    """Have its launcher end it, as at Ctrl-C; what it answered."""
+    """Have its launcher end it, as at Ctrl-C; return what it answered.
+
+    Raises ConfigurationError for a run without a launcher.
+    """
+    if found.leader is None and found.living:
+        raise ConfigurationError(f"{still_live(found.run, found.living)}, since no launcher is there to be told")
     if found.leader is None:
         raise ConfigurationError(
             f"{found.run}: its launcher is gone, so there is nothing to stop; "
@@ -176,7 +195,10 @@ def stop(found: Found) -> list[str]:
 
 
 def purge(found: Found) -> str:
-    """Remove its queues, exchanges and keys; what was removed, as text. Raises ConfigurationError while it runs."""
+    """Remove its queues, exchanges and keys; return as text what was removed.
+
+    Raises ConfigurationError while its launcher or a role of it lives.
+    """
     if found.leader is not None:
         raise ConfigurationError(
             f"{found.run} is led by {found.leader.where}; stop it first: python -m workers.runs stop {found.run}"
@@ -184,18 +206,30 @@ def purge(found: Found) -> str:
     servers, topology = found.servers, found.topology
     membership = Membership(servers.redis_url, topology)
     try:
+        # Before its place is taken, since a launcher that is suspended would find that, and end the run.
+        _refuse_the_living(found.run, membership)
         # As its leader: one that is started, or comes back, meanwhile is refused, or finds its place taken.
         membership.take(True, Presence("purge"))
-        app = create_app(topology, servers.broker_url, servers.redis_url)
-        client = redis_client.connect(servers.redis_url)
-        remove_run(
-            app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")),
-            found.names.queues, found.names.exchanges,
-        )  # fmt: skip
-        membership.leave(True, "purge")
-    except (redis.RedisError, OperationalError, OSError) as error:
+        membership.hold()
+        try:
+            _refuse_the_living(found.run, membership)  # once more, right before something is deleted
+            app = create_app(topology, servers.broker_url, servers.redis_url)
+            client = redis_client.connect(servers.redis_url)
+            remove_run(
+                app, client, topology, membership.kept, lambda: membership.renew(True, Presence("purge")),
+                found.names.queues, found.names.exchanges,
+            )  # fmt: skip
+        finally:
+            membership.leave(True, "purge")
+    except (redis.RedisError, OperationalError, OSError, Superseded) as error:
         raise BrokerError(f"run {found.run} could not be removed: {error}") from error
     return f"removed run {found.run}: {found.keys:,} keys, its queues and its exchanges"
+
+
+def _refuse_the_living(run: str, membership: Membership) -> None:
+    """Raise ConfigurationError when a role of the run lives."""
+    if alive := membership.living():
+        raise ConfigurationError(f"{still_live(run, alive)}, then purge it")
 
 
 def waiting(found: Found) -> dict[str, int]:

@@ -4,6 +4,7 @@ lease = Lease(redis, "warren.my-run:", "learner of player main")
 lease.take(stopping)       # raises ConfigurationError when another process holds it and goes on doing so
 lease.hold(ended, lost)    # renewed until `ended`; `lost`: another took it, since this process was silent
 lease.release()
+living(redis, "warren.my-run:")  # the processes of the run that hold one
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +113,41 @@ def held(client: Any, prefix: str, work: str) -> bool:
     """Return whether a process holds the lease of `work` and is not known to have died. Raises redis.RedisError."""
     holder = client.get(_key(prefix, work))
     return holder is not None and not _dead(holder)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lease: its work in the run, and where it runs, for a person."""
+
+    work: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.work} ({self.where})"
+
+
+def living(client: Any, prefix: str) -> list[Holder]:
+    """Return who holds a lease of the run, without those known to have died. Raises redis.RedisError."""
+    return living_of(client, prefix, client.scan_iter(match=f"{_key(prefix, '')}*", count=10_000))
+
+
+def living_of(client: Any, prefix: str, keys: Iterable[bytes]) -> list[Holder]:
+    """Return who holds the leases `keys`, which begin with `prefix`, as `living` does."""
+    begins, found = len(_key(prefix, "")), sorted(set(keys))
+    stored = client.mget(found) if found else []
+    return [
+        Holder(key.decode(errors="replace")[begins:], *where)
+        for key, holder in zip(found, stored, strict=True)
+        if holder is not None and (where := _where(holder))
+    ]
+
+
+def _where(holder: bytes) -> tuple[str, ...]:
+    """Return where a holder runs; nothing for one that is known to have died."""
+    try:
+        return () if _dead(holder) else (_described(holder),)
+    except (ValueError, TypeError, KeyError, AttributeError):  # of another version: it may well live
+        return ("an unknown process",)
 
 
 def _key(prefix: str, work: str) -> str:

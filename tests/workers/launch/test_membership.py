@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import pytest
 import redis
+from waiting import until
 
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
@@ -14,9 +16,11 @@ from tasks.app.reader import token_key
 from tasks.codec.shared_memory import SharedFolder
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
+from workers.launch import hosts, membership
 from workers.launch.hosts import Leading
 from workers.launch.membership import Membership, Presence, Superseded
 from workers.launch.spec import RunSpec, ServersSpec
+from workers.runtime.lease import Lease
 from workers.servers import Servers
 
 
@@ -61,6 +65,7 @@ def test_a_superseded_leader_removes_nothing(embedded: Servers, client: Any, run
     spec = RunSpec("services", run_name, "", None, {}, (), ServersSpec())  # type: ignore[arg-type]
     first = Leading(spec, Membership(embedded.redis_url, topology), app, topology, embedded.redis_url)
     first.begin()
+    first.membership.rest()  # suspended
     client.delete(f"warren.{run_name}:leader")
     second = Membership(embedded.redis_url, topology)
     second.take(True, Presence("alone"))
@@ -109,7 +114,114 @@ def test_a_new_leader_sweeps_what_is_left_only_once_the_place_is_its_own(
     leading.begin()
     assert client.get(f"warren.{run_name}:pool") is None
     assert leading.membership.leader() is not None
+    leading.membership.rest()
     remove_run(app, client, topology)
+
+
+def test_a_place_is_held_by_a_thread_for_longer_than_its_lease(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "LEASE", 8.0)
+    first, key = Membership(embedded.redis_url, Topology(run_name)), f"warren.{run_name}:leader"
+    first.take(True, Presence("alone"))
+    first.hold()
+    first.renew(True, Presence("alone", status=3))
+    client.pexpire(key, 600)  # only the thread lengthens it from here on
+    until(lambda: client.pttl(key) > 1000)
+    client.delete(key)  # it ran out, and nobody has taken it
+    until(lambda: client.exists(key))
+    led = first.leader()
+    assert led is not None and led.status == 3, "the thread has forgotten what was said last"
+    first.leave(True, "alone")
+    assert first._thread is None
+    assert not client.exists(key)
+
+
+def test_a_thread_leaves_a_place_to_its_successor(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "LEASE", 0.4)
+    first, key = Membership(embedded.redis_url, Topology(run_name)), f"warren.{run_name}:leader"
+    first.take(True, Presence("alone"))
+    successor = b"0" * 16 + json.dumps({"host": "alone", "machine": "m", "pid": 4}).encode()
+    client.set(key, successor)
+    first.hold()
+    assert first._thread is not None
+    first._thread.join(60.0)
+    assert not first._thread.is_alive()
+    assert client.get(key) == successor
+    with pytest.raises(Superseded, match="process 4 on m has taken"):
+        first.renew(True, Presence("alone"))
+
+
+def test_a_launcher_that_stops_for_long_keeps_its_place(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "LEASE", 8.0)
+    leading = _sweeping(embedded, run_name)
+    leading.begin()
+    leading.announce_end(0)
+    key = f"warren.{run_name}:leader"
+    for _ in range(2):  # a supervisor that stops processes does nothing for the place meanwhile
+        client.pexpire(key, 600)
+        until(lambda: client.pttl(key) > 1000)
+    with pytest.raises(ConfigurationError, match="is led already"):
+        _sweeping(embedded, run_name).begin()
+    leading.remove(leading.topology, 0)
+    assert list(client.scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_a_sweep_of_a_live_run_is_refused(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosts, "DEAD_WITHIN", 0.5)
+    client.set(f"warren.{run_name}:pool", "weights")
+    learner = Lease(client, f"warren.{run_name}:", "learner of player main")
+    learner.take(threading.Event())
+    leading, said = _sweeping(embedded, run_name), []
+    leading.say = said.append
+    with pytest.raises(
+        ConfigurationError, match=r"is running: learner of player main .* name another run with run=NAME"
+    ):
+        leading.begin()
+    assert said[0].startswith(f"waiting up to 0.5 s for an earlier run {run_name} to end: learner of player main")
+    monkeypatch.setattr(leading, "_wait_for_the_dead", lambda asked: None)  # it begins right after that
+    with pytest.raises(ConfigurationError, match="is running: learner of player main"):
+        leading.begin()
+    assert client.get(f"warren.{run_name}:pool") == b"weights"
+    assert not client.exists(f"warren.{run_name}:leader", f"warren.{run_name}:leader:last")
+    learner.release()
+
+
+def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any, run_name: str) -> None:
+    client.set(f"warren.{run_name}:pool", "weights")
+    dead = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"})
+    client.set(f"warren.{run_name}:lease:learner of player main", dead)
+    leading, said = _sweeping(embedded, run_name), []
+
+    def runs_out(text: str) -> None:
+        said.append(text)
+        client.delete(f"warren.{run_name}:lease:learner of player main")
+
+    leading.say = runs_out
+    leading.begin()
+    assert len(said) == 1 and "learner of player main (process 77 on gpu-3)" in said[0]
+    assert client.get(f"warren.{run_name}:pool") is None
+    leading.remove(leading.topology, 0)
+
+
+def test_waiting_for_the_dead_ends_when_asked(embedded: Servers, client: Any, run_name: str) -> None:
+    client.set(f"warren.{run_name}:lease:work", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    with pytest.raises(KeyboardInterrupt):
+        _sweeping(embedded, run_name).begin(lambda: True)
+    assert not client.exists(f"warren.{run_name}:leader")
+
+
+def _sweeping(servers: Servers, run: str) -> Leading:
+    topology = Topology(run)
+    app = create_app(topology, servers.broker_url, servers.redis_url)
+    spec = RunSpec("services", run, "", None, {}, (), ServersSpec(), sweep=True)  # type: ignore[arg-type]
+    return Leading(spec, Membership(servers.redis_url, topology), app, topology, servers.redis_url)
 
 
 @pytest.mark.parametrize(

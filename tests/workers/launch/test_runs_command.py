@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from workers import runs as command
 from workers.launch import runs
 from workers.launch.membership import Membership, Presence
 from workers.launch.scale_request import launched
+from workers.runtime.lease import Lease
 from workers.servers import Servers
 
 
@@ -73,3 +77,55 @@ def test_a_run_that_is_led_is_not_purged_and_one_that_is_not_is_not_stopped(embe
     with pytest.raises(ConfigurationError, match="its launcher is gone"):
         runs.stop(runs.find(run_name, [servers]))
     runs.purge(runs.find(run_name, [servers]))
+
+
+def test_a_run_of_live_roles_without_a_launcher_is_listed_and_not_purged(
+    embedded: Servers, run_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = ["--broker-url", embedded.broker_url, "--redis-url", embedded.redis_url]
+    client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
+    client.set(f"{prefix}pool", "weights")
+    learner = Lease(client, prefix, "learner of player main")
+    learner.take(threading.Event())
+    assert command.main(named) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [number for number, text in enumerate(lines) if text.startswith(f"{run_name}: ")]
+    assert "run, running, without a launcher: learner of player main (process " in lines[line]
+    assert f"purge {run_name}" not in "".join(lines)
+    assert command.main([*named, "purge", run_name, "--yes"]) == 2
+    refused = capsys.readouterr().err
+    assert f"{run_name} is running: learner of player main (process " in refused
+    assert "end these processes where they were started" in refused and "then purge it" in refused
+    assert command.main([*named, "stop", run_name]) == 2
+    assert "since no launcher is there to be told" in capsys.readouterr().err
+    assert client.get(f"{prefix}pool") == b"weights"
+    assert not client.exists(f"{prefix}leader", f"{prefix}leader:last"), "the place of a launcher that is suspended"
+    learner.release()
+    assert command.main([*named, "purge", run_name, "--yes"]) == 0
+    assert list(client.scan_iter(f"{prefix}*")) == []
+
+
+def test_a_role_that_begins_before_the_purge_refuses_it(embedded: Servers, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
+    client.set(f"{prefix}pool", "weights")
+    found = runs.find(run_name, [runs.Servers(embedded.broker_url, embedded.redis_url)])
+    assert found.gone
+    keeper = Lease(client, prefix, "the league's keeper")
+    keeper.take(threading.Event())
+    with pytest.raises(ConfigurationError, match="is running: the league's keeper"):
+        runs.purge(found)
+    assert client.get(f"{prefix}pool") == b"weights"
+    keeper.release()
+    runs.purge(found)
+
+
+def test_a_run_whose_roles_are_dead_is_purged(embedded: Servers, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    learner = {**json.loads(Lease(client, prefix, "learner of player main")._me), "pid": dead.pid, "token": "x"}
+    client.set(f"{prefix}lease:learner of player main", json.dumps(learner))
+    found = runs.find(run_name, [runs.Servers(embedded.broker_url, embedded.redis_url)])
+    assert found.describe() == f"{run_name}: run whose launcher is gone; it left 1 keys in Redis"
+    runs.purge(found)
+    assert list(client.scan_iter(f"{prefix}*")) == []

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from warren.errors import ConfigurationError
-from workers.runtime.lease import Lease, held
+from workers.runtime.lease import Lease, held, living
 
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_name: str) -> None:
@@ -83,3 +83,21 @@ def test_a_lease_is_held_until_its_holder_dies_or_gives_it_back(redis_url: str, 
     assert not held(client, prefix, "work")
     client.set(f"{prefix}lease:work", json.dumps({**json.loads(lease._me), "token": "x"}))
     assert not held(client, prefix, "work"), "an earlier process of the same id"
+
+
+def test_the_living_of_a_run_are_those_whose_lease_is_held(redis_url: str, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
+    lease = Lease(client, prefix, "learner of player main")
+    assert living(client, prefix) == []
+    lease.take(threading.Event())
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    client.set(f"{prefix}lease:learner 1", json.dumps({**json.loads(lease._me), "pid": dead.pid, "token": "x"}))
+    client.set(f"{prefix}lease:actor 0", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    client.set(f"{prefix}lease:later", b"\xff of another version")
+    client.set(f"{run_name}-2:lease:work", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    found = [str(holder) for holder in living(client, prefix)]
+    assert found[:2] == ["actor 0 (process 77 on gpu-3)", "later (an unknown process)"]
+    assert len(found) == 3 and found[2].startswith("learner of player main (process ")
+    lease.release()
+    assert len(living(client, prefix)) == 2
