@@ -55,8 +55,10 @@ def test_run_ends_after_its_seconds_and_can_be_resumed(tmp_path: Path, servers: 
     outcome = json.loads((run.folder / "outcome.json").read_text())
     assert (outcome["state"], outcome["steps"]) == ("finished", run.metrics()[-1]["steps"])
     assert last_line(run).startswith("finished: ")
-    with TrainingRun(tmp_path, f"resume={run.folder}", f"total_steps={outcome['steps'] + 2_000}", **urls) as again:
+    more = (f"resume={run.folder}", f"total_steps={outcome['steps'] + 2_000}", "run=chosen")
+    with TrainingRun(tmp_path, *more, **urls) as again:
         assert again.wait() == 0, again.output
+    assert [line.split()[-1] for line in again.output.splitlines() if line.startswith("run name")][-1] == "chosen"
     assert again.metrics()[-1]["steps"] > outcome["steps"]
 
 

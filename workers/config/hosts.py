@@ -11,10 +11,17 @@ from workers.config.schema import Config, Sampling
 
 SETTINGS = ("actors", "learners", "env_runners", "evaluators", "league_workers")  # what another host may start
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
+ON_LOOPBACK = ("private", "install", "embedded")  # modes of broker= whose servers listen on loopback
 
 
 def problems(config: Config) -> Iterator[str]:
-    """What is wrong with `hosts` and `host`."""
+    """Yield what is wrong with `hosts` and `host`."""
+    if len(config.hosts) > 1 and config.broker.mode in ON_LOOPBACK:
+        yield (
+            f"broker: {config.broker.mode} starts servers that only this machine reaches, and hosts has "
+            f"{', '.join(map(str, config.hosts))}; start servers that all hosts reach and give their URLs in "
+            "WARREN_BROKER_URL and WARREN_REDIS_URL"
+        )
     known = tuple(name for name in SETTINGS if name in startable(config))
     for host, counts in config.hosts.items():
         if not _NAME.fullmatch(str(host)):

@@ -206,7 +206,7 @@ def resumed(config: Config) -> Config:
         folder=os.path.relpath(root),
         project=folder.resolve().parent.name,
         trial=folder.resolve().name,
-        run=None,
+        run=config.run,
         resume=None,
     )
 

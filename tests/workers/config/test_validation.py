@@ -464,6 +464,17 @@ def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_ca
     assert "compression: bf16 is refused by allreduce=horovod; use fp16 with it, or allreduce=torch" in by_horovod
 
 
+@pytest.mark.parametrize("mode", ["private", "install", "embedded"])
+def test_servers_that_other_hosts_cannot_reach_are_refused(problems: Problems, mode: str) -> None:
+    two = "++hosts={master: {actors: 1}, box-2: {actors: 1}}"
+    (problem,) = problems(f"broker={mode}", two)
+    assert problem.startswith(
+        f"broker: {mode} starts servers that only this machine reaches, and hosts has master, box-2"
+    )
+    assert problems(f"broker={mode}", "++hosts={master: {actors: 2}}") == []
+    assert problems("broker=auto", two) == []
+
+
 def test_the_learners_of_one_player_are_looked_at_as_those_of_all(problems: Problems) -> None:
     two = ("experiment=rps", "+league.players.main.learners=2")
     assert problems(*two, "actors=2") == []
