@@ -138,7 +138,13 @@ def service(
     return mark if method is None else mark(method)
 
 
-register = service  # alias of `service`
+def register(method: Any = None, /, **options: Any) -> Any:
+    """Make a method a service, as `service` does, whose batches wait until they are full: gather="exactly" by default.
+
+    This is what `register(batch=N)` means in msagent, whose users keep the name.
+    """
+    mark = service(**{"gather": "exactly", **options})
+    return mark if method is None else mark(method)
 
 
 def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retained: bool = True) -> Callable[[F], F]:

@@ -30,7 +30,7 @@ class Painter(Worker):
     def send_to_learner(self, experiences):
         pass
 
-    @register(response=True, batch=4, gather="exactly")
+    @register(response=True, batch=4)
     def together(self, items):
         pass
 
@@ -60,6 +60,20 @@ def test_the_decorators_say_how_a_service_is_called_and_gathered():
     assert by_name["send_to_learner"] == Spec("painter.send_to_learner", False, 5, 1, None, isolate=False)
     assert by_name["together"].minimum == 4 and by_name["together"].wait is None
     assert (by_name["some"].minimum, by_name["some"].wait, by_name["some"].retries) == (3, 0.5, 0)
+
+
+def test_register_waits_for_whole_batches_and_service_does_not():
+    class Both(Worker):
+        @service(batch=4)
+        def greedy(self, items):
+            pass
+
+        @register
+        def alone(self):
+            pass
+
+    by_name = {spec.name.partition(".")[2]: spec.minimum for spec in services_of(Both)}
+    assert by_name == {"greedy": 1, "alone": 1}
 
 
 def test_a_role_may_be_given_and_is_inherited():
