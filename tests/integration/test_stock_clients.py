@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -78,12 +79,12 @@ def test_a_call_that_expired_in_a_busy_worker_is_revoked_and_ends_its_chord(run,
 
 
 def test_a_call_that_was_revoked_is_revoked(run, stock):
-    busy = stock.call("actor.sleep", 1.5)
-    late = stock.call("actor.ran", "revoked")
-    run.app.control.revoke(late.id)
+    call_id = str(uuid.uuid4())
+    until(lambda: run.app.control.revoke(call_id, reply=True, timeout=1.0))  # the worker answers that it knows
+    late = stock.signature("actor.ran", "revoked").apply_async(task_id=call_id)
     with pytest.raises(TaskRevokedError, match="revoked"):
         late.get(timeout=PATIENCE)
-    assert busy.get(timeout=PATIENCE) and run.ran("revoked") == 0
+    assert stock.call("actor.add", 1).get(timeout=PATIENCE) == 2 and run.ran("revoked") == 0
 
 
 def test_a_call_with_a_countdown_runs_when_it_is_due(run, stock):
