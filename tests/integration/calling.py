@@ -54,6 +54,10 @@ class Calling:
             assert process.poll() is None or (may_end and process.returncode == -signal.SIGKILL), path.read_text()
         return [process for _, process in started]
 
+    def release(self, key: str) -> None:
+        """Let the call of `hold` with this key end."""
+        self.solver._directory._redis.set(f"{self.topology.key_prefix}release:{key}", 1, ex=600)
+
     def ran(self, key: str) -> int:
         """How often a service counted `key`."""
         return int(self.solver._directory._redis.get(f"{self.topology.key_prefix}ran:{key}") or 0)

@@ -75,6 +75,14 @@ class Actor(Worker):
         return os.getpid()
 
     @service
+    def hold(self, key: str) -> int:
+        """Keep this worker busy until `release` of the key is set."""
+        self.store.incr(f"{self.prefix}ran:{key}")
+        while not self.store.exists(f"{self.prefix}release:{key}"):
+            time.sleep(0.02)
+        return os.getpid()
+
+    @service
     def ran(self, key: str) -> int:
         return int(self.store.incr(f"{self.prefix}ran:{key}"))
 

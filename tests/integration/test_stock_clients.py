@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -66,11 +67,14 @@ def test_calls_chains_groups_and_chords_of_a_stock_client_end(stock):
 
 
 def test_a_call_that_expired_in_a_busy_worker_is_revoked_and_ends_its_chord(run, stock):
-    busy = stock.call("actor.sleep", 1.5)
+    busy = stock.call("actor.hold", "busy")
+    until(lambda: run.ran("busy") == 1)
     late = stock.call("actor.add", 1, expires=0.5)
     in_chord = chord(
         [stock.signature("actor.add", 1), stock.signature("actor.add", 2, expires=0.5)], stock.signature("actor.total")
     ).apply_async()
+    time.sleep(0.6)  # the calls' own time
+    run.release("busy")
     with pytest.raises(TaskRevokedError, match="expired"):
         late.get(timeout=PATIENCE)
     with pytest.raises(Exception, match=r"(?i)revoked|expired"):
