@@ -74,7 +74,7 @@ class Side:
 
     @property
     def steps(self) -> list[int]:
-        """Of each run; one that did not reach the goal counts with its limit."""
+        """Return the steps of each run; a run that did not reach the goal counts with its limit."""
         return [run["steps"] or self.limit for run in self.runs]
 
     @property

@@ -1,4 +1,4 @@
-"""What callers import: `Solver`, `Args` for its maps, the `Handle` of a call, and `remote` stubs, from tasks/client."""
+"""Names for callers: `Solver`, `Args` for its maps, the `Handle` of a call, and `remote` stubs, from tasks/client."""
 
 from tasks.client.arguments import Args
 from tasks.client.future import Handle

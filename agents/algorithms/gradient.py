@@ -98,7 +98,7 @@ class GradientAlgorithm(Generic[C]):
 
     @property
     def pays_entropy(self) -> bool:
-        """Whether the loss has a term of entropy; else the entropy is only looked at."""
+        """Return True where the loss has an entropy term; elsewhere entropy is only reported."""
         return self.config.entropy_coefficient > 0
 
     def behaviour(self) -> dict[str, float]:

@@ -79,5 +79,5 @@ class Unsaved:
 
 
 def is_ahead(stream: SavedStream, store: Store) -> bool:
-    """Whether the folder holds events that are newer than all that Redis has, which has lost its last ones."""
+    """Return True where the folder holds newer events than Redis, which has lost its last ones."""
     return event_order(stream.read().last_event) > event_order(store.last_event())

@@ -26,7 +26,7 @@ from warren.errors import PlayerError, PlayerStopped, PlayerUnavailable
 
 @dataclass(frozen=True)
 class LearningPeriod:
-    """What a learner is asked to do. `model` is what it starts from; None: weights of its own making.
+    """The task of a learner. `model` is the one it starts from; None: weights of its own making.
 
     `from_initial`: the player begins, or begins anew after a reset; else it goes on, after an exploit with the weights
     of another.

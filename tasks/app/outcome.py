@@ -1,4 +1,4 @@
-"""What becomes of one call: its result, or one of the outcomes here, made in one place of whatever was raised.
+"""Outcomes of a call: its result, or one of the classes here, made in one place of whatever was raised.
 
 A result is any value but an `Outcome`. Texts of an Outcome can always be encoded, whatever the error's methods do.
 """

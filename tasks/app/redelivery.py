@@ -173,7 +173,7 @@ class Deliveries:
 
 
 def _comes_again(outcome: Any) -> bool:
-    """Whether a message of the same id is to run, as the call itself said."""
+    """Return True where a message of this id runs again, since the call itself asked for it."""
     return isinstance(outcome, Requeue | NotYet) or (isinstance(outcome, Dropped) and isinstance(outcome.error, Retry))
 
 

@@ -115,7 +115,7 @@ class CallTable:
 
     @property
     def one_way_waits(self) -> bool:
-        """Whether a one-way call waits to be sent."""
+        """Return True while a one-way call waits to be sent."""
         with self._lock:
             return any(not call.spec.response for call in self._waiting.values())
 

@@ -1,4 +1,4 @@
-"""What the drivers of a call table have in common: calls are made, counted, attended to and given up."""
+"""The common part of the drivers of a call table: it makes, counts, attends to and gives up calls."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Driver(ABC):
     @property
     @abstractmethod
     def needs_tending(self) -> bool:
-        """Whether there is something for `tend` to do."""
+        """Return True where `tend` has something to do."""
 
     @property
     @abstractmethod

@@ -24,7 +24,7 @@ _adding = threading.Lock()  # held while a callback is added, or all are taken
 
 
 class State(Enum):
-    """Where a call is."""
+    """The state of a call."""
 
     WAITING = "waiting"  # here: it is to be sent at `Handle.due`
     SENT = "sent"  # written, and its answer awaited
@@ -103,7 +103,7 @@ class Handle:
 
     @property
     def ended(self) -> bool:
-        """Whether there is a result or an error."""
+        """Return True once there is a result or an error."""
         return self.state is ENDED
 
     def done(self) -> bool:
@@ -181,7 +181,7 @@ class Handle:
 
     @property
     def is_long(self) -> bool:
-        """Whether the result is stored in Redis, from where `outcome` has to fetch it."""
+        """Return True where the result is in Redis, from which `outcome` has to fetch it."""
         return self._body is not None and claim_check.is_stub(self._body)
 
     def outcome(self) -> Any:

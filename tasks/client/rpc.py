@@ -313,7 +313,7 @@ class Client(Driver):
 
 
 def _writable(link: Connection) -> bool:
-    """Whether something can be written without a wait."""
+    """Return True where a write would not wait."""
     try:
         poll = select.poll()
         poll.register(link.fileno(), select.POLLOUT)

@@ -1,4 +1,4 @@
-"""What an outcome does to a call: who is told, and what becomes of its message."""
+"""Apply the outcome of a call: tell its caller and end its message."""
 
 from __future__ import annotations
 

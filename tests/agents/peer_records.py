@@ -1,4 +1,4 @@
-"""What Stable-Baselines3 and sb3-contrib compute, recorded, so that tests hold Warren to it where they are absent.
+"""Record numbers of Stable-Baselines3 and sb3-contrib, so that tests hold Warren to them where those are absent.
 
     pip install -e '.[peers]'
     PYTHONPATH=tests/agents python tests/agents/peer_records.py     # write the record anew

@@ -118,7 +118,7 @@ def test_a_gateway_that_is_told_to_stop_lets_its_games_end(tmp_path: Path, serve
         gateway.terminate()
 
         def stopping() -> bool:
-            """Whether it ends sessions, and opens none."""
+            """Return True while it ends sessions and opens none."""
             assert asked(other, "b", "stop") == 200
             return asked(other, "b", "start") == 503
 

@@ -44,7 +44,7 @@ KUHN = (
 
 
 class Look(NamedTuple):
-    """What Redis held of a league at one moment."""
+    """A copy of the league in Redis at one moment."""
 
     state: LeagueState
     games: dict[tuple[int, int], float]  # between frozen players

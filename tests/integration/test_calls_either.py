@@ -1,4 +1,4 @@
-"""What callers may expect of RabbitMQ and of the embedded server alike."""
+"""Calls behave alike on RabbitMQ and on the embedded server."""
 
 from __future__ import annotations
 

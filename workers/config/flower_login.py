@@ -1,4 +1,4 @@
-"""Who may see Flower: at an address that others reach it takes a login."""
+"""Check the login of Flower: an address that other machines reach needs one."""
 
 from __future__ import annotations
 

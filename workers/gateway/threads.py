@@ -34,7 +34,7 @@ class Threads:
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many functions hang that no other is begun."""
+        """Return True where so many functions hang that no other begins."""
         return self.hanging >= self._most_hanging
 
     async def run(self, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -64,7 +64,7 @@ class Figures(dict[str, Any]):
 
 
 class Troubles:
-    """What learners say that they cannot write down: each said once, and when it is over."""
+    """Print the troubles that learners report, each once, and its end."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say, self._known = say, dict[str, str]()

@@ -95,7 +95,7 @@ class LeagueTrainer(Trainer):
         return {**super().stamp(), "generation": self.generation}
 
     def read_stamp(self, stamp: Mapping[str, Any]) -> None:
-        """As of TrainedPlayer; weights of another generation than so far have an optimizer of their own."""
+        """Load weights as TrainedPlayer does; those of another generation have an optimizer of their own."""
         super().read_stamp(stamp)
         generation = int(stamp.get("generation", 0))
         if generation != self.generation:

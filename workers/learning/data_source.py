@@ -30,7 +30,7 @@ def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Batch:
-    """What an update is made on. A source that draws says where each slot is from, and what it weighs.
+    """The data of one update. A source that draws says where each slot is from, and its weight.
 
     None does yet, and nothing reads `indices` and `weights`.
     """

@@ -46,7 +46,7 @@ class ForkedGuard:
 
     @property
     def seen_to_end(self) -> bool:
-        """Whether a poll has found that it ended."""
+        """Return True once a poll has found that it ended."""
         return self._status is not None
 
     def poll(self) -> int | None:

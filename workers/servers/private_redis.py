@@ -117,7 +117,7 @@ class PrivateRedis:
 
 
 def holds_data(folder: Path) -> bool:
-    """Whether a server in `folder` has left what it held."""
+    """Return True where a server in `folder` has left its data."""
     return any((folder / name).exists() for name in DATA)
 
 
@@ -187,7 +187,7 @@ def _state(url: str) -> str:
 
 
 def _is_ours(url: str) -> bool:
-    """Whether the server that listens there may be the one with this password: another refuses it, or says no word."""
+    """Return True unless the server that listens there refuses this password or says nothing."""
     try:
         check_redis(url, timeout=CHECK_TIMEOUT)
     except BrokerError as error:

@@ -33,7 +33,7 @@ class ExecutedGuard(subprocess.Popen[bytes]):
 
     @property
     def seen_to_end(self) -> bool:
-        """Whether a poll has found that it ended. Takes no lock, unlike a poll."""
+        """Return True once a poll has found that it ended. Take no lock, unlike a poll."""
         return self.returncode is not None
 
     def ask(self, grace: float | None) -> None:

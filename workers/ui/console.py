@@ -87,5 +87,5 @@ class _Echo:
 
 
 def _in_foreground() -> bool:
-    """Whether the terminal at standard input is this process's to change. Raises OSError where it is none."""
+    """Return True where this process may change the terminal at standard input. Raise OSError without one."""
     return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()

@@ -1,4 +1,4 @@
-"""What a killed run left in Redis is saved before the next one begins with the folder."""
+"""The league that a killed run left in Redis is saved before the next run begins with the folder."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def hanging(gateways: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def quick(http: Http) -> bool:
-    """Whether a tick that does not hang is answered, by a machine that finds time for it."""
+    """Return True when a tick that does not hang is answered."""
     assert http.game("quick", "start")[0] == 200
     status = http.game("quick", "tick", b"quick")[0]
     assert status in (200, 504)

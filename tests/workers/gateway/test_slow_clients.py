@@ -34,7 +34,7 @@ def drip(connection: socket.socket, byte: bytes) -> None:
 
 
 def closed(connection: socket.socket) -> bytes:
-    """What came until the gateway closed the connection."""
+    """Return the bytes that came until the gateway closed the connection."""
     came = b""
     try:
         while part := connection.recv(1 << 16):

@@ -73,7 +73,7 @@ def trainer_of(run: Run, folder: Path, ranks: Ranks | None = None) -> Any:
 
 
 def figures(trainer: Any) -> dict[str, float]:
-    """Where the schedules stand."""
+    """The state of the schedules."""
     algorithm, progress = trainer.algorithm, trainer.progress
     return {
         "steps": progress.steps,
