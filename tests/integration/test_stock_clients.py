@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -83,12 +82,14 @@ def test_a_call_that_expired_in_a_busy_worker_is_revoked_and_ends_its_chord(run,
 
 
 def test_a_call_that_was_revoked_is_revoked(run, stock):
-    call_id = str(uuid.uuid4())
-    until(lambda: run.app.control.revoke(call_id, reply=True, timeout=1.0))  # the worker answers that it knows
-    late = stock.signature("actor.ran", "revoked").apply_async(task_id=call_id)
+    busy = stock.call("actor.hold", "busy")
+    until(lambda: run.ran("busy") == 1)
+    late = stock.call("actor.ran", "revoked")
+    until(lambda: run.app.control.revoke(late.id, reply=True, timeout=1.0))  # the worker answers that it knows
+    run.release("busy")
     with pytest.raises(TaskRevokedError, match="revoked"):
         late.get(timeout=PATIENCE)
-    assert stock.call("actor.add", 1).get(timeout=PATIENCE) == 2 and run.ran("revoked") == 0
+    assert busy.get(timeout=PATIENCE) and run.ran("revoked") == 0
 
 
 def test_a_call_with_a_countdown_runs_when_it_is_due(run, stock):

@@ -31,7 +31,7 @@ def app(request: pytest.FixtureRequest, run_name: str) -> Iterator[Any]:
 
 @pytest.fixture
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What kombu unpacked; it knows every compression, as where brotli and zstd are installed."""
+    """Record what kombu unpacks; it knows every compression here, brotli and zstd included."""
     found: list[bytes] = []
 
     def unpack(body: bytes) -> bytes:
@@ -44,7 +44,7 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def receive(app: Any, connection: Any, name: str | None) -> tuple[Any, list[Any]]:
-    """What a consumer got of a message with this header `compression`: messages, and messages with their errors."""
+    """Return what a consumer got of a message with this `compression`: messages, and messages with their errors."""
     queue = kombu.Queue(f"{app.warren_topology.prefix}.probe", durable=False, auto_delete=True)
     received, errors = list[Any](), list[Any]()
     with connection, connection.channel() as channel:

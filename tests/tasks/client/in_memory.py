@@ -88,7 +88,7 @@ class Kept:
         yield self
 
     def execute(self) -> None:
-        """What a pipeline holds was done at once."""
+        """Do nothing: each command of a pipeline was done at once."""
 
     def get(self, key: str) -> bytes | None:
         return self.bodies.get(key)

@@ -27,7 +27,7 @@ TOPOLOGY = Topology("memory")
 
 
 class Store:
-    """As much of a Redis as counting deliveries needs; pipelines too. `away`: it goes before it has answered."""
+    """Stand in for the part of Redis that counts deliveries, with pipelines. `away`: it fails before it answers."""
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}

@@ -235,7 +235,7 @@ def test_a_call_that_cannot_be_fetched_for_now_is_tried_again(serving, adder, mo
 
 
 def held_by_a_killed_worker(serving: InMemoryServing, name: str) -> None:
-    """What waits for the service was with a worker that is gone, and is delivered again."""
+    """Deliver again the calls that a worker held which is gone."""
     held = serving.broker.connect()
     held.consume(TOPOLOGY.service_queue(name).name, "held")
     until(held.drain)

@@ -22,7 +22,7 @@ FILE_NAME = "no file \udcff"  # as os.listdir gives what is no UTF-8
 
 
 class Panic(BaseException):
-    """As pyo3 raises."""
+    """An exception like pyo3's, which derives from BaseException."""
 
 
 class Mute(Exception):

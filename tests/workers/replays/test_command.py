@@ -119,7 +119,7 @@ def test_a_list_that_is_piped_keeps_every_column(tmp_path: Path, capsys: pytest.
 
 
 def test_a_list_whose_reader_has_left_is_no_error(tmp_path: Path) -> None:
-    """As in `python -m workers.replay RUN | head`."""
+    """Run the command as `python -m workers.replay RUN | head` does."""
     record = play_match("matrix:rps")[0]
     arguments = [sys.executable, "-m", "workers.replay", str(run_with(tmp_path, record.env, record)), "--json"]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
