@@ -21,6 +21,7 @@ from celery.exceptions import Retry
 from celery.utils.log import get_logger
 
 from tasks.app.outcome import Dropped, NotYet, Requeue, failed, has_run, not_yet
+from tasks.app.steps import Steps, drive
 from tasks.topology import UNUSED_EXPIRES, Topology
 from warren import redis_client
 from warren.errors import BrokerError, DeliveriesExceeded
@@ -106,14 +107,28 @@ class Deliveries:
         ids: Sequence[str | None],
         first: Sequence[str | None] | None = None,
     ) -> list[Any]:
-        """Run calls of `name` by `call_all`; return one outcome a call. `ids`: of those that were redelivered.
+        """Run calls of `name` by `call_all`, in `steps`; return one outcome a call."""
+        return drive(self.steps(name, limit, calls, ids, first), call_all)
+
+    def steps(
+        self,
+        name: str,
+        limit: int,
+        calls: Sequence[Any],
+        ids: Sequence[str | None],
+        first: Sequence[str | None] | None = None,
+    ) -> Steps:
+        """Return the steps in which calls of `name` are run. `ids`: of those that were redelivered.
 
         A message over `limit` is not run: its outcome is a failure with DeliveriesExceeded. One on its last delivery is
         run alone, so that of a batch that killed its workers only the message at fault is given up. With a `limit` of 1
         those that are delivered `first` are marked too, and what cannot be marked is NotYet run.
         """
         if limit == 1:
-            return self._run_once(name, call_all, calls, [a or b for a, b in zip(ids, first or ids, strict=True)])
+            return self._steps_once(name, calls, [a or b for a, b in zip(ids, first or ids, strict=True)])
+        return self._steps(name, limit, calls, ids)
+
+    def _steps(self, name: str, limit: int, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
         known = [one for one in ids if one]
         numbers = dict(zip(known, self.numbers(known), strict=True)) if known else {}
         outcomes: list[Any] = [None] * len(calls)
@@ -123,32 +138,28 @@ class Deliveries:
             if one and number > limit:
                 outcomes[index] = failed(exceeded(name, one, limit))
             elif one and number == limit and len(calls) > 1:
-                outcomes[index] = self._counted([one], lambda index=index: call_all([calls[index]]))[0]  # type: ignore[misc]
+                (outcomes[index],) = yield from self._counted([one], [calls[index]])
             else:
                 together.append(index)
         if together:
             suspects = [one for index in together if (one := ids[index])]
-            found = self._counted(suspects, lambda: call_all([calls[index] for index in together]))
+            found = yield from self._counted(suspects, [calls[index] for index in together])
             for index, outcome in zip(together, found, strict=True):
                 outcomes[index] = outcome
         return outcomes
 
-    def _counted(self, ids: list[str], job: Callable[[], list[Any]]) -> list[Any]:
-        if not ids:
-            return job()
+    def _counted(self, ids: list[str], calls: list[Any]) -> Steps:
         self.begin(ids)
         try:
-            outcomes = job()
-        except Exception:
+            outcomes = yield calls
+        except (Exception, GeneratorExit):  # it is given up, and this worker lives
             self.end(ids)
             raise
         # Not after SystemExit: it ends this worker, so the count stays, as after a kill.
         self.end(ids)
         return outcomes
 
-    def _run_once(
-        self, name: str, call_all: Callable[[list[Any]], list[Any]], calls: Sequence[Any], ids: Sequence[str | None]
-    ) -> list[Any]:
+    def _steps_once(self, name: str, calls: Sequence[Any], ids: Sequence[str | None]) -> Steps:
         """Run what has no mark yet; `ids`: None for a call that its caller sends again, or does not."""
         known = [index for index, one in enumerate(ids) if one]
         outcomes: list[Any] = [None] * len(calls)
@@ -164,7 +175,8 @@ class Deliveries:
                 outcomes[index] = failed(exceeded(name, str(ids[index]), 1))
         free = [index for index, outcome in enumerate(outcomes) if outcome is None]
         if free:
-            for index, outcome in zip(free, call_all([calls[index] for index in free]), strict=True):
+            found = yield [calls[index] for index in free]
+            for index, outcome in zip(free, found, strict=True):
                 outcomes[index] = outcome
         ran = [(marked, outcomes[index]) for index in free if (marked := ids[index])]
         self.end([marked for marked, outcome in ran if _comes_again(outcome)])

@@ -6,12 +6,13 @@ A service's Chain is built once, of the hooks that its middleware overrides: one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from tasks.app.steps import Steps, drive, nested
 
 if TYPE_CHECKING:
     from tasks.worker.service_queue import Call, ServiceQueue
-
-RunCalls = Callable[[list["Call"]], list[Any]]  # runs a batch; one outcome a call: a result, or an Outcome
 
 
 class Middleware:
@@ -23,9 +24,11 @@ class Middleware:
     def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
         """Its turn has come. The reason why nobody needs it any more (it is dropped and counted), or None."""
 
-    def around_run(self, queue: ServiceQueue, calls: list[Call], run: RunCalls) -> list[Any]:
-        """Run a batch. Raises BrokerError when all of it has to wait for Redis or the broker."""
-        return run(calls)
+    def around_run(self, queue: ServiceQueue, calls: list[Call]) -> Steps | None:
+        """Return the steps in which a batch is run; None: at once, as it is.
+
+        They raise BrokerError when all of it has to wait for Redis or the broker.
+        """
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
         """A batch has been run, in `seconds`."""
@@ -38,18 +41,25 @@ class Chain:
         self.before_accept = _overridden(middleware, "before_accept")
         self.before_run = _overridden(middleware, "before_run")
         self.after_run = _overridden(middleware, "after_run")
-        self.run = run
-        for around in reversed(_overridden(middleware, "around_run")):
-            self.run = _around(around, self.run)
+        self._around, self._run = _overridden(middleware, "around_run"), run
+
+    def run(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> list[Any]:
+        """Run a batch through the middleware from number `inner` on; return one outcome a call."""
+        for index in range(inner, len(self._around)):
+            steps = self._around[index](queue, calls)
+            if steps is not None:
+                return drive(steps, partial(self.run, queue, inner=index + 1))
+        return self._run(queue, calls)
+
+    def steps(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> Steps:
+        """Return the steps in which a batch is run, for who runs it otherwise."""
+        for index in range(inner, len(self._around)):
+            steps = self._around[index](queue, calls)
+            if steps is not None:
+                return (yield from nested(steps, partial(self.steps, queue, inner=index + 1)))
+        return (yield calls)
 
 
 def _overridden(middleware: Sequence[Middleware], hook: str) -> tuple[Callable[..., Any], ...]:
     base = getattr(Middleware, hook)
     return tuple(getattr(one, hook) for one in middleware if getattr(type(one), hook) is not base)
-
-
-def _around(hook: Callable[..., list[Any]], inner: Callable[[ServiceQueue, list[Call]], list[Any]]) -> Any:
-    def run(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
-        return hook(queue, calls, lambda some: inner(queue, some))
-
-    return run

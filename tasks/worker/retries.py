@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tasks.app.redelivery import Deliveries
-from tasks.worker.middleware import Middleware, RunCalls
+from tasks.app.steps import Steps
+from tasks.worker.middleware import Middleware
 from tasks.worker.service_queue import Call, ServiceQueue
 
 
@@ -26,11 +25,11 @@ class DeliveryLimit(Middleware):
     def __init__(self, counts: Deliveries) -> None:
         self._counts = counts
 
-    def around_run(self, queue: ServiceQueue, calls: list[Call], run: RunCalls) -> list[Any]:
+    def around_run(self, queue: ServiceQueue, calls: list[Call]) -> Steps | None:
         """See Middleware."""
         limit = 1 + queue.spec.retries
         if not any(call.delivery.redelivered or (limit == 1 and not call.direct) for call in calls):
-            return run(calls)
+            return None
         again = [call.id if call.delivery.redelivered else None for call in calls]
         first = [None if call.delivery.redelivered or call.direct else call.id for call in calls]
-        return self._counts.run(queue.spec.name, limit, run, calls, again, first)
+        return self._counts.steps(queue.spec.name, limit, calls, again, first)
