@@ -24,7 +24,7 @@ from workers.doctor.broker_facts import Control, command_line
 from workers.launch.broker_names import Names, listed
 from workers.launch.membership import Membership, Presence, Superseded, leader_key, named, read_card, still_live
 from workers.launch.scale_request import STOP, request
-from workers.runtime.lease import Holder, living_of
+from workers.runtime.lease import Holder, living
 from workers.servers import check_broker, check_redis, record, redact
 from workers.servers.folder_lock import is_locked
 
@@ -107,7 +107,6 @@ def on(servers: Servers) -> Seen:
 def _by_keys(servers: Servers) -> dict[str, Found]:
     client = redis_client.connect(servers.redis_url)
     found: dict[str, Found] = {}
-    leases: dict[str, list[bytes]] = {}
     try:
         for key in client.scan_iter(match=f"{key_prefix('*')}*", count=10_000):
             match = _KEY.fullmatch(key.decode(errors="replace"))
@@ -117,12 +116,10 @@ def _by_keys(servers: Servers) -> dict[str, Found]:
             one.keys += 1
             if player := _PLAYER.fullmatch(match[2]):
                 one.players.append(player[1])
-            if match[2].startswith("lease:"):
-                leases.setdefault(match[1], []).append(key)
         for one in found.values():
             leader: Any = client.get(leader_key(key_prefix(one.run)))
             one.leader = Presence.read(leader)
-            one.living = living_of(client, key_prefix(one.run), leases.get(one.run, ()))
+            one.living = living(client, key_prefix(one.run))
             one.card = read_card(client.get(f"{key_prefix(one.run)}card"))
     except redis.RedisError as error:
         raise BrokerError(f"Redis {redact(servers.redis_url)} is away: {error}") from error

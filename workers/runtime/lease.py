@@ -5,6 +5,8 @@ lease.take(stopping)       # raises ConfigurationError when another process hold
 lease.hold(ended, lost)    # renewed until `ended`; `lost`: another took it, since this process was silent
 lease.release()
 living(redis, "warren.my-run:")  # the processes of the run that hold one
+
+All leases of a run are in one index, so that who asks need not look through all of Redis.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,21 +31,38 @@ logger = get_logger(__name__)
 
 SECONDS = 15.0  # s that a lease holds after it was last renewed
 POLL_EVERY = 0.2  # s between tries to get one
+SAY_EVERY = 60.0  # s between lines of log about a Redis that is away
+RELEASED_WITHIN = 3.0  # s that the end of a process waits for Redis
 _TOKENS: set[str] = set()  # of this process's own leases
 
-_RENEW = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('PEXPIRE', KEYS[1], ARGV[2]) return 1 end return 0"
-_REPLACE = (
-    "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) return 1 end "
-    "return 0"
-)
-_RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 0"
+# KEYS: lease, index. ARGV: holder, ms, work, a holder that is dead. Sets the lease where it is free, ours or the dead
+# one's, and notes it in the index until it runs out; else gives who has it.
+_HOLD = """
+local held = redis.call('GET', KEYS[1])
+if held and held ~= ARGV[1] and held ~= ARGV[4] then return held end
+local time = redis.call('TIME')
+local now, lasts = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[2])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', lasts)
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
+redis.call('ZADD', KEYS[2], now + lasts, ARGV[3])
+if redis.call('PTTL', KEYS[2]) < lasts then redis.call('PEXPIRE', KEYS[2], lasts) end
+return false
+"""
+_RELEASE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return end
+redis.call('DEL', KEYS[1])
+redis.call('ZREM', KEYS[2], ARGV[2])
+"""
 
 
 class Lease:
-    """The right to be `work`, a short name; the key begins with `prefix`. `take`, `renew` raise redis.RedisError."""
+    """The right to be `work`, a short name; the keys begin with `prefix`.
+
+    `try_to_take` and `renew` raise redis.RedisError.
+    """
 
     def __init__(self, client: Any, prefix: str, work: str, seconds: float = SECONDS) -> None:
-        self._redis, self._key, self._work = client, _key(prefix, work), work
+        self._redis, self._key, self._index, self._work = client, _key(prefix, work), _index(prefix), work
         self._milliseconds = int(1000 * seconds)
         token = secrets.token_hex(8)
         _TOKENS.add(token)
@@ -55,28 +74,45 @@ class Lease:
 
         Raises ConfigurationError, ending in `remedy`, for a holder that renews it.
         """
-        until, said = time.monotonic() + 1.2 * self._milliseconds / 1000.0, False
-        while not self._redis.set(self._key, self._me, nx=True, px=self._milliseconds):
-            holder = self._redis.get(self._key)
-            if holder is None:
-                continue
-            if _dead(holder) and self._redis.eval(_REPLACE, 1, self._key, holder, self._me, self._milliseconds):
-                break
-            who = _described(holder)
-            if time.monotonic() > until:
-                raise ConfigurationError(f"{self._work}: {who} is that already; {remedy or 'stop that one first'}")
-            if not said:
-                logger.info("%s: waiting whether %s is still there", self._work, who)
-                said = True
+        patience, said, say_at = 1.2 * self._milliseconds / 1000.0, False, 0.0
+        until = time.monotonic() + patience
+        while True:
+            try:
+                holder = self.try_to_take()
+            except redis.RedisError as error:
+                until = time.monotonic() + patience  # nothing is known of who has it
+                if time.monotonic() >= say_at:
+                    say_at = time.monotonic() + SAY_EVERY
+                    logger.warning("%s: waiting for Redis: %s", self._work, error)
+            else:
+                if not holder:
+                    return True
+                if time.monotonic() > until:
+                    raise ConfigurationError(
+                        f"{self._work}: {holder} is that already; {remedy or 'stop that one first'}"
+                    )
+                if not said:
+                    logger.info("%s: waiting whether %s is still there", self._work, holder)
+                    said = True
             if stopping.wait(POLL_EVERY):
                 return False
-        return True
+
+    def try_to_take(self) -> str:
+        """Get the lease where nobody has it, or one that is known to have died; else return who has it, as text."""
+        held = self._hold()
+        if held is not None and _dead(held):
+            held = self._hold(replaced=held)
+        return "" if held is None else _described(held)
 
     def renew(self) -> bool:
         """Hold it for longer; taken anew where Redis has lost it. False when another process has it now."""
-        if self._redis.eval(_RENEW, 1, self._key, self._me, self._milliseconds):
-            return True
-        return bool(self._redis.set(self._key, self._me, nx=True, px=self._milliseconds))
+        return self._hold() is None
+
+    def _hold(self, replaced: bytes = b"") -> bytes | None:
+        """Return who has the lease, if that is neither this process nor `replaced`."""
+        given = (self._me, self._milliseconds, self._work, replaced)
+        held: bytes | None = self._redis.eval(_HOLD, 2, self._key, self._index, *given)
+        return held
 
     def hold(self, until: threading.Event, lost: Callable[[str], None]) -> None:
         """Renew it from a thread of its own until `until` is set; `lost` is told who has taken it meanwhile."""
@@ -97,11 +133,18 @@ class Lease:
         threading.Thread(target=renew, name="lease", daemon=True).start()
 
     def release(self) -> None:
-        """Let the next have it at once, if Redis can be asked to; otherwise it runs out."""
-        try:
-            self._redis.eval(_RELEASE, 1, self._key, self._me)
-        except redis.RedisError as error:
-            logger.warning("the lease of %s was not given back: %s", self._work, error)
+        """Let the next have it at once, if Redis answers within RELEASED_WITHIN; otherwise it runs out."""
+
+        def release() -> None:
+            try:
+                self._redis.eval(_RELEASE, 2, self._key, self._index, self._me, self._work)
+            except redis.RedisError as error:
+                logger.warning("the lease of %s was not given back: %s", self._work, error)
+
+        # The look-up of a name alone may take longer than who ends has.
+        thread = threading.Thread(target=release, name="lease", daemon=True)
+        thread.start()
+        thread.join(RELEASED_WITHIN)
 
     def holder(self) -> str:
         """Who has it, as text."""
@@ -128,35 +171,27 @@ class Holder:
 
 def living(client: Any, prefix: str) -> list[Holder]:
     """Return who holds a lease of the run, without those known to have died. Raises redis.RedisError."""
-    return living_of(client, prefix, client.scan_iter(match=f"{_key(prefix, '')}*", count=10_000))
-
-
-def living_of(client: Any, prefix: str, keys: Iterable[bytes]) -> list[Holder]:
-    """Return who holds the leases `keys`, which begin with `prefix`, as `living` does."""
-    begins, found = len(_key(prefix, "")), sorted(set(keys))
-    stored = client.mget(found) if found else []
-    return [
-        Holder(key.decode(errors="replace")[begins:], *where)
-        for key, holder in zip(found, stored, strict=True)
-        if holder is not None and (where := _where(holder))
+    works = client.zrange(_index(prefix), 0, -1)
+    stored = client.mget([_key(prefix, "").encode() + work for work in works]) if works else []
+    found = [
+        Holder(work.decode(errors="replace"), _described(holder))
+        for work, holder in zip(works, stored, strict=True)
+        if holder is not None and not _dead(holder)
     ]
-
-
-def _where(holder: bytes) -> tuple[str, ...]:
-    """Return where a holder runs; nothing for one that is known to have died."""
-    try:
-        return () if _dead(holder) else (_described(holder),)
-    except (ValueError, TypeError, KeyError, AttributeError):  # of another version: it may well live
-        return ("an unknown process",)
+    return sorted(found, key=lambda one: one.work)
 
 
 def _key(prefix: str, work: str) -> str:
     return f"{prefix}lease:{work}"
 
 
+def _index(prefix: str) -> str:
+    return f"{prefix}leases"
+
+
 def _dead(holder: bytes) -> bool:
     """Return whether a holder that this process can see is known to have died: its successor need not wait."""
-    found = json.loads(holder)
+    found = _read(holder)
     if found.get("space") != _space():
         return False
     try:
@@ -166,6 +201,15 @@ def _dead(holder: bytes) -> bool:
     except PermissionError:
         return False
     return bool(found["pid"] == os.getpid() and found["token"] not in _TOKENS)  # an earlier process of the same id
+
+
+def _read(holder: bytes) -> dict[str, Any]:
+    """Return what a holder says of itself; nothing where it is of another version, which may well live."""
+    try:
+        found = json.loads(holder)
+        return found if {"host", "pid", "token"} <= found.keys() else {}
+    except (ValueError, AttributeError):
+        return {}
 
 
 def _space() -> str:
@@ -178,5 +222,5 @@ def _space() -> str:
 
 
 def _described(holder: bytes) -> str:
-    found = json.loads(holder)
-    return f"process {found['pid']} on {found['host']}"
+    found = _read(holder)
+    return f"process {found['pid']} on {found['host']}" if found else "an unknown process"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import redis
+from lease_holders import held_elsewhere
 from waiting import until
 
 from tasks.admin.cleanup import remove_run
@@ -195,13 +196,12 @@ def test_a_sweep_of_a_live_run_is_refused(
 
 def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any, run_name: str) -> None:
     client.set(f"warren.{run_name}:pool", "weights")
-    dead = json.dumps({"host": "gpu-3", "pid": 77, "space": "another", "token": "x"})
-    client.set(f"warren.{run_name}:lease:learner of player main", dead)
+    dead = held_elsewhere(client, f"warren.{run_name}:", "learner of player main")
     leading, said = _sweeping(embedded, run_name), []
 
     def runs_out(text: str) -> None:
         said.append(text)
-        client.delete(f"warren.{run_name}:lease:learner of player main")
+        dead.release()
 
     leading.say = runs_out
     leading.begin()
@@ -211,7 +211,7 @@ def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any,
 
 
 def test_waiting_for_the_dead_ends_when_asked(embedded: Servers, client: Any, run_name: str) -> None:
-    client.set(f"warren.{run_name}:lease:work", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    held_elsewhere(client, f"warren.{run_name}:", "work")
     with pytest.raises(KeyboardInterrupt):
         _sweeping(embedded, run_name).begin(lambda: True)
     assert not client.exists(f"warren.{run_name}:leader")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 import redis
+from lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers import runs as command
@@ -121,11 +120,8 @@ def test_a_role_that_begins_before_the_purge_refuses_it(embedded: Servers, run_n
 
 def test_a_run_whose_roles_are_dead_is_purged(embedded: Servers, run_name: str) -> None:
     client, prefix = redis.Redis.from_url(embedded.redis_url), f"warren.{run_name}:"
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    learner = {**json.loads(Lease(client, prefix, "learner of player main")._me), "pid": dead.pid, "token": "x"}
-    client.set(f"{prefix}lease:learner of player main", json.dumps(learner))
+    held_by_the_dead(client, prefix, "learner of player main")
     found = runs.find(run_name, [runs.Servers(embedded.broker_url, embedded.redis_url)])
-    assert found.describe() == f"{run_name}: run whose launcher is gone; it left 1 keys in Redis"
+    assert found.describe() == f"{run_name}: run whose launcher is gone; it left 2 keys in Redis"
     runs.purge(found)
     assert list(client.scan_iter(f"{prefix}*")) == []

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
+from typing import Any
 
 import pytest
 import redis
+from lease_holders import held_by_the_dead, held_elsewhere
+from waiting import until
 
 from warren.errors import ConfigurationError
+from workers.runtime import lease as module
 from workers.runtime.lease import Lease, held, living
 
 
 def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     first, second = (Lease(client, f"{run_name}:", "learner of player main", seconds=2.0) for _ in range(2))
-    client.set(f"{run_name}:lease:learner of player main", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    elsewhere = held_elsewhere(client, f"{run_name}:", "learner of player main")
     with pytest.raises(ConfigurationError, match="learner of player main: process 77 on gpu-3 is that already; one"):
         second.take(threading.Event(), "one is enough")
-    client.delete(f"{run_name}:lease:learner of player main")
+    elsewhere.release()
     assert first.take(threading.Event())
     assert first.renew()
     assert not second.renew()
@@ -41,13 +43,9 @@ def test_a_lease_that_redis_lost_is_taken_again(redis_url: str, run_name: str) -
 
 
 def test_a_holder_of_this_machine_that_was_killed_is_replaced_at_once(redis_url: str, run_name: str) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
     client = redis.Redis.from_url(redis_url)
-    lease = Lease(client, f"{run_name}:", "work", seconds=600.0)
-    holder = {**json.loads(lease._me), "pid": dead.pid, "token": "x"}
-    client.set(f"{run_name}:lease:work", json.dumps(holder), px=600_000)
-    assert lease.take(threading.Event())
+    held_by_the_dead(client, f"{run_name}:", "work")
+    assert Lease(client, f"{run_name}:", "work", seconds=600.0).take(threading.Event())
 
 
 def test_a_lease_that_is_held_is_renewed_and_its_loss_is_told(redis_url: str, run_name: str) -> None:
@@ -56,7 +54,8 @@ def test_a_lease_that_is_held_is_renewed_and_its_loss_is_told(redis_url: str, ru
     lease.take(ended)
     lease.hold(ended, lambda why: lost.set())
     assert not lost.wait(3.0), "three times as long as it lasts"
-    client.set(f"{run_name}:lease:keeper", json.dumps({"host": "elsewhere", "pid": 1, "token": "x"}))
+    lease.release()
+    held_elsewhere(client, f"{run_name}:", "keeper")
     assert lost.wait(30.0)
     ended.set()
 
@@ -65,7 +64,7 @@ def test_waiting_for_a_lease_ends_when_the_process_is_to_stop(redis_url: str, ru
     client = redis.Redis.from_url(redis_url)
     stopping = threading.Event()
     stopping.set()
-    client.set(f"{run_name}:lease:work", json.dumps({"host": "elsewhere", "pid": 1, "token": "x"}))
+    held_elsewhere(client, f"{run_name}:", "work")
     assert not Lease(client, f"{run_name}:", "work", seconds=600.0).take(stopping)
 
 
@@ -77,11 +76,11 @@ def test_a_lease_is_held_until_its_holder_dies_or_gives_it_back(redis_url: str, 
     assert held(client, prefix, "work"), "though its process asks"
     lease.release()
     assert not held(client, prefix, "work")
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    client.set(f"{prefix}lease:work", json.dumps({**json.loads(lease._me), "pid": dead.pid, "token": "x"}))
+    held_by_the_dead(client, prefix, "work").release()
+    held_by_the_dead(client, prefix, "work")
     assert not held(client, prefix, "work")
-    client.set(f"{prefix}lease:work", json.dumps({**json.loads(lease._me), "token": "x"}))
+    client.delete(f"{prefix}lease:work")
+    held_elsewhere(client, prefix, "work", **{**json.loads(lease._me), "token": "x"})
     assert not held(client, prefix, "work"), "an earlier process of the same id"
 
 
@@ -90,14 +89,67 @@ def test_the_living_of_a_run_are_those_whose_lease_is_held(redis_url: str, run_n
     lease = Lease(client, prefix, "learner of player main")
     assert living(client, prefix) == []
     lease.take(threading.Event())
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    client.set(f"{prefix}lease:learner 1", json.dumps({**json.loads(lease._me), "pid": dead.pid, "token": "x"}))
-    client.set(f"{prefix}lease:actor 0", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    held_by_the_dead(client, prefix, "learner 1")
+    held_elsewhere(client, prefix, "actor 0")
+    held_elsewhere(client, prefix, "later")
     client.set(f"{prefix}lease:later", b"\xff of another version")
-    client.set(f"{run_name}-2:lease:work", json.dumps({"host": "gpu-3", "pid": 77, "token": "x"}))
+    held_elsewhere(client, f"{run_name}-2:", "work")
     found = [str(holder) for holder in living(client, prefix)]
     assert found[:2] == ["actor 0 (process 77 on gpu-3)", "later (an unknown process)"]
     assert len(found) == 3 and found[2].startswith("learner of player main (process ")
     lease.release()
     assert len(living(client, prefix)) == 2
+
+
+def test_who_lives_is_found_without_looking_through_redis(redis_url: str, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
+    for number in range(50):
+        held_elsewhere(client, prefix, f"actor {number}")
+    asked: list[str] = []
+    execute = client.execute_command
+    client.execute_command = lambda *given, **more: (asked.append(given[0]), execute(*given, **more))[1]  # type: ignore[method-assign]
+    assert len(living(client, prefix)) == 50
+    assert asked == ["ZRANGE", "MGET"]
+
+
+def test_the_index_of_leases_forgets_those_that_ran_out_and_goes_with_the_last(redis_url: str, run_name: str) -> None:
+    client, prefix = redis.Redis.from_url(redis_url), f"{run_name}:"
+    short, long = Lease(client, prefix, "short", seconds=0.3), Lease(client, prefix, "long", seconds=1.0)
+    assert short.renew() and long.renew()
+    until(lambda: not client.exists(f"{prefix}lease:short"))
+    assert [holder.work for holder in living(client, prefix)] == ["long"]
+    assert long.renew()
+    assert client.zrange(f"{prefix}leases", 0, -1) == [b"long"]
+    until(lambda: not client.exists(f"{prefix}leases"))
+
+
+def test_a_lease_is_waited_for_while_redis_is_away(run_name: str) -> None:
+    nobody = redis.Redis(port=1, retry=None)
+    stopping = threading.Event()
+    taken: list[bool] = []
+    thread = threading.Thread(target=lambda: taken.append(Lease(nobody, f"{run_name}:", "work").take(stopping)))
+    thread.start()
+    assert thread.is_alive()
+    stopping.set()
+    thread.join(30.0)
+    assert taken == [False]
+
+
+class Blocked:
+    """A Redis whose name nobody resolves: every call hangs."""
+
+    def __init__(self) -> None:
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+    def eval(self, *_: Any) -> None:
+        self.asked.set()
+        self.ended.wait(60.0)
+
+
+def test_giving_a_lease_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RELEASED_WITHIN", 0.05)
+    blocked = Blocked()
+    Lease(blocked, "run:", "work").release()
+    assert blocked.asked.wait(30.0)
+    assert not blocked.ended.is_set()
+    blocked.ended.set()
