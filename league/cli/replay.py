@@ -29,6 +29,7 @@ from league.rules.ratings import Skills
 from league.state.league_state import LeagueState
 from league.state.replay import Comparison, Entries, before, fold, read_file, read_folder, through, until_id
 from warren.errors import LeagueError
+from warren.progress import shown
 
 COLUMNS = ("player", "kind", "elo", "skill", "games", "win_rate", "steps", "state", "provisional")
 
@@ -58,8 +59,10 @@ def main(argv: list[str] | None = None) -> int:
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
     store = None if given.file else Store(*connected(given))
-    entries: Entries = read_file(stream_in(given.file)) if store is None else store.events()
-    entries = before(entries, until_id(given.until) if given.until else None)
+    # Compared is the league of one moment with the stream up to that moment: the league may go on meanwhile.
+    live = None if store is None or given.until or given.through else store.load()
+    last = live.last_event if live is not None else until_id(given.until) if given.until else None
+    entries = before(shown(_saved(given.file) if store is None else store.events(), "events"), last)
     if given.through:
         options = {name: value_of(value) for name, _, value in (option.partition("=") for option in given.set)}
         found = through(entries, kind_of(given.through, options), given.player)
@@ -69,16 +72,17 @@ def run(given: argparse.Namespace) -> int:
     skills = Skills()
     state = fold(entries, skills)
     _show(standings(state, skills), given.json, _standings_table)
-    if store is None or given.until:
+    if live is None:
         return 0
-    live = store.load()  # of one moment, and its stream up to that moment: the league may go on meanwhile
-    differences = live.differences(fold(before(store.events(), live.last_event)))
+    differences = live.differences(state)
     print("equal to the live league" if not differences else "\n".join(["differs from the live league:", *differences]))
     return 1 if differences else 0
 
 
 def _saved(path: Path) -> Entries:
-    return read_folder(path) if path.is_dir() else read_file(path)
+    """(id, event) of what `path` names: all that a league's folder keeps, or one file. Raises LeagueError."""
+    stream = stream_in(path)
+    return read_file(stream) if path.is_file() else read_folder(stream.parent)
 
 
 def _top(comparison: Comparison) -> dict[str, Any]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from openskill.models import PlackettLuce
 
-from league.rules.win_rates import DRAW, MIRRORED, SCORES, WIN
+from league.rules.win_rates import MIRRORED, SCORES
 
 ELO_INITIAL = 1200.0
 ELO_K = 16.0  # points at stake in one game
 ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
+
+BETA = 25.0 / 6.0  # what a single game varies by, on the scale of TrueSkill
+TAU = 25.0 / 300.0  # what a strength changes by from game to game, so that no skill is ever certain
+KAPPA = 1e-4  # the least that one game leaves of a variance
 
 
 def expected_score(rating: float, other: float) -> float:
@@ -51,10 +55,13 @@ class Skill:
 
 
 class Skills:
-    """Skills of all players by the Plackett-Luce model of Weng and Lin 2011 (openskill), a fold over results."""
+    """Skills of all players, a fold over results, by the Plackett-Luce model of Weng and Lin 2011 for two players.
+
+    A game's step is that of openskill 6 (tests hold the two equal), written out for two players: a replay takes a
+    million of them.
+    """
 
     def __init__(self, skills: dict[str, Skill] | None = None) -> None:
-        self._model = PlackettLuce()
         self.skills = dict(skills or {})
 
     def __getitem__(self, name: str) -> Skill:
@@ -64,11 +71,18 @@ class Skills:
         """Count games of `home` against `away`; a player against itself teaches nothing."""
         if home == away:
             return
+        one, other = self[home], self[away]
+        mu, sigma, other_mu, other_sigma = one.mu, one.sigma, other.mu, other.sigma
         for outcome in outcomes:
-            ranks = [1.0, 1.0] if outcome == DRAW else [1.0, 2.0] if outcome == WIN else [2.0, 1.0]
-            teams = [[self._model.rating(mu=self[name].mu, sigma=self[name].sigma)] for name in (home, away)]
-            (one,), (other,) = self._model.rate(teams, ranks=ranks)
-            self.skills[home], self.skills[away] = Skill(one.mu, one.sigma), Skill(other.mu, other.sigma)
+            variance, other_variance = sigma * sigma + TAU * TAU, other_sigma * other_sigma + TAU * TAU
+            c = math.sqrt(variance + other_variance + 2.0 * BETA * BETA)
+            expected = 1.0 / (1.0 + math.exp(max(-300.0, min(300.0, (other_mu - mu) / c))))
+            change = (SCORES[outcome] - expected) / c
+            mu, other_mu = mu + variance * change, other_mu - other_variance * change
+            known = expected * (1.0 - expected) / (c * c * c)  # that a game tells the more, the less is certain
+            sigma = math.sqrt(variance * max(1.0 - known * variance**1.5, KAPPA))
+            other_sigma = math.sqrt(other_variance * max(1.0 - known * other_variance**1.5, KAPPA))
+        self.skills[home], self.skills[away] = Skill(mu, sigma), Skill(other_mu, other_sigma)
 
     def copy(self, source: str, target: str) -> None:
         """`target` has the weights of `source` now, so it has its skill."""
@@ -77,11 +91,6 @@ class Skills:
     def forget(self, name: str) -> None:
         """A player begins anew: nothing is known of it."""
         self.skills.pop(name, None)
-
-    def win_probability(self, home: str, away: str) -> float:
-        """Probability that `home` beats `away`, in (0, 1); a draw counts as neither."""
-        teams = [[self._model.rating(mu=self[name].mu, sigma=self[name].sigma)] for name in (home, away)]
-        return float(self._model.predict_win(teams)[0])
 
 
 def mirrored(outcomes: str) -> str:

@@ -17,6 +17,7 @@ from envs import TwoPlayerVectorEnv
 from envs.sources import SOURCES
 from league.cli.tables import table
 from league.matchmaking.view import ModelRef
+from warren import progress
 from warren.errors import ConfigurationError, ReplayError
 from workers.config.command_line import guarded
 from workers.replays.rebuild import check, moves
@@ -154,7 +155,7 @@ def run(given: argparse.Namespace, say: Say = print) -> int:
             if getattr(given, option) is not None:
                 raise ConfigurationError(f"--{option}: of which match? name one; without any option they are listed")
         if given.check:
-            return checked(recorded, recorded.matches(), say)
+            return checked(recorded, progress.shown(recorded.matches(), "matches", recorded.count()), say)
         return listed(recorded, given.json)
     record = recorded.match(given.match)
     if given.check:

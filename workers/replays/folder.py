@@ -82,6 +82,15 @@ def read(folder: Path) -> Iterator[RecordedMatch]:
                     yield match
 
 
+def count(folder: Path) -> int:
+    """Return how many records are in a folder, without reading what they say; one that was sent again counts twice."""
+    number = 0
+    for path in files(folder):
+        with contextlib.suppress(FileNotFoundError):
+            number += sum(1 for _ in entries(path.read_bytes()))
+    return number
+
+
 def entries(data: bytes) -> Iterator[bytes]:
     """Yield the records in a file's bytes, up to where it was torn."""
     place = 0

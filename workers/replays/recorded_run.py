@@ -48,6 +48,10 @@ class RecordedRun:
                 )
             yield record
 
+    def count(self) -> int:
+        """Return how many are recorded; one that was sent again counts twice."""
+        return records.count(self.folder / records.FOLDER)
+
     def match(self, name: str) -> RecordedMatch:
         """Return the match whose id is `name`, or begins so, or "last". Raises UnknownName, ConfigurationError."""
         known: list[str] = []

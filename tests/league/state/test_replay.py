@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from league.rules.ratings import Skills
 from league.state import replay
 from league.state.league_state import LeagueState
 from league.state.periods import Periods
+from warren import progress
 from warren.errors import LeagueError
 
 
@@ -130,6 +132,48 @@ def test_the_command_reads_a_saved_league_from_its_folder_or_the_runs(
     for file in (tmp_path / "absent", tmp_path / "league" / "models"):
         assert replay_command.main(["--file", str(file)]) == 2
         assert "there is no league.jsonl; name a run folder" in capsys.readouterr().err
+
+
+def test_the_command_reads_a_folder_with_its_history(
+    played: tuple[Store, list[tuple[str, LeagueState]]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, moments = played
+    folder = tmp_path / "league"
+    (folder / "history").mkdir(parents=True)
+    lines = [json.dumps({"id": entry, "fields": event}) + "\n" for entry, event in store.events()]
+    older, newer = lines[: len(lines) // 2], lines[len(lines) // 2 :]
+    last = json.loads(older[-1])["id"]
+    checkpoint = {"event": "checkpoint", "league": replay.fold(replay.before(store.events(), last)).checkpoint()}
+    (folder / "league.jsonl").write_text(json.dumps({"id": last, "fields": checkpoint}) + "\n" + "".join(newer))
+    with gzip.open(folder / "history" / f"{json.loads(lines[0])['id']}.{len(older)}.jsonl.gz", "wt") as file:
+        file.writelines(older)
+
+    # A kept moment before the newest file, of both ways to name the folder.
+    then = sum(player.frozen for player in moments[0][1].players.values())
+    for path in (folder, tmp_path):
+        assert replay_command.main(["--file", str(path), "--until", moments[0][0], "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert sum(row["state"] == "frozen" for row in rows) == then < 4
+    # Every match, not only those of the newest file.
+    assert replay_command.main(["--file", str(folder), "--through", "pfsp", "--player", "main", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["matches"] == 40
+    # The file by its own name is the file alone.
+    assert replay_command.main(["--file", str(folder / "league.jsonl"), "--until", moments[0][0]]) == 2
+    assert "the history that is kept begins with" in capsys.readouterr().err
+
+
+def test_the_command_says_how_far_it_is_where_that_takes_long(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+    redis_url: str,
+    run_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    assert replay_command.main(["--redis", redis_url, "--run", run_name]) == 0
+    err = capsys.readouterr().err.splitlines()
+    assert err == [f"{number:,} events" for number in range(1, played[0].stream_length() + 1)]
 
 
 def test_the_command_compares_with_another_kind_and_explains_a_wrong_one(

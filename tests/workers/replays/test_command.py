@@ -14,6 +14,7 @@ from played import NETWORK, play_match
 
 from agents.checkpoints import weights_to_bytes
 from league.models.snapshots import MODELS
+from warren import progress
 from warren.errors import ConfigurationError, ReplayError, UnknownName
 from workers.config.command_line import PIPE_CLOSED
 from workers.config.schema import Config, to_yaml
@@ -55,6 +56,21 @@ def test_a_match_is_listed_and_shown_turn_by_turn(tmp_path: Path, capsys: pytest
     assert status == 0 and lines[0].startswith("game 2 of ")
     assert "...\n...\n..." in lines[1] and lines[2].startswith("1. player 0 (main@")
     assert " plays x(" in lines[2] and lines[-2].startswith("game 2 is over: ")
+
+
+def test_a_check_that_takes_long_says_on_stderr_how_far_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "FIRST", 0.0)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    played = play_match("openspiel:kuhn_poker")[0]
+    run = run_with(tmp_path, "openspiel:kuhn_poker", played)
+    writer = ReplayWriter(run / FOLDER, 1 << 20)
+    writer.append([replace(played, match="m2").to_bytes()])
+    writer.close()
+    status, lines = said(options(run, check=True))
+    assert status == 0 and lines[0].startswith("2 of 2 matches")
+    assert capsys.readouterr().err == "1 of 2 matches\n2 of 2 matches\n"
 
 
 def test_a_run_is_checked_and_one_whose_weights_or_results_differ_is_told(tmp_path: Path) -> None:
