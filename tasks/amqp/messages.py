@@ -7,6 +7,7 @@ import socket
 import struct
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,7 +60,7 @@ def _origin() -> str:
 
 
 class Envelope:
-    """Writes calls of one service; only id, deadline and body differ between them."""
+    """Writes calls of one service; only id, deadline and body differ between them. `headers`: the caller's own."""
 
     def __init__(
         self,
@@ -72,11 +73,12 @@ class Envelope:
         time_to_live: float | None = None,
         retries: int = 0,
         persistent: bool = False,
+        headers: Mapping[str, Any] | None = None,
     ) -> None:
         self._channel, self._frame_max = channel, frame_max
         flags = CONTENT_TYPE | CONTENT_ENCODING | HEADERS | frames.DELIVERY_MODE | CORRELATION_ID
         flags |= (REPLY_TO if reply_to else 0) | (frames.EXPIRATION if time_to_live is not None else 0)
-        fixed = table({"lang": "py", "task": service, "retries": retries, "origin": _origin()})
+        fixed = table({**(headers or {}), "lang": "py", "task": service, "retries": retries, "origin": _origin()})
         fixed += short("id") + b"S" + _BODY_ID.pack(ID_BYTES)
         root = short("root_id") + b"S" + _BODY_ID.pack(ID_BYTES)
         self.expires = time_to_live is not None

@@ -27,6 +27,7 @@ from tasks.app.outcome import Outcome, for_celery, outcome_of
 from tasks.app.protocol import problem_with_body, problem_with_headers
 from tasks.app.redelivery import DELIVERIES, Deliveries, was_redelivered
 from tasks.codec import claim_check
+from tasks.middleware import Call
 from warren.errors import BrokerError, ClaimUsed, DeliveriesExceeded
 
 logger = get_logger(__name__)
@@ -192,12 +193,18 @@ class Request(CeleryRequest):  # type: ignore[misc]
     """
 
     reason = ""  # why it is given up
+    view: Call | None = None  # what middleware and the service see of it
 
     def __init__(self, message: Any, *, on_ack: Settle, on_reject: Settle, **settings: Any) -> None:
         def plainly(settle: Settle) -> Settle:
             return lambda _, *arguments: settle(unsettled, *arguments)
 
         super().__init__(message, on_ack=plainly(on_ack), on_reject=plainly(on_reject), **settings)
+
+    @property
+    def headers(self) -> Any:
+        """All headers of its message."""
+        return self.message.headers
 
     @property
     def redelivered(self) -> bool:

@@ -15,7 +15,8 @@ from tasks.app.celery_consumer import Task
 from tasks.app.outcome import Outcome, for_celery
 from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
-from tasks.worker.running import Arguments, run
+from tasks.worker.hooks import Hooks
+from tasks.worker.running import Local, run
 
 
 class BatchTask(Task):
@@ -30,22 +31,31 @@ class BatchTask(Task):
     minimum: int | None = None
     wait: float | None = None
     isolate = False
+    hooks: Hooks | None = None  # of the user's middleware
     plural = True  # the function receives a list even where batch is 1
     Strategy = "tasks.worker.celery_strategy:strategy"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Within `record`: the outcome there is. Otherwise (`task.apply`, a worker with another strategy): run it."""
         kept = replayed()
-        (outcome,) = self.run_calls([(args, kwargs)]) if kept is None else kept
+        (outcome,) = self.run_calls([Local(args, kwargs)]) if kept is None else kept
         if isinstance(outcome, Outcome):
             raise for_celery(outcome)
         return outcome
 
-    def run_calls(self, calls: Sequence[Arguments]) -> list[Any]:
-        """Run calls and return one outcome a call. Failures are logged, and kept in `failures`."""
-        outcomes = run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
+    def run_calls(self, calls: Sequence[Any]) -> list[Any]:
+        """Run calls (objects with what a Raw has) and return one outcome a call.
+
+        Failures are logged, and kept in `failures`.
+        """
+        outcomes = (
+            self._run_plainly(calls) if self.hooks is None else self.hooks.run(self.name, calls, self._run_plainly)
+        )
         self.failures.note(outcomes)
         return outcomes
+
+    def _run_plainly(self, calls: Sequence[Any]) -> list[Any]:
+        return run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
 
     @cached_property
     def failures(self) -> Failures:

@@ -24,7 +24,7 @@ from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.bookkeeping import AWAY, record
 from tasks.worker.intake import HELD_FOR
 from tasks.worker.middleware import Chain, Middleware
-from tasks.worker.running import Arguments, recording
+from tasks.worker.running import recording
 from tasks.worker.service_queue import ServiceQueue
 from warren.errors import ConfigurationError
 
@@ -62,6 +62,8 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
             utc=app.uses_utc_timezone(),
         )
         if (request.expires or request.id in consumer.controller.state.revoked) and request.revoked():
+            if task.hooks is not None:
+                task.hooks.drop(task.name, request, EXPIRED if request.maybe_expire() else REVOKED)
             return
         signals.task_received.send(sender=consumer, request=request)
         request.send_event("task-received", name=request.name, args="", kwargs="")
@@ -168,7 +170,7 @@ class Gathering:
             taken.extend((request, dropped(why)) for _, request, why in gone)
             taken.extend((request, None) for request in (batch[1] if batch else ()))
             started = time.monotonic()
-            endings = [_record(queue.task, request, dropped(why)) for queue, request, why in gone]
+            endings = [_drop(queue.task, request, why) for queue, request, why in gone]
             endings += run_batch(batch[0].task, batch[1]) if batch else []
             return endings, started, recording()
 
@@ -216,14 +218,19 @@ Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPP
 
 def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
     """In the pool's thread: one call, then each result, or error, to whoever waits for it."""
-    calls: list[Arguments] = [(request.args, request.kwargs) for request in requests]
     if any(request.redelivered for request in requests) or task.deliveries == 1:
         ids = [request.id if request.redelivered else None for request in requests]
         first = [None if request.redelivered else request.id for request in requests]
-        outcomes = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, calls, ids, first)
+        outcomes = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, requests, ids, first)
     else:
-        outcomes = task.run_calls(calls) if calls else []
+        outcomes = task.run_calls(requests) if requests else []
     return [_record(task, request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
+
+
+def _drop(task: Any, request: Any, why: str) -> Ending:
+    if task.hooks is not None:
+        task.hooks.drop(task.name, request, why)
+    return _record(task, request, dropped(why))
 
 
 def _record(task: Any, request: Any, outcome: Any) -> Ending:

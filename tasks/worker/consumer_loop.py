@@ -247,6 +247,8 @@ class ConsumerLoop:
 
     def _dropped(self, queue: ServiceQueue, call: Call, why: str) -> None:
         queue.counts["dropped"] += 1
+        if queue.task.hooks is not None:
+            queue.task.hooks.drop(queue.spec.name, call, why)
         self._outcomes.settle(queue, call, dropped(why))
 
     # Running.
@@ -312,5 +314,5 @@ class ConsumerLoop:
 
 
 def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
-    outcomes: list[Any] = queue.task.run_calls([(call.args, call.kwargs) for call in calls])
+    outcomes: list[Any] = queue.task.run_calls(calls)
     return outcomes

@@ -26,10 +26,12 @@ from tasks.app.outcome import ENDS_WORKER, failed
 from tasks.codec.decoder import unpack
 from tasks.events import Subscription
 from tasks.events.retained import Retained
+from tasks.middleware import Middleware, checked_middleware
 from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
 from tasks.worker.consumer_loop import ConsumerLoop
+from tasks.worker.hooks import Hooks, boot, shut_down
 from tasks.worker.pool import OneThreadPool
 from tasks.worker.task_events import given_rate
 from warren.errors import ConfigurationError
@@ -47,8 +49,8 @@ class ServiceTask(BatchTask):
     acks_late = True
 
 
-def register(app: Any, workers: Sequence[Worker]) -> dict[str, Any]:
-    """Make each service of `workers` a task of `app`; service name -> task.
+def register(app: Any, workers: Sequence[Worker], hooks: Hooks | None = None) -> dict[str, Any]:
+    """Make each service of `workers` a task of `app`; service name -> task. `hooks`: of the user's middleware.
 
     Raises ConfigurationError when there is none, or two of the same name.
     """
@@ -57,14 +59,14 @@ def register(app: Any, workers: Sequence[Worker]) -> dict[str, Any]:
         for spec in services_of(worker):
             if spec.name in made:
                 raise ConfigurationError(f"service {spec.name} is offered twice; give one of the classes another role")
-            made[spec.name] = _task(app, worker, spec)
+            made[spec.name] = _task(app, worker, spec, hooks)
     if not made:
         names = ", ".join(type(worker).__name__ for worker in workers) or "no worker"
         raise ConfigurationError(f"{names}: no method is a service; mark one with @service")
     return made
 
 
-def _task(app: Any, worker: Worker, spec: Spec) -> Any:
+def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
     method = getattr(worker, spec.name.partition(".")[2])
     app.tasks.pop(spec.name, None)
     return app.task(
@@ -77,6 +79,7 @@ def _task(app: Any, worker: Worker, spec: Spec) -> Any:
         isolate=spec.isolate,
         ignore_result=not spec.response,
         deliveries=1 + spec.retries,
+        hooks=hooks,
         typing=False,
         shared=False,
     )
@@ -118,7 +121,8 @@ class Serving:
     """A Celery worker that serves `workers`. `name` is its node name on this host.
 
     `event_rate`: share of calls that Flower is told of; None for that of WARREN_EVENT_RATE, which is none by default.
-    `queues`: Celery queues to consume besides, for ordinary tasks.
+    `queues`: Celery queues to consume besides, for ordinary tasks. `middleware`: around the calls of the services; None
+    for what the process has installed (tasks.middleware.install).
     """
 
     def __init__(
@@ -131,10 +135,12 @@ class Serving:
         event_rate: float | None = None,
         queues: Sequence[Any] = (),
         log_level: str = "INFO",
+        middleware: Sequence[Middleware] | None = None,
     ) -> None:
         self.app, self.topology, self.workers = app, topology, list(workers)
         self.specs = [spec for worker in self.workers for spec in services_of(worker)]
-        self.tasks = register(app, self.workers)
+        self.middleware = checked_middleware(middleware)
+        self.tasks = register(app, self.workers, Hooks.of(self.middleware))
         self._fast = brokers.of(app).direct_reply
         self._subscriptions: list[Subscription] = []
         self._ended = threading.Event()
@@ -183,6 +189,7 @@ class Serving:
             if on_stopping is not None:
                 on_stopping()
 
+        boot(self.middleware, self.worker.hostname)
         signals.worker_ready.connect(ready, weak=False)
         signals.worker_shutting_down.connect(stopping, weak=False)
         try:
@@ -193,6 +200,7 @@ class Serving:
             self._ended.set()
             for subscription in self._subscriptions:
                 subscription.stop()
+            shut_down(self.middleware, self.worker.hostname)
         failure = self.app.warren_receiver.failure if self._fast else None
         if isinstance(failure, ConfigurationError):
             raise failure

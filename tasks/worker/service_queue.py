@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import DIRECT_REPLY
+from tasks.middleware import Call as View
 from tasks.service import Spec
 from tasks.worker.middleware import Chain
 
@@ -14,11 +15,17 @@ from tasks.worker.middleware import Chain
 class Call:
     """One call that a worker holds: its message, and what that said."""
 
-    __slots__ = ("args", "delivery", "embed", "kwargs", "properties")
+    __slots__ = ("args", "delivery", "embed", "kwargs", "properties", "view")
 
     def __init__(self, delivery: Delivery, properties: Properties, args: Any, kwargs: Any, embed: Any) -> None:
         self.delivery, self.properties = delivery, properties
         self.args, self.kwargs, self.embed = args, kwargs, embed
+        self.view: View | None = None  # what middleware and the service see of it
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """All headers of its message."""
+        return self.properties.headers
 
     @property
     def id(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,11 @@ from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS, Envelope, Ids, expires_at
 from tasks.app.redelivery import Deliveries
 from tasks.brokers import InMemoryBroker
+from tasks.middleware import Middleware
 from tasks.service import Worker
 from tasks.topology import Topology
 from tasks.worker import consumer_loop, outcomes, server
+from tasks.worker.hooks import Hooks
 
 TOPOLOGY = Topology("memory")
 
@@ -73,7 +75,9 @@ class Store:
 class InMemoryServing:
     """`workers` served on a broker in memory, and what their callers sent and received."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *workers: Worker) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *workers: Worker, middleware: Sequence[Middleware] = ()
+    ) -> None:
         nothing = SimpleNamespace(
             enter=lambda specs: list(specs), subscribe=lambda names: list(names), newest=lambda name: None
         )
@@ -92,7 +96,7 @@ class InMemoryServing:
         self.app.warren_broker, self.app.warren_topology = self.broker, TOPOLOGY
         self.app.warren_deliveries = self.deliveries = Deliveries("redis://127.0.0.1:1", TOPOLOGY)
         self.store = self.deliveries._redis = Store()
-        self._workers, self._tasks = workers, server.register(self.app, workers)
+        self._workers, self._tasks = workers, server.register(self.app, workers, Hooks.of(middleware))
         self.loop = self.new_loop()
         self.link = self.broker.connect()
         self.link.consume(DIRECT_REPLY, "replies", no_ack=True)
@@ -120,11 +124,13 @@ class InMemoryServing:
         direct: bool = True,
         reply_to: str = "",
         by_keyword: bool = False,
+        headers: Mapping[str, Any] | None = None,
     ) -> str:
         """A call; its id. `seconds`: its time to live. `reply_to`: as a stock client of Celery's names it."""
         reply_to = reply_to or (DIRECT_REPLY if direct else "")
+        exchange = TOPOLOGY.service.name
         envelope = Envelope(
-            1, self.link.frame_max, TOPOLOGY.service.name, name, reply_to=reply_to, time_to_live=seconds
+            1, self.link.frame_max, exchange, name, reply_to=reply_to, time_to_live=seconds, headers=headers
         )
         call_id = self._ids.new()
         expires = b"" if seconds is None else expires_at(seconds)
