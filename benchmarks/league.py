@@ -60,7 +60,7 @@ def main() -> None:
     part.add_argument("--every", type=float, default=60.0, help="s between snapshots of the league")
     part.add_argument("--history", type=int, default=2_000_000, help="events of the past that the folder keeps")
     part.set_defaults(measure=growth)
-    part = parts.add_parser("strength", help="exploitability, beside plain self-play and OpenSpiel's learners")
+    part = parts.add_parser("strength", help="exploitability, beside self-play and OpenSpiel's learners")
     part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))
     part.add_argument("--seeds", type=int, default=3)
     part.add_argument("--seconds", type=float, help="of training, each side and seed; default: by game")

@@ -1,8 +1,10 @@
 """How exploitable a league is as it learns: `python -m benchmarks.league_curve kuhn --seconds 60 --out kuhn.jsonl`.
 
-One league in this process with the settings of conf/league/GAME.yaml; with --self-play a league of one player, with the
-same settings, that plays itself. Exploitability is computed exactly, on the whole game (envs.exploitability), and the
-clock stands still meanwhile. Every line is a JSON object {game, side, seed, seconds, nash_mixture, main_agent, ...}.
+One league in this process with the settings of conf/league/GAME.yaml. With --self-play one player with the main agent's
+settings that plays itself, without snapshots. With --control that player with the main agent's snapshots, and the same
+evaluator's mixture of them: what a league's result would be without the league. Exploitability is computed exactly, on
+the whole game (envs.exploitability), and the clock stands still meanwhile. Every line is a JSON object {game, side,
+seed, seconds, nash_mixture, main_agent, ...}.
 """
 
 from __future__ import annotations
@@ -30,17 +32,25 @@ CONF = Path(__file__).resolve().parent.parent / "conf" / "league"
 GAMES = ("rps", "spinning_top", "kuhn", "leduc")
 # The processor's does not depend on what else a machine does; to one thread on a core of its own both are the same.
 CLOCKS = {"wall": time.perf_counter, "processor": time.process_time}
-LEAGUE, SELF_PLAY = "league", "self_play"  # the two sides
+LEAGUE, SELF_PLAY, CONTROL = "league", "self_play", "control"  # the sides
 
 
 def settings(game: str, seed: int, side: str, changes: list[str] | None = None) -> LeagueConfig:
-    """conf/league/GAME.yaml with `changes` (Hydra's NAME=VALUE); self-play: its main agent alone, playing itself."""
+    """Return conf/league/GAME.yaml with `changes` (Hydra's NAME=VALUE), less what `side` lacks.
+
+    Self-play: its main agent alone, playing itself. The control: that, frozen when the main agent would be, and
+    evaluated as the league is.
+    """
     found = OmegaConf.merge(OmegaConf.load(CONF / f"{game}.yaml"), OmegaConf.from_dotlist(changes or []))
     given: Any = OmegaConf.to_container(found)
     config = LeagueConfig.from_dict({**given, "seed": seed})
     if side == LEAGUE:
         return config
-    main = PlayerConfig("self_play", {"snapshot_every": None}, config.players["main"].hyperparameters)
+    main = config.players["main"]
+    if side == CONTROL:  # a main agent that meets no other: so its snapshots follow the rule of a main agent
+        alone = {**main.config, "pfsp_share": 0.0, "verification_share": 0.0}
+        return replace(config, players={"main": replace(main, config=alone)})
+    main = PlayerConfig("self_play", {"snapshot_every": None}, main.hyperparameters)
     return replace(config, players={"main": main}, evaluation_share=0.0)
 
 
@@ -99,7 +109,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("game", choices=GAMES)
     parser.add_argument("changes", nargs="*", help="settings other than the file's: algorithm.epochs=2")
-    parser.add_argument("--self-play", action="store_const", const=SELF_PLAY, default=LEAGUE, dest="side")
+    sides = parser.add_mutually_exclusive_group()
+    for option, side in (("--self-play", SELF_PLAY), ("--control", CONTROL)):
+        sides.add_argument(option, action="store_const", const=side, default=LEAGUE, dest="side")
     parser.add_argument("--seconds", type=float, default=60.0, help="time of learning")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="processor: of this process")
     parser.add_argument("--seed", type=int, default=1)

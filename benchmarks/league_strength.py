@@ -1,9 +1,10 @@
 """How strong a league becomes: exploitability of its Nash mixture and of its main agent, beside other ways.
 
-Rock-paper-scissors and the spinning top: beside plain self-play with the same settings. Leduc poker: beside OpenSpiel's
-NFSP and PSRO. Every run is a process of its own with one thread, one after another or `jobs` at a time, seed by seed in
-turn, so that what else the machine does falls on all alike; all have the same time of training on the same cores.
-The curves of all of them are kept.
+Beside each league its control: one player with the main agent's settings that plays itself, and the mixture of its own
+snapshots by the same evaluator. Rock-paper-scissors and the spinning top: beside plain self-play with the same settings
+as well. Leduc poker: beside OpenSpiel's NFSP and PSRO. Every run is a process of its own with one thread, one after
+another or `jobs` at a time, seed by seed in turn, so that what else the machine does falls on all alike; all have the
+same time of training on the same cores. The curves of all of them are kept.
 """
 
 from __future__ import annotations
@@ -31,9 +32,14 @@ POINTS = 40  # of a curve, at most
 Line = dict[str, Any]
 
 # Side of a game -> its module and that module's arguments.
-LEAGUE, SELF_PLAY = "league", "selfplay"
+LEAGUE, SELF_PLAY, CONTROL = "league", "selfplay", "control"
 PEERS = ("nfsp", "psro", "psro_nash")
-SIDES = {"rps": (LEAGUE, SELF_PLAY), "spinning_top": (LEAGUE, SELF_PLAY), "kuhn": (LEAGUE,), "leduc": (LEAGUE, *PEERS)}
+SIDES = {
+    "rps": (LEAGUE, CONTROL, SELF_PLAY),
+    "spinning_top": (LEAGUE, CONTROL, SELF_PLAY),
+    "kuhn": (LEAGUE, CONTROL),
+    "leduc": (LEAGUE, CONTROL, *PEERS),
+}
 
 
 def command(game: str, side: str, seed: int, seconds: float, out: Path, clock: str = "wall") -> list[str]:
@@ -43,7 +49,7 @@ def command(game: str, side: str, seed: int, seconds: float, out: Path, clock: s
         peer, _, meta_strategy = side.partition("_")
         chosen = ["--meta-strategy", meta_strategy] if meta_strategy else []
         return [sys.executable, "-m", "benchmarks.leduc_peers", peer, *arguments, *chosen]
-    chosen = ["--self-play"] if side == SELF_PLAY else []
+    chosen = {SELF_PLAY: ["--self-play"], CONTROL: ["--control"]}.get(side, [])
     return [sys.executable, "-m", "benchmarks.league_curve", game, *arguments, *chosen, "--clock", clock]
 
 
@@ -103,9 +109,9 @@ def read(path: Path) -> list[Line]:
 
 
 def exploitability(line: Line) -> float:
-    """What a line says of its side: the mixture of a league, the one policy that self-play has, a peer's own."""
-    name = {LEAGUE: "nash_mixture", SELF_PLAY: "main_agent"}.get(line["side"], "exploitability")
-    return float(line[name])
+    """Return a line's figure of its side: of a league's or a control's mixture, of self-play's policy, a peer's own."""
+    names = {LEAGUE: "nash_mixture", CONTROL: "nash_mixture", SELF_PLAY: "main_agent"}
+    return float(line[names.get(line["side"], "exploitability")])
 
 
 def by_run(lines: Iterable[Line]) -> dict[tuple[str, int], list[Line]]:
@@ -123,10 +129,10 @@ def late(curve: Sequence[Line]) -> list[float]:
 
 
 def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
-    """Medians over the seeds, and each seed's own figure.
+    """Return medians over the seeds, and each seed's own figure.
 
-    A league and a peer are worth what they end with. Self-play goes round and may be anywhere when it stops: it is
-    worth its median over the second half of its time.
+    A league, its control and a peer are worth what they end with. Self-play goes round and may be anywhere when it
+    stops: it is worth its median over the second half of its time.
     """
     runs = by_run(lines)
     short = {"spinning_top": "spinning"}.get(game, game)
@@ -142,6 +148,8 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
     add("league" if matrix else "nash_mixture", LEAGUE, lambda curve: exploitability(curve[-1]))
     add("league_at_start" if matrix else "at_start", LEAGUE, lambda curve: exploitability(curve[0]))
     add("main_agent", LEAGUE, lambda curve: curve[-1]["main_agent"])
+    add("control", CONTROL, lambda curve: exploitability(curve[-1]))
+    add("control_main_agent", CONTROL, lambda curve: curve[-1]["main_agent"])
     add("selfplay", SELF_PLAY, lambda curve: statistics.median(late(curve)))
     add("selfplay_at_start", SELF_PLAY, lambda curve: exploitability(curve[0]))
     for peer in PEERS:
@@ -149,11 +157,12 @@ def summary(game: str, lines: Sequence[Line]) -> dict[str, Any]:
     return figures
 
 
-COLORS = {LEAGUE: "tab:blue", "main_agent": "tab:cyan", SELF_PLAY: "tab:red"}
+COLORS = {LEAGUE: "tab:blue", "main_agent": "tab:cyan", CONTROL: "tab:purple", SELF_PLAY: "tab:red"}
 COLORS |= {"nfsp": "tab:orange", "psro": "tab:green", "psro_nash": "tab:olive"}
 LABELS = {
     LEAGUE: "league, its Nash mixture",
     "main_agent": "league, its main agent",
+    CONTROL: "control: self-play, the mixture of its snapshots",
     SELF_PLAY: "plain self-play",
     "nfsp": "OpenSpiel NFSP",
     "psro": "OpenSpiel PSRO (exact best responses)",

@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def test_a_league_is_worth_what_it_ends_with_and_self_play_its_median_over_the_s
     assert found["rps_selfplay_at_start"] == 0.1
 
 
+def test_a_control_is_worth_its_mixture_at_the_end_beside_the_leagues():
+    lines = [
+        *curve("league", 1, [2.0, 0.2], "leduc", main_agent=0.4),
+        *curve("control", 1, [2.0, 0.3], "leduc", main_agent=0.5),
+        *curve("control", 2, [2.0, 0.1], "leduc", main_agent=0.7),
+    ]
+    found = strength.summary("leduc", lines)
+    assert found["leduc_control"] == 0.2 and found["leduc_control_by_seed"] == [0.3, 0.1]
+    assert found["leduc_control_main_agent"] == 0.6
+
+
 def test_poker_has_the_names_of_its_sides():
     lines = [
         *curve("league", 1, [2.0, 0.2], "leduc", main_agent=0.4),
@@ -52,6 +64,7 @@ def test_every_side_has_the_same_time_and_seed(tmp_path):
             options = dict(pairwise(command))
             assert (options["--seconds"], options["--seed"]) == ("12.0", "7")
             assert ("--self-play" in command) == (side == "selfplay")
+            assert ("--control" in command) == (side == "control")
     psro = strength.command("leduc", "psro_nash", 1, 1.0, tmp_path / "out.jsonl")
     assert psro[3] == "psro" and psro[-2:] == ["--meta-strategy", "nash"]
 
@@ -73,6 +86,34 @@ def test_a_curve_starts_at_once_ends_in_time_and_can_be_read_and_drawn(tmp_path)
         assert found[0]["main_agent"] > 0.2  # it begins with a favourite
     strength.draw(tmp_path / "rps.png", "rps", strength.read(path), goal=0.05)
     assert (tmp_path / "rps.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("game", list(strength.SIDES))
+def test_a_control_has_all_settings_of_the_league_but_its_other_players(game):
+    league, control = settings(game, 3, "league"), settings(game, 3, "control")
+    main, alone = league.players["main"], control.players.pop("main")
+    assert control.players == {} and replace(control, players=league.players) == league
+    assert (alone.updates, alone.hyperparameters) == (main.updates, main.hyperparameters)
+
+
+def test_a_control_plays_itself_alone_and_is_scored_by_the_mixture_of_its_snapshots():
+    schedule = [f"players.main.config.checkpoint_{name}_steps=2000" for name in ("min", "max")]
+    small = ["games=64", "lanes=64", "match_games=64", "period_steps=1000", "evaluation_games=64", *schedule]
+    control = LocalLeague(settings("kuhn", 1, "control", small))
+    matches, out, request = [], io.StringIO(), control.league.request
+
+    def kept(name):
+        matches.append(request(name))
+        return matches[-1]
+
+    control.league.request = kept
+    follow(control, 3.0, 1.0, out, clock=count(0.0, 0.05).__next__, game="kuhn", side="control", seed=1)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert {(match.home, match.away) for match in matches} == {("main", "main")}
+    # Frozen at its beginning, and then by the main agent's rule: no sooner than 2,000 decisions after the last time.
+    assert 3 <= lines[-1]["frozen"] <= 1 + lines[-1]["steps"] // 2000
+    assert lines[-1]["in_mixture"] >= 1 and lines[-1]["evaluation_games"] > 0
+    assert lines[-1]["nash_mixture"] > 0.0
 
 
 def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
@@ -97,6 +138,6 @@ def test_every_run_adds_its_curve_under_the_name_of_its_side(tmp_path, monkeypat
     assert "leduc_nfsp" not in found and found["seconds"] == {"leduc": 1.0}
     lines = strength.read(tmp_path / "leduc.jsonl")
     assert [(line["side"], line["seed"]) for line in lines[::2]] == [
-        ("league", 1), ("psro_nash", 1), ("league", 2), ("psro_nash", 2),
+        ("league", 1), ("control", 1), ("psro_nash", 1), ("league", 2), ("control", 2), ("psro_nash", 2),
     ]  # fmt: skip
     assert list(tmp_path.iterdir()) == [tmp_path / "leduc.jsonl"]
