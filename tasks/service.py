@@ -8,7 +8,8 @@
         def update(self, weights: dict) -> None: ...
 
 The service is called `actor.policy_eval` everywhere: by Celery, on the broker, in Flower. Services and handlers of one
-process run in one thread, one after another: they share state without locks.
+process run in one thread, one after another; `async def` ones run in an event loop of the process, which takes turns
+with that thread. So they share state without locks.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ MOST_BATCH = 32_767  # calls; twice as many are what AMQP's basic.qos can count
 LONGEST_ROLE = 80  # bytes of a role's name, which is part of names of queues
 
 RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
+CONCURRENCY = 32  # calls of an `async def` service that run at once in one process, unless it says otherwise
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Spec:
     a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
     as a whole, each is run again alone, so that only those fail that are at fault. `bound`: calls without an answer
     that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
+    `concurrency`: calls of it (batches, where it has those) that run at once in a worker's event loop; 0 for a plain
+    method, which runs in the thread of the services.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Spec:
     retries: int = RETRIES
     isolate: bool = True
     bound: int = ONE_WAY_LENGTH
+    concurrency: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
@@ -84,6 +89,7 @@ def service(
     retries: int = RETRIES,
     isolate: bool | None = None,
     bound: int | None = None,
+    concurrency: int | None = None,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -96,6 +102,7 @@ def service(
     retries: int = RETRIES,
     isolate: bool | None = None,
     bound: int | None = None,
+    concurrency: int | None = None,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -107,8 +114,11 @@ def service(
     `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
     "exactly" waits for `batch` calls, as msagent's `batch` does; a number waits for that many. `wait`: s after which a
     batch leaves with fewer.
-    `isolate` (default: where there is a response), `bound` (only without a response): see Spec. Raises
-    ConfigurationError for values that make no sense.
+    `isolate` (default: where there is a response), `bound` (only without a response): see Spec.
+
+    An `async def` method runs in an event loop of its worker, up to `concurrency` calls of it at a time (CONCURRENCY by
+    default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
+    sense, and for a generator.
     """
     problems = []
     if not 1 <= batch <= MOST_BATCH:
@@ -126,15 +136,29 @@ def service(
         problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
     if bound is not None and (bound < 1 or response):
         problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
-    if problems:
-        raise ConfigurationError([f"@service: {problem}" for problem in problems])
+    if concurrency is not None and not 1 <= concurrency * batch <= MOST_BATCH:
+        most = f"1 to {MOST_BATCH} calls at a time" + (f", and each batch of it {batch}" if batch > 1 else "")
+        problems.append(f"concurrency={concurrency}: a worker runs {most}")
 
     def mark(function: Any) -> Any:
+        is_async, found = inspect.iscoroutinefunction(function), list(problems)
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            found.append(f"{function.__name__} is a generator: a call has one result; return a list, or send events")
+        elif concurrency is not None and not is_async:
+            found.append(
+                f"concurrency={concurrency}: {function.__name__} is no `async def`, so its calls run one after "
+                "another; make it one, or start more workers"
+            )
+        if found:
+            raise ConfigurationError([f"@service: {problem}" for problem in found])
         alone = response if isolate is None else isolate
         held = ONE_WAY_LENGTH if bound is None else bound
-        function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held)
+        at_once = (concurrency or min(CONCURRENCY, MOST_BATCH // batch)) if is_async else 0
+        function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held, at_once)
         return function
 
+    if problems and method is None:
+        raise ConfigurationError([f"@service: {problem}" for problem in problems])
     return mark if method is None else mark(method)
 
 

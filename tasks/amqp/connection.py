@@ -221,6 +221,10 @@ class Link:
                 compat.hand_frame(self.connection, event)
         return deliveries
 
+    def wake_by(self, descriptor: int) -> None:
+        """See Connection."""
+        self._stream.waker = descriptor
+
     @property
     def midway(self) -> bool:
         """See Connection."""

@@ -20,6 +20,8 @@ SEND_TIMEOUT = 15.0  # s that a write may be held up (a broker short of memory s
 class Stream:
     """A connected TCP socket. Reads and writes raise OSError when it is of no use any more."""
 
+    waker = -1  # a descriptor that ends the wait of a read as soon as it is readable
+
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._writing = threading.Lock()
@@ -34,7 +36,7 @@ class Stream:
 
     def read(self, timeout: float | None) -> bytes | None:
         """What has come, waiting up to `timeout` s (None: TICK) for it; None when nothing has, b"" at the end."""
-        if timeout is not None and not self._wait(select.POLLIN, timeout):
+        if not self._may_read(timeout):
             return None
         try:
             return self._sock.recv(READ_BYTES)
@@ -43,7 +45,7 @@ class Stream:
 
     def read_into(self, room: memoryview, timeout: float | None) -> int | None:
         """`read` to where the bytes belong; how many came, None when none did, 0 at the end."""
-        if timeout is not None and not self._wait(select.POLLIN, timeout):
+        if not self._may_read(timeout):
             return None
         try:
             return self._sock.recv_into(room)
@@ -87,13 +89,21 @@ class Stream:
         """Close this process's end alone: a process that was forked off has its own."""
         self._sock.close()
 
-    def _wait(self, event: int, timeout: float) -> bool:
+    def _may_read(self, timeout: float | None) -> bool:
+        if self.waker >= 0:
+            return self._wait(select.POLLIN, TICK if timeout is None else timeout, self.waker)
+        return timeout is None or self._wait(select.POLLIN, timeout)
+
+    def _wait(self, event: int, timeout: float, waker: int = -1) -> bool:
+        """Return whether `event` comes within `timeout` s, and before `waker` is readable."""
         descriptor = self._sock.fileno()
         if descriptor < 0:
             raise OSError("the socket is closed")
         poll = select.poll()
         poll.register(descriptor, event)
-        return bool(poll.poll(1000 * timeout))
+        if waker >= 0:
+            poll.register(waker, select.POLLIN)
+        return any(ready == descriptor for ready, _ in poll.poll(1000 * timeout))
 
 
 class TlsStream(Stream):
@@ -127,10 +137,10 @@ class TlsStream(Stream):
         self.write(b"".join(parts))
 
     def _read(self, receive: Any, timeout: float | None) -> Any:
-        return self._try(receive, time.monotonic() + (TICK if timeout is None else timeout))
+        return self._try(receive, time.monotonic() + (TICK if timeout is None else timeout), self.waker)
 
-    def _try(self, act: Any, limit: float) -> Any:
-        """What `act` returns as soon as it can; None when it could not before `limit`."""
+    def _try(self, act: Any, limit: float, waker: int = -1) -> Any:
+        """Return what `act` does, as soon as it can; None when it could not before `limit`, or `waker` was readable."""
         while True:
             try:
                 with self._guard:
@@ -142,7 +152,15 @@ class TlsStream(Stream):
             left = limit - time.monotonic()
             if left <= 0:
                 return None
-            self._wait(awaited, min(left, TICK))  # no longer: what is awaited may have gone to the other thread
+            # No longer than TICK: what is awaited may have gone to the other thread.
+            if not self._wait(awaited, min(left, TICK), waker) and waker >= 0 and _is_readable(waker):
+                return None
+
+
+def _is_readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def stream(sock: Any) -> Stream:

@@ -59,6 +59,9 @@ class Connection(Protocol):
     def drain(self, timeout: float | None = None) -> list[Delivery]:
         """What has been delivered; waits up to `timeout` s (None: a moment) for the first, and may return none."""
 
+    def wake_by(self, descriptor: int) -> None:
+        """Have `drain` return, too, while `descriptor` is readable; whoever it belongs to empties it."""
+
     @property
     def midway(self) -> bool:
         """Whether the beginning of a message has come, and not yet its end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import struct
 import sys
 import uuid
@@ -214,6 +215,8 @@ def _remedy(value: Any) -> str:
         return "send its _asdict(), or tuple(...) of it"
     if isinstance(value, (set, frozenset)):
         return "send a sorted list"
+    if inspect.isawaitable(value):
+        return "await it: a function that returns one, as a wrapper of an `async def`, has to be `async def` itself"
     if isinstance(value, np.ndarray):
         return "send np.asarray(...) of it, and what that drops besides"
     return "send arrays, tensors, dicts, lists, tuples, strings and numbers"

@@ -49,6 +49,11 @@ class BatchScheduler:
         if not queue.entered:
             self._enter(queue)
 
+    def go_on(self, queue: ServiceQueue) -> None:
+        """Look at a queue again that was full."""
+        if queue.waiting and not queue.entered:
+            self._enter(queue)
+
     def _enter(self, queue: ServiceQueue) -> None:
         queue.entered = True
         heapq.heappush(self._ring, (self._age(queue.waiting[0]), next(self._numbers), queue))
@@ -58,7 +63,7 @@ class BatchScheduler:
         left = [
             queue.since + queue.spec.wait - time.monotonic()
             for queue in self._timed
-            if queue.waiting and queue.spec.wait is not None
+            if queue.waiting and queue.spec.wait is not None and not queue.full
         ]
         return max(0.0, min(left)) if left else None
 
@@ -66,7 +71,7 @@ class BatchScheduler:
         """Return the next batch, or None while nothing may run. `poll` takes in what has arrived; False: nothing."""
         ring = self._ring
         for queue in self._timed:
-            if queue.waiting and not queue.entered and self._waited(queue):
+            if queue.waiting and not queue.entered and not queue.full and self._waited(queue):
                 self._enter(queue)
         while ring:
             queue = ring[0][2]
@@ -75,7 +80,7 @@ class BatchScheduler:
                 continue
             heapq.heappop(ring)
             queue.entered = False
-            if queue.waiting and self.ready(queue) and (calls := self.take(queue)):
+            if queue.waiting and not queue.full and self.ready(queue) and (calls := self.take(queue)):
                 if queue.waiting:
                     self._enter(queue)
                 return queue, calls

@@ -7,6 +7,7 @@ by celery_strategy.py, what services receive on RabbitMQ by batch_scheduler.py, 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -16,7 +17,7 @@ from tasks.app.outcome import Outcome, for_celery
 from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
 from tasks.worker.hooks import Hooks
-from tasks.worker.running import Local, run
+from tasks.worker.running import GivenUp, Local, arun, run
 
 
 class BatchTask(Task):
@@ -33,6 +34,7 @@ class BatchTask(Task):
     isolate = False
     hooks: Hooks | None = None  # of the user's middleware
     plural = True  # the function receives a list even where batch is 1
+    concurrency = 0  # see tasks.service.Spec
     Strategy = "tasks.worker.celery_strategy:strategy"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,14 +50,26 @@ class BatchTask(Task):
 
         Failures are logged, and kept in `failures`.
         """
-        outcomes = (
-            self._run_plainly(calls) if self.hooks is None else self.hooks.run(self.name, calls, self._run_plainly)
-        )
+        if self.concurrency:  # outside of a worker, which has an event loop for it
+            outcomes = asyncio.run(self.arun_calls(calls, lambda: False))
+        else:
+            outcomes = (
+                self._run_plainly(calls) if self.hooks is None else self.hooks.run(self.name, calls, self._run_plainly)
+            )
         self.failures.note(outcomes)
         return outcomes
 
     def _run_plainly(self, calls: Sequence[Any]) -> list[Any]:
         return run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
+
+    async def arun_calls(self, calls: Sequence[Any], given_up: GivenUp) -> list[Any]:
+        """`run_calls` for an `async def` function. `given_up`: see arun. Who calls it notes the failures."""
+
+        async def arun_plainly(some: Sequence[Any]) -> list[Any]:
+            size = max(self.batch, 2 if self.plural else 1)
+            return await arun(self.name, self.run, size, some, self.isolate, given_up)
+
+        return await (arun_plainly(calls) if self.hooks is None else self.hooks.arun(self.name, calls, arun_plainly))
 
     @cached_property
     def failures(self) -> Failures:

@@ -5,27 +5,30 @@ consumer, its event loop and its pool take no part; Celery still starts and stop
 service as a task, and lists and counts it for Flower.
 
     drain -> Intake -> BatchScheduler -> _run_batch (through the middleware) -> Outcomes -> Outbox -> drain
-          -> EventInbox
+          -> EventInbox               -> AsyncServices, for `async def` ones -> Outcomes
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import redis
+from celery.exceptions import TaskRevokedError
 from celery.utils.log import get_logger
 
 from tasks import brokers, compat
 from tasks.admin.registry import Directory
 from tasks.amqp.frames import Delivery
-from tasks.app.outcome import NotYet, dropped, not_yet, outcome_of
+from tasks.app.outcome import Dropped, NotYet, dropped, not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
 from tasks.service import Spec, Worker, services_of
 from tasks.topology import Topology
+from tasks.worker.async_runs import Run
+from tasks.worker.async_services import AsyncServices
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.deadlines import Deadlines
 from tasks.worker.event_inbox import EventInbox
@@ -68,6 +71,7 @@ class ConsumerLoop:
         self._task_events: TaskEvents | None = None
         self._queues: dict[str, ServiceQueue] = {}
         self._scheduler = BatchScheduler((), self._dropped)
+        self._async: AsyncServices | None = None
         self._timers = Timers()
         self._outbox: Outbox  # of the present connection, as are the next two
         self._outcomes: Outcomes
@@ -83,10 +87,15 @@ class ConsumerLoop:
         """Begin to serve; `ready` is set while every queue is consumed."""
         self.hostname = hostname
         self._task_events = TaskEvents(self._app, hostname, self._event_rate) if self._event_rate else None
-        for spec in (spec for worker in self._workers for spec in services_of(worker)):
+        specs = [spec for worker in self._workers for spec in services_of(worker)]
+        run_calls: Callable[..., list[Any]] = _run_calls
+        if any(spec.concurrency for spec in specs):
+            self._async = AsyncServices(self._settle_async)
+            run_calls = self._async.turn.taken_by(run_calls)
+        for spec in specs:
             task = self._tasks[spec.name]
             trace = compat.new_tracer(self._app, task, hostname)
-            self._queues[spec.name] = ServiceQueue(spec, task, trace, Chain(self._middleware(), _run_calls))
+            self._queues[spec.name] = ServiceQueue(spec, task, trace, Chain(self._middleware(), run_calls))
         self._scheduler = BatchScheduler(self._queues.values(), self._dropped)
         self._thread.start()
 
@@ -111,12 +120,18 @@ class ConsumerLoop:
                 **queue.spec.as_dict(),
                 **queue.counts,
                 "waiting": len(queue.waiting),
+                "running": queue.running,
                 "error": queue.task.failures.newest,
             }
             for name, queue in self._queues.items()
         }
         busy = self._metrics.busy + self._events.busy
         return {"since": self.started_at, "busy": min(busy / up, 1.0), "services": services}
+
+    def revoked(self) -> None:
+        """Cancel what runs in the event loop and has been revoked; what waits is looked at when its turn comes."""
+        if self._async is not None:
+            self._async.revoked()
 
     # The thread.
 
@@ -147,10 +162,14 @@ class ConsumerLoop:
                 self._end(error)
             finally:
                 self.ready.clear()
+                if self._async is not None:
+                    self._async.lose()
                 if link is not None:
                     link.close()
             self._stopping.wait(pause)
             pause = min(2 * pause, RECONNECT_AFTER[1])
+        if self._async is not None:
+            self._async.stop()
         if self._task_events is not None:
             self._task_events.close()
 
@@ -177,7 +196,9 @@ class ConsumerLoop:
         self._directory.enter(waiting.spec for waiting in self._queues.values())
         self._events.subscribe(link)
         for name, queue in queues.items():
-            link.consume(queue.name, name, prefetch=max(PREFETCH, 2 * self._queues[name].spec.batch))
+            link.consume(queue.name, name, prefetch=_prefetch(self._queues[name].spec))
+        if self._async is not None:
+            link.wake_by(self._async.descriptor)
         self._timers.after(ENTER_EVERY, self._renew)
         self.ready.set()
 
@@ -208,6 +229,8 @@ class ConsumerLoop:
             deliveries = link.drain(self._patience())
             if deliveries:
                 self._take(deliveries)
+            if self._async is not None:
+                self._resume(self._async)
             if timed and timed[0][0] <= time.monotonic():
                 self._timers.run_next()
             while (batch := self._scheduler.next(poll)) is not None:
@@ -254,11 +277,19 @@ class ConsumerLoop:
     # Running.
 
     def _run_batch(self, queue: ServiceQueue, calls: list[Call]) -> None:
+        if self._async is not None:
+            if queue.spec.concurrency:
+                self._async.begin(queue, calls, self._outbox)
+                return
+            self._resume(self._async)
         if self._outbox.pending and queue.slowest > FLUSH_AFTER:
             self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
         started = time.monotonic()
         outcomes = self._outcomes_of(queue, calls)
-        seconds = time.monotonic() - started
+        self._settle(queue, calls, outcomes, time.monotonic() - started)
+
+    def _settle(self, queue: ServiceQueue, calls: list[Call], outcomes: list[Any], seconds: float) -> None:
+        """Apply the outcomes of a batch that was run, and have told of it who is to be told."""
         waits = False
         for call, outcome in zip(calls, outcomes, strict=True):
             if type(outcome) is NotYet:
@@ -297,6 +328,43 @@ class ConsumerLoop:
         logger.warning("a call of %s cannot be run for now, trying again: %s", queue.spec.name, outcome.message)
         self._timers.hold(queue, call, lambda: self._scheduler.add(queue, call))
 
+    # Of `async def` services.
+
+    def _resume(self, services: AsyncServices) -> None:
+        """Go on with batches of which the event loop has ended a step."""
+        if services.ended:
+            self._deadlines.read_clock()
+            services.resume()
+
+    def _settle_async(self, run: Run) -> None:
+        """Apply the outcomes of a batch; those of one that began on a connection that is lost are of no use."""
+        queue = run.queue
+        self._scheduler.go_on(queue)
+        if run.outbox is not self._outbox:
+            return
+        if run.outcomes is None:
+            self._give_back(queue, run.calls)
+            return
+        ran = []
+        for call, outcome in zip(run.calls, run.outcomes, strict=True):
+            if isinstance(outcome, Dropped) and isinstance(outcome.error, TaskRevokedError):
+                queue.counts["dropped"] += 1
+                self._outcomes.settle(queue, call, outcome)
+            else:
+                ran.append((call, outcome))
+        if ran:
+            calls, outcomes = [call for call, _ in ran], [outcome for _, outcome in ran]
+            self._settle(queue, calls, outcomes, time.monotonic() - run.started)
+
+    def _give_back(self, queue: ServiceQueue, calls: list[Call]) -> None:
+        """Calls that were cancelled, since this worker stops: another may run them, where they may run twice."""
+        for call in calls:
+            if queue.spec.retries == 0 and call.direct:
+                self._outbox.reply_lost(call.properties)
+                self._outbox.ack(call.delivery.tag)
+            else:
+                queue.waiting.append(call)
+
     # Leaving.
 
     def _leave(self, link: Connection) -> None:
@@ -305,12 +373,27 @@ class ConsumerLoop:
             link.cancel(tag)
         while deliveries := link.drain(0.0):
             self._take(deliveries)
-        deadline = time.monotonic() + FINISH_WITHIN
+        limit = time.monotonic() + FINISH_WITHIN
+        self._run_held(limit)
+        while self._async is not None and self._async.running and (left := limit - time.monotonic()) > 0:
+            self._outbox.flush()
+            link.drain(left)
+            self._resume(self._async)
+            self._run_held(limit)
+        if self._async is not None:
+            self._async.give_up()
+        hand_back(link, self._outbox, self._topology, self._queues.values())
+
+    def _run_held(self, limit: float) -> None:
         for queue in self._queues.values():
-            while queue.waiting and time.monotonic() < deadline and self._scheduler.ready(queue):
+            while queue.waiting and not queue.full and time.monotonic() < limit and self._scheduler.ready(queue):
                 if calls := self._scheduler.take(queue):
                     self._run_batch(queue, calls)
-        hand_back(link, self._outbox, self._topology, self._queues.values())
+
+
+def _prefetch(spec: Spec) -> int:
+    """Return how many calls of a service a worker holds: those that run, and as many that follow them."""
+    return 2 * spec.concurrency * spec.batch if spec.concurrency else max(PREFETCH, 2 * spec.batch)
 
 
 def _run_calls(queue: ServiceQueue, calls: list[Call]) -> list[Any]:

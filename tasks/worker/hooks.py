@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -34,6 +34,25 @@ class Hooks:
         before = [self.before(service, raw) for raw in calls]
         passed = [raw for raw, outcome in zip(calls, before, strict=True) if outcome is None]
         ran = iter(run(passed) if passed else ())
+        return [
+            self.after(service, raw, next(ran)) if outcome is None else outcome
+            for raw, outcome in zip(calls, before, strict=True)
+        ]
+
+    async def arun(
+        self, service: str, calls: Sequence[Any], run: Callable[[Sequence[Any]], Awaitable[list[Any]]]
+    ) -> list[Any]:
+        """`run` for calls that run in an event loop. Raises what `run` raises, for calls that were cancelled."""
+        if not self._around:
+            return await run(calls)
+        before = [self.before(service, raw) for raw in calls]
+        passed = [raw for raw, outcome in zip(calls, before, strict=True) if outcome is None]
+        try:
+            ran = iter(await run(passed) if passed else ())
+        except BaseException as error:
+            for raw in passed:
+                self.after(service, raw, failed(error))
+            raise
         return [
             self.after(service, raw, next(ran)) if outcome is None else outcome
             for raw, outcome in zip(calls, before, strict=True)

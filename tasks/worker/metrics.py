@@ -22,7 +22,7 @@ class Metrics(Middleware):
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
         """See Middleware."""
-        self.busy += seconds
+        self.busy += seconds / (queue.spec.concurrency or 1)  # so many run at once in a worker that is wholly busy
         counts = queue.counts
         counts["batches"] += 1
         counts["calls"] += len(calls)

@@ -18,7 +18,7 @@ from celery import bootsteps, signals
 from celery.exceptions import SecurityWarning
 from celery.utils.log import get_logger
 from celery.worker import state
-from celery.worker.control import inspect_command
+from celery.worker.control import control_command, inspect_command, revoke
 
 from tasks import brokers
 from tasks.admin.registry import Directory
@@ -77,6 +77,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         minimum=spec.minimum,
         wait=spec.wait,
         isolate=spec.isolate,
+        concurrency=spec.concurrency,
         ignore_result=not spec.response,
         deliveries=1 + spec.retries,
         hooks=hooks,
@@ -115,6 +116,16 @@ def _services(control: Any, **_: Any) -> dict[str, Any] | None:
     if receiver is None:
         return None
     return {"host": socket.gethostname(), "pid": os.getpid(), **receiver.status()}
+
+
+@control_command(name="revoke", variadic="task_id", signature="[id1 [id2 [... [idN]]]]")  # type: ignore[untyped-decorator]
+def _revoke(control: Any, task_id: Any, terminate: bool = False, signal: str | None = None, **options: Any) -> Any:
+    """Celery's own; what an `async def` service is at is cancelled besides."""
+    answer = revoke(control, task_id, terminate, signal, **options)
+    receiver = getattr(control.app, "warren_receiver", None)
+    if receiver is not None:
+        receiver.revoked()
+    return answer
 
 
 class Serving:

@@ -49,6 +49,8 @@ class ServiceQueue:
         self.waiting: deque[Call] = deque()
         self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
         self.entered = False  # whether it is in the scheduler's ring
+        self.running = 0  # batches of it that run in the event loop
+        self.full = False  # whether as many run as may
         self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
         self.counts: Counter[str] = Counter()
         self.slowest = float("inf")  # s that its slowest batch took, of the last few; unknown before the first

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import select
 import socket
 import threading
 import time
@@ -45,6 +46,7 @@ class InMemoryConnection:
         self._confirming: dict[int, tuple[Settled, itertools.count[int]]] = {}  # channel -> callback, numbers
         self._returned: Returned | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
+        self._waker = -1
         broker.connections[self.number] = self
         self.blocked = broker.alarm
 
@@ -102,6 +104,12 @@ class InMemoryConnection:
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
         """See Connection."""
+        if self._waker >= 0:
+            poll = select.poll()
+            for descriptor in (self.fileno(), self._waker):
+                poll.register(descriptor, select.POLLIN)
+            poll.poll(1000 * (TICK if timeout is None else timeout))
+            timeout = 0.0
         with self._arrived:
             limit = time.monotonic() + (TICK if timeout is None else timeout)
             while not self._inbox and self.alive and (left := limit - time.monotonic()) > 0:
@@ -120,6 +128,10 @@ class InMemoryConnection:
             else:
                 one()
         return deliveries
+
+    def wake_by(self, descriptor: int) -> None:
+        """See Connection."""
+        self._waker = descriptor
 
     @property
     def midway(self) -> bool:

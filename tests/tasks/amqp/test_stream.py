@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,17 @@ def test_a_connection_over_tls_delivers_while_its_heartbeats_are_sent(pair):
             tags.append(one.tag)
     stop.set()
     assert tags == list(range(1, 501))
+
+
+def test_a_read_ends_as_soon_as_its_waker_is_readable(pair):
+    near, far = pair()
+    found, (reader, writer) = stream(near), socket.socketpair()
+    found.waker = reader.fileno()
+    threading.Timer(0.05, writer.send, (b"x",)).start()
+    before = time.monotonic()
+    assert found.read(60.0) is None and found.read_into(memoryview(bytearray(8)), 60.0) is None
+    assert time.monotonic() - before < 30.0
+    far.sendall(b"abcdefgh")
+    assert found.read(60.0) == b"abcdefgh"
+    for end in (near, far, reader, writer):
+        end.close()

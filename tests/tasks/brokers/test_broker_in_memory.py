@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -147,3 +150,18 @@ def test_a_broker_that_is_down_takes_no_connection(broker):
         connection.send(call(connection, "actor.add"))
     with pytest.raises(LinkLost):
         broker.connect()
+
+
+def test_a_drain_ends_as_soon_as_its_waker_is_readable(broker):
+    queue = TOPOLOGY.service_queue("actor.add")
+    worker, caller, (reader, writer) = connect(broker), connect(broker), socket.socketpair()
+    worker.declare(queue)
+    worker.consume(queue.name, "actor.add")
+    worker.wake_by(reader.fileno())
+    threading.Timer(0.05, writer.send, (b"x",)).start()
+    before = time.monotonic()
+    assert worker.drain(60.0) == [] and time.monotonic() - before < 30.0
+    caller.send(call(caller, "actor.add"))
+    assert len(worker.drain(60.0)) == 1
+    reader.close()
+    writer.close()

@@ -1,0 +1,92 @@
+"""The `async def` services of a ConsumerLoop: what it begins, goes on with, gives up, and ends."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+
+from celery.utils.log import get_logger
+
+from tasks.app.protocol import seconds_until
+from tasks.worker.async_runs import LOST, STOPPING, AsyncRuns, Run
+from tasks.worker.event_loop import Turn
+from tasks.worker.mailbox import Mailbox
+from tasks.worker.replies import Outbox
+from tasks.worker.service_queue import Call, ServiceQueue
+
+logger = get_logger(__name__)
+
+CANCELLED_WITHIN = 0.5  # s that calls have to end in when their worker stops and they are cancelled
+
+
+class AsyncServices:
+    """Runs batches in an event loop; all methods are for the thread of the services.
+
+    `settle`: called with each run that ended. `ended`: runs to go on with, by `resume`.
+    """
+
+    def __init__(self, settle: Callable[[Run], None]) -> None:
+        self._settle = settle
+        self.ended: Mailbox[Run | BaseException] = Mailbox()
+        self._runs = AsyncRuns(self.ended.post, self.ended.post)
+
+    @property
+    def turn(self) -> Turn:
+        """Return the turn that plain services have to take."""
+        return self._runs.loop.turn
+
+    @property
+    def descriptor(self) -> int:
+        """Return a descriptor that is readable while there is something to `resume`."""
+        return self.ended.descriptor
+
+    @property
+    def running(self) -> set[Run]:
+        """Return the batches that run."""
+        return self._runs.running
+
+    def begin(self, queue: ServiceQueue, calls: list[Call], outbox: Outbox) -> None:
+        """Run a batch; its outcomes are for this `outbox`."""
+        moments = [str(call.properties.headers.get("expires") or "") for call in calls]
+        limit = time.monotonic() + max(map(seconds_until, moments)) if all(moments) else None
+        self._runs.begin(Run(queue, calls, queue.chain.steps(queue, calls), limit, self._settle, outbox))
+
+    def resume(self) -> None:
+        """Go on with the runs that have ended a step. Raises what ends this worker."""
+        last: BaseException | None = None  # to be raised when the others have been settled
+        for one in self.ended.take():
+            try:
+                if isinstance(one, BaseException):
+                    raise one
+                self._runs.resume(one)
+            except BaseException as error:
+                last = error
+        if last is not None:
+            raise last
+
+    def revoked(self) -> None:
+        """Cancel the batches all of whose calls have been revoked; from any thread."""
+        self._runs.look_for_revoked()
+
+    def lose(self) -> None:
+        """Cancel what runs, since it is delivered again; what may run once only goes on to its end."""
+        self._runs.give_up([run for run in self.running if run.queue.spec.retries], LOST)
+
+    def give_up(self) -> None:
+        """Cancel what runs, since this worker stops; wait a moment for it."""
+        self._runs.give_up(list(self.running), STOPPING)
+        limit = time.monotonic() + CANCELLED_WITHIN
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        while self.running and (left := limit - time.monotonic()) > 0:
+            poll.poll(1000 * left)
+            self.resume()
+        for run in list(self.running):
+            logger.warning("a call of %s goes on though it was cancelled; it runs again elsewhere", run.queue.spec.name)
+            self._runs.forsake(run)
+
+    def stop(self) -> None:
+        """End the loop."""
+        self._runs.stop()
+        self.ended.close()
