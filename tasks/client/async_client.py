@@ -20,6 +20,7 @@ from typing import Any
 from tasks.client import background
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
+from tasks.client.outgoing import Outgoing
 from tasks.codec import claim_check
 from tasks.service import Spec
 from warren.errors import BrokerError
@@ -43,7 +44,9 @@ class AsyncClient:
         self._ticking = False
         self._tending = False
         self._storing = False  # whether a one-way call's body is on its way to Redis
-        self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any]] = deque()  # one-way calls, for room
+        self._waiting: deque[tuple[asyncio.Future[Any], Spec, Any, Any, Outgoing | None]] = (
+            deque()
+        )  # one-way calls, for room
         self.finding: dict[str, asyncio.Task[Spec]] = {}  # name -> its look-up, while it is not known
         self.unsent: set[asyncio.Task[Any] | None] = set()  # calls that wait for such a look-up
         self._closed = False
@@ -94,17 +97,19 @@ class AsyncClient:
 
     # Calls.
 
-    def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> asyncio.Future[Any]:
+    def submit(
+        self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None, extra: Outgoing | None = None
+    ) -> asyncio.Future[Any]:
         """Send a call; return a future of its result, or for a one-way call of the broker's having it.
 
         One-way calls over ONE_WAY_WINDOW are not sent until the broker has confirmed others: await them.
         """
         future: asyncio.Future[Any] = self.loop.create_future()
         if not spec.response and (self._waiting or not self._has_room()):
-            self._waiting.append((future, spec, args, kwargs))
+            self._waiting.append((future, spec, args, kwargs, extra))
             self._go_on_ticking()
         else:
-            self._send(future, spec, args, kwargs, time_to_live)
+            self._send(future, spec, args, kwargs, time_to_live, extra)
         return future
 
     def _has_room(self) -> bool:
@@ -112,12 +117,18 @@ class AsyncClient:
         return not self._storing and self._client.unconfirmed < ONE_WAY_WINDOW
 
     def _send(
-        self, future: asyncio.Future[Any], spec: Spec, args: Any, kwargs: Any, time_to_live: float | None
+        self,
+        future: asyncio.Future[Any],
+        spec: Spec,
+        args: Any,
+        kwargs: Any,
+        time_to_live: float | None,
+        extra: Outgoing | None,
     ) -> None:
         """Send a call, a long one once Redis holds its body."""
         body = self._client.bodies.pack(args, kwargs)
         if not self._client.bodies.is_long(body):
-            self._send_packed(future, spec, body, time_to_live)
+            self._send_packed(future, spec, body, time_to_live, extra)
             return
         self._storing = self._storing or not spec.response
 
@@ -132,13 +143,15 @@ class AsyncClient:
             elif future.done():  # cancelled meanwhile
                 background.submit(claim_check.release, storing.result())
             else:
-                self._try_send(partial(self._send_packed, future, spec, storing.result(), time_to_live), future)
+                self._try_send(partial(self._send_packed, future, spec, storing.result(), time_to_live, extra), future)
             self._send_waiting()
 
         background.run(self.loop, self._client.bodies.store, body).add_done_callback(stored)
 
-    def _send_packed(self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None) -> None:
-        handle: Handle = self._client.submit_packed(spec, body, time_to_live)
+    def _send_packed(
+        self, future: asyncio.Future[Any], spec: Spec, body: Any, time_to_live: float | None, extra: Outgoing | None
+    ) -> None:
+        handle: Handle = self._client.submit_packed(spec, body, time_to_live, extra)
 
         def settle() -> None:
             if self.loop.is_closed():
@@ -186,9 +199,9 @@ class AsyncClient:
 
     def _send_waiting(self) -> None:
         while self._waiting and self._has_room():
-            future, spec, args, kwargs = self._waiting.popleft()
+            future, spec, args, kwargs, extra = self._waiting.popleft()
             if not future.done():
-                self._try_send(partial(self._send, future, spec, args, kwargs, None), future)
+                self._try_send(partial(self._send, future, spec, args, kwargs, None, extra), future)
 
     def _try_send(self, send: Callable[[], None], future: asyncio.Future[Any]) -> None:
         try:

@@ -29,17 +29,20 @@ class CallFrames:
     def of(self, call: Handle, now: float) -> bytes:
         """Return the frames of `call`."""
         spec = call.spec
-        envelope = self._envelopes.get((spec.name, spec.response, call.time_to_live, call.retries))
+        key = (spec.name, spec.response, call.time_to_live, call.retries)
+        envelope = None if call.headers else self._envelopes.get(key)
         if envelope is None:
             envelope = self._envelope(call)
+            if not call.headers:
+                if len(self._envelopes) > MOST_KEPT:
+                    self._envelopes.clear()
+                self._envelopes[key] = envelope
         left = min(call.deadline - now, call.time_to_live or 0.0) if call.retries else call.time_to_live
         return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
 
     def _envelope(self, call: Handle) -> Envelope:
         spec = call.spec
-        if len(self._envelopes) > MOST_KEPT:
-            self._envelopes.clear()
-        envelope = self._envelopes[(spec.name, spec.response, call.time_to_live, call.retries)] = Envelope(
+        return Envelope(
             self._channel if spec.response else self._one_way_channel,
             self._frame_max,
             self._topology.service.name,
@@ -48,5 +51,5 @@ class CallFrames:
             time_to_live=call.time_to_live,
             retries=call.retries,
             persistent=not spec.response,
+            headers=call.headers,
         )
-        return envelope

@@ -66,7 +66,7 @@ class StockClient(Driver):
             try:
                 self._app.send_task(
                     call.spec.name, args=args, kwargs=kwargs, task_id=call.id, expires=left,
-                    ignore_result=not call.spec.response, argsrepr="", kwargsrepr="",
+                    ignore_result=not call.spec.response, argsrepr="", kwargsrepr="", headers=call.headers,
                 )  # fmt: skip
             except InconsistencyError:  # kombu: no queue is bound, so nobody has ever served it
                 self.table.fail(call, unserved(self._directory, call.spec.name, 0.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery.utils.log import get_logger
 
@@ -16,6 +16,9 @@ from tasks.client.caretaker import caretaker
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies, PlainBodies
 from tasks.service import Spec
+
+if TYPE_CHECKING:
+    from tasks.client.outgoing import Outgoing
 
 logger = get_logger(__name__)
 
@@ -34,13 +37,18 @@ class Driver(ABC):
         self._ids = Ids()
         self._closed = False
 
-    def submit(self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None) -> Handle:
+    def submit(
+        self, spec: Spec, args: Any, kwargs: Any, time_to_live: float | None, extra: Outgoing | None = None
+    ) -> Handle:
         """Send one call. Raises CodecError, and BrokerError once closed; every other trouble is the result's."""
-        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live)
+        return self.submit_packed(spec, self.bodies.store(self.bodies.pack(args, kwargs)), time_to_live, extra)
 
-    def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None) -> Handle:
+    def submit_packed(self, spec: Spec, body: Any, time_to_live: float | None, extra: Outgoing | None = None) -> Handle:
         """Send one call, whose body is what `bodies.store` returned. Raises BrokerError once closed."""
-        call = Handle(self, spec, self._ids.new(), body, time_to_live)
+        if extra is None:
+            call = Handle(self, spec, self._ids.new(), body, time_to_live)
+        else:
+            call = Handle(self, spec, extra.call.id, body, time_to_live, extra.call.headers)
         self._submit(spec, (call,))
         return call
 

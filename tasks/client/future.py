@@ -77,6 +77,7 @@ class Handle:
         "deadline",
         "due",
         "failure",
+        "headers",
         "id",
         "number",
         "retries",
@@ -87,10 +88,19 @@ class Handle:
         "unserved_since",
     )
 
-    def __init__(self, client: Waiter, spec: Spec, call_id: str, body: bytes, time_to_live: float | None) -> None:
+    def __init__(
+        self,
+        client: Waiter,
+        spec: Spec,
+        call_id: str,
+        body: bytes,
+        time_to_live: float | None,
+        headers: dict[str, Any] | None = None,
+    ) -> None:
         self._client, self.spec, self.id, self.args_body = client, spec, call_id, body
         self.time_to_live, self.sent_at = time_to_live, time.monotonic()
         self.deadline = float("inf") if time_to_live is None else self.sent_at + time_to_live
+        self.headers = headers  # the caller's own, in its message
         self.retries = 0
         # The table of its client writes these.
         self.state = WAITING

@@ -15,9 +15,16 @@ from tasks.service import Spec
 
 
 def results(
-    client: Driver, spec: Spec, calls: Iterable[Any], in_flight: int, time_to_live: float | None
+    client: Driver,
+    spec: Spec,
+    calls: Iterable[Any],
+    in_flight: int,
+    send: Callable[[list[Args]], Iterable[Handle]],
 ) -> Iterator[Any]:
-    """Yield the result for each of `calls`. However it ends, no call is left under way, but for one-way calls."""
+    """Yield the result for each of `calls`. However it ends, no call is left under way, but for one-way calls.
+
+    `send`: sends some of them, on `client`; it may raise after it has given the handles of those that were sent.
+    """
     arguments = map(of_item, calls)
     flying: deque[Handle] = deque()
     exhausted = False
@@ -28,7 +35,7 @@ def results(
             if room and not exhausted:
                 batch = list(itertools.islice(arguments, room))
                 exhausted = len(batch) < room
-                flying += client.submit_all(spec, batch, time_to_live) if batch else ()
+                flying += send(batch) if batch else ()
             while flying and flying[0].ended:
                 yield flying.popleft().outcome()
             if not flying:

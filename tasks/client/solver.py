@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -23,18 +23,19 @@ from celery.utils.log import get_logger
 
 from tasks import brokers, context
 from tasks.admin.registry import Directory
-from tasks.client import background, maps
-from tasks.client.arguments import Args, of_call
+from tasks.client import background
 from tasks.client.async_client import CLOSE_WITHIN, ONE_WAY_WINDOW, AsyncClient
 from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.celery_rpc import StockClient
-from tasks.client.chord import gather
 from tasks.client.deadline import checked
-from tasks.client.future import Handle
+from tasks.client.driver import Driver
+from tasks.client.forms import Forms
+from tasks.client.outgoing import Extras
 from tasks.client.rpc import Client
-from tasks.service import Spec, defined, role_of
+from tasks.middleware import Middleware, checked_middleware
+from tasks.service import Spec, defined
 from tasks.topology import Topology
-from warren.errors import BrokerError, ConfigurationError
+from warren.errors import BrokerError
 
 DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
@@ -46,19 +47,20 @@ UNKNOWN_FOR = float(os.environ.get("WARREN_UNKNOWN_FOR") or PATIENCE)
 
 SPECS_LAST = 30.0  # s until a service, which may be deployed anew with other settings, is looked up again
 LOOKUP_EVERY = 0.1  # s between look-ups of a service that is not known yet
-UNSET: Any = object()
 
 logger = get_logger(__name__)
 
 
-class Solver:
+class Solver(Forms):
     """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
 
     Each thread and each event loop has a connection of its own, from its first call on; `close`, `aclose` and the ends
     of `with` and `async with` close them all, and a loop's goes with the loop too.
 
     `deadline`: s that a call may take by default (None: any time). `patience`: s that a service may be without a
-    worker, or the broker away, before calls fail for it.
+    worker, or the broker away, before calls fail for it. `middleware`: around all calls of it; None for what the
+    process has installed (tasks.middleware.install). `options` gives a view of it whose calls have headers, or another
+    deadline.
     """
 
     def __init__(
@@ -68,10 +70,14 @@ class Solver:
         *,
         deadline: float | None = DEADLINE,
         patience: float = PATIENCE,
+        middleware: Sequence[Middleware] | None = None,
     ) -> None:
         if app is None or topology is None:
             app, topology = context.current()
         self.app, self.topology, self.deadline, self.patience = app, topology, checked(deadline), patience
+        self._middleware = checked_middleware(middleware)
+        extras = Extras(self._middleware, {})
+        self._extras = None if extras.empty else extras
         self._directory = Directory(app, topology)
         self._specs: dict[str, Spec] = {}
         self._look_again_at = time.monotonic() + SPECS_LAST
@@ -81,135 +87,6 @@ class Solver:
         self._entering = threading.Lock()  # while a client is made, or all are closed
         self._closed = False
         self._fast = brokers.of(app).direct_reply
-
-    def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
-        """What the service returns for these arguments; None at once for a service without a response.
-
-        Raises NoSuchService, NobodyServing, DeadlinePassed, WorkerLost and RemoteFailure (all CallError), BrokerError
-        when the broker is away, CodecError for arguments that cannot be sent, ConfigurationError for a `deadline` that
-        no call can have.
-        """
-        handle = self.send(service, *args, deadline=deadline, **kwargs)
-        return handle.result() if handle.spec.response else None
-
-    def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
-        """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
-        limit = self.deadline if deadline is UNSET else checked(deadline)
-        spec = self._known(service) or self._find(service)
-        client: Client | StockClient = self._client()
-        if spec.response:
-            return client.submit(spec, args, kwargs, limit)
-        self._make_room(client)
-        return client.submit(spec, args, kwargs, None)
-
-    def map(
-        self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
-    ) -> Iterator[Any]:
-        """Return the result for each of `calls` (one argument each, a tuple of several, or Args), in order.
-
-        At most `in_flight` are under way. The first that fails raises its error, and the others are cancelled, as they
-        are when the iteration is given up. For a service without a response the results are None, each as soon as the
-        broker has its call, and nothing is cancelled. Raises ConfigurationError for `in_flight` under 1.
-        """
-        if in_flight < 1:
-            raise ConfigurationError(f"map: in_flight={in_flight} would send nothing; give 1 or more")
-        limit = self.deadline if deadline is UNSET else checked(deadline)
-        spec = self._known(service) or self._find(service)
-        return maps.results(self._client(), spec, calls, in_flight, limit if spec.response else None)
-
-    def gather(self, calls: Sequence[Any], then: str, on_error: str | None = None) -> Any:
-        """Start a chord: `calls`, then service or task `then` with the list of their results.
-
-        A call is (service, *arguments), or (service, Args(...)) for arguments by keyword. Returns the AsyncResult of
-        `then`. When a call fails, `then` does not run, its result is that error, and `on_error` (a service or task) is
-        called with the id of the chord.
-        """
-        header = [
-            self.app.signature(
-                self._find(name).name,
-                args=(given := of_call(values)).args,
-                kwargs=given.kwargs,
-                options={"argsrepr": "", "kwargsrepr": "", "ignore_result": True},
-            )
-            for name, *values in calls
-        ]
-        failed = self.app.signature(self._task(on_error), immutable=False) if on_error else None
-        return gather(self.app, header, self.app.signature(self._task(then), options={"argsrepr": ""}), failed)
-
-    async def acall(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
-        """`call` for asyncio."""
-        return await self.asend(service, *args, deadline=deadline, **kwargs)
-
-    def asend(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> asyncio.Future[Any]:
-        """`send` for asyncio: a future of the result, on the running loop. Cancelling it cancels the call.
-
-        For a service without a response it ends when the broker has the call: await it now and then, since calls wait
-        in this process while too many are unconfirmed.
-        """
-        return self._asend(service, args, kwargs, self.deadline if deadline is UNSET else checked(deadline))
-
-    def _asend(self, service: str, args: Any, kwargs: Any, limit: float | None) -> asyncio.Future[Any]:
-        loop = asyncio.get_running_loop()
-        bridge: AsyncClient | None = getattr(self._local, "bridge", None)
-        if bridge is None or bridge.loop is not loop:
-            bridge = self._local.bridge = self._bridge(loop)
-        spec = self._known(service)
-        if spec is not None:
-            return bridge.submit(spec, args, kwargs, limit if spec.response else None)
-        task = loop.create_task(self._find_and_send(bridge, service, args, kwargs, limit))
-        bridge.unsent.add(task)
-        task.add_done_callback(bridge.unsent.discard)
-        return task
-
-    async def _find_and_send(
-        self, bridge: AsyncClient, service: str, args: Any, kwargs: Any, limit: float | None
-    ) -> Any:
-        finding = bridge.finding.get(service)
-        if finding is None:  # one look-up for all calls of a service that is not known yet
-            finding = bridge.finding[service] = bridge.loop.create_task(self._find_in(bridge, service))
-        spec = await asyncio.shield(finding)
-        future = bridge.submit(spec, args, kwargs, limit if spec.response else None)
-        bridge.unsent.discard(asyncio.current_task())
-        return await future
-
-    async def _find_in(self, bridge: AsyncClient, service: str) -> Spec:
-        """`_find` without a thread that waits."""
-        try:
-            started = time.monotonic()
-            while True:
-                waited = time.monotonic() - started
-                spec = await background.run(bridge.loop, self._look_up, service, waited)
-                if spec is not None:
-                    return spec
-                await asyncio.sleep(LOOKUP_EVERY)
-        finally:
-            del bridge.finding[service]
-
-    def amap(
-        self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
-    ) -> AsyncGenerator[Any, None]:
-        """`map` for asyncio: an asynchronous generator."""
-        if in_flight < 1:
-            raise ConfigurationError(f"amap: in_flight={in_flight} would send nothing; give 1 or more")
-        limit = self.deadline if deadline is UNSET else checked(deadline)
-
-        def send(given: Args) -> asyncio.Future[Any]:
-            return self._asend(service, given.args, given.kwargs, limit)
-
-        def is_one_way() -> bool:
-            return (spec := self._specs.get(service)) is not None and not spec.response
-
-        return maps.aresults(send, calls, in_flight, is_one_way)
-
-    def retrieve(self, worker: object, method: str, /, *args: Any, **kwargs: Any) -> Any:
-        """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments.
-
-        Raises ConfigurationError for an object that is no worker.
-        """
-        role = worker if isinstance(worker, str) else role_of(worker)
-        return self.call(f"{role}.{method}", *args, **kwargs)
-
-    retrive = retrieve  # the seeds' spelling
 
     def flush(self, timeout: float = 10.0) -> int:
         """Wait until the broker has all one-way calls that this thread sent; how many it does not have.
@@ -278,6 +155,19 @@ class Solver:
             time.sleep(LOOKUP_EVERY)
         return spec
 
+    async def _find_in(self, bridge: AsyncClient, service: str) -> Spec:
+        """`_find` without a thread that waits."""
+        try:
+            started = time.monotonic()
+            while True:
+                waited = time.monotonic() - started
+                spec = await background.run(bridge.loop, self._look_up, service, waited)
+                if spec is not None:
+                    return spec
+                await asyncio.sleep(LOOKUP_EVERY)
+        finally:
+            del bridge.finding[service]
+
     def _known(self, service: str) -> Spec | None:
         """Return what is known of a service, which is looked up again every SPECS_LAST s, in another thread."""
         if time.monotonic() > self._look_again_at:
@@ -311,8 +201,8 @@ class Solver:
         spec = self._directory.find(name) or defined().get(name)
         return spec.name if spec is not None else name
 
-    def _client(self) -> Any:
-        client = getattr(self._local, "client", None)
+    def _client(self) -> Driver:
+        client: Driver | None = getattr(self._local, "client", None)
         if client is None or self._local.pid != os.getpid():
             client = self._local.client = self._new_client()
             self._local.pid = os.getpid()
@@ -326,6 +216,14 @@ class Solver:
         self._clients.add(client)
         return client
 
+    def _bridge_here(self) -> AsyncClient:
+        """Return the client of the loop that runs."""
+        loop = asyncio.get_running_loop()
+        bridge: AsyncClient | None = getattr(self._local, "bridge", None)
+        if bridge is None or bridge.loop is not loop:
+            bridge = self._local.bridge = self._bridge(loop)
+        return bridge
+
     def _bridge(self, loop: asyncio.AbstractEventLoop) -> AsyncClient:
         """Return the client of a loop. Those of loops that have ended are closed."""
         with self._entering:
@@ -335,7 +233,7 @@ class Solver:
                 self._bridges[loop] = AsyncClient(loop, self._new_client(may_block=False))
             return self._bridges[loop]
 
-    def _make_room(self, client: Any) -> None:
+    def _make_room(self, client: Driver) -> None:
         """Back-pressure: wait while too many one-way calls are unconfirmed."""
         if client.under_way >= ONE_WAY_WINDOW:
             while client.unconfirmed > ONE_WAY_WINDOW // 2:

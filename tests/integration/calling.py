@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from waiting import until
 
@@ -23,24 +24,29 @@ ROOT = Path(__file__).resolve().parents[2]
 class Calling:
     """One run: `start()` its workers, `solver` calls them."""
 
-    def __init__(self, broker_url: str, redis_url: str, run: str, folder: Path) -> None:
+    def __init__(
+        self, broker_url: str, redis_url: str, run: str, folder: Path, offered: Path = OFFERED, **options: Any
+    ) -> None:
+        """`offered`: the script of its workers; `options`: of its Solver."""
         self.broker_url, self.redis_url, self.folder = broker_url, redis_url, folder
         self.topology = Topology(run)
         self.app = create_app(self.topology, broker_url, redis_url)
-        self.solver = Solver(self.app, self.topology, deadline=30.0)
+        self.solver = Solver(self.app, self.topology, deadline=30.0, **options)
+        self._offered = offered
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, number: int = 1, may_end: bool = False, **environment: str) -> list[subprocess.Popen[bytes]]:
         """Start worker processes; returns when each serves, or (`may_end`) was killed by what it served."""
         started = []
+        here = {"PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         for _ in range(number):
             name = f"actor-{len(self.processes)}"
             log = (self.folder / f"{name}.log").open("wb")
-            command = [sys.executable, str(OFFERED), self.broker_url, self.redis_url, self.topology.run, name]
+            command = [sys.executable, str(self._offered), self.broker_url, self.redis_url, self.topology.run, name]
             process = subprocess.Popen(
                 command,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment},
+                env={**os.environ, **here, **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

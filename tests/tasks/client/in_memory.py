@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +17,7 @@ from tasks.amqp.messages import LOST, Replies
 from tasks.brokers import InMemoryBroker, LinkLost
 from tasks.client.rpc import Client
 from tasks.client.solver import Solver
+from tasks.middleware import Middleware, own_headers
 from tasks.service import Spec
 from tasks.topology import Topology
 
@@ -55,8 +56,10 @@ def client_of(broker: InMemoryBroker, claims: Any = None, patience: float = 60.0
     return Client(app_of(broker, claims), TOPOLOGY, Directory(ADD, ONCE, PUSH), patience)  # type: ignore[arg-type]
 
 
-def solver_of(broker: InMemoryBroker, patience: float = 60.0, claims: Any = None) -> Solver:
-    solver = Solver(app_of(broker, claims), TOPOLOGY, patience=patience)
+def solver_of(
+    broker: InMemoryBroker, patience: float = 60.0, claims: Any = None, middleware: Sequence[Middleware] = ()
+) -> Solver:
+    solver = Solver(app_of(broker, claims), TOPOLOGY, patience=patience, middleware=middleware)
     solver._directory = Directory(ADD, ONCE, PUSH)  # type: ignore[assignment]
     return solver
 
@@ -98,7 +101,10 @@ class Kept:
 
 
 class Service:
-    """Serves one service in a thread of its own: `function` gets the arguments. `taken`: what it was called with."""
+    """Serves one service in a thread of its own: `function` gets the arguments.
+
+    `taken`: what it was called with; `headers`: those of its callers.
+    """
 
     def __init__(
         self,
@@ -109,6 +115,7 @@ class Service:
         claims: Any = None,
     ) -> None:
         self.taken: list[Any] = []
+        self.headers: list[dict[str, Any]] = []
         self._broker, self._spec, self._function, self._lost = broker, spec, function, lost
         self._stopping, self._claims = threading.Event(), claims
         self._queue = TOPOLOGY.service_queue(spec.name, spec.response, spec.bound)
@@ -137,6 +144,7 @@ class Service:
         asked = frames.read_properties(delivery.properties)
         args, kwargs, _ = codec.decode(delivery.body)
         self.taken.append(args)
+        self.headers.append(own_headers(asked.headers))
         out: list[bytes] = []
         if asked.reply_to:
             result = codec.encode(self._function(*args, **kwargs), self._claims)

@@ -1,0 +1,111 @@
+"""Calls that have more than arguments and a deadline: headers, and the hooks of their caller's middleware."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from celery.utils.log import get_logger
+
+from tasks.client.arguments import Args
+from tasks.client.driver import Driver
+from tasks.client.future import Handle
+from tasks.middleware import Call, Middleware, checked_headers, hook_of
+from tasks.service import Spec
+
+if TYPE_CHECKING:
+    from tasks.client.async_client import AsyncClient
+
+logger = get_logger(__name__)
+
+
+class Extras:
+    """Headers and hooks of all calls of one Solver, or of one view of it."""
+
+    def __init__(self, middleware: Sequence[Middleware], headers: Mapping[str, Any]) -> None:
+        self.middleware, self.headers = middleware, headers
+        both = [(hook_of(one, "before_send"), hook_of(one, "after_reply")) for one in middleware]
+        self._hooks = [pair for pair in both if pair != (None, None)]
+
+    @property
+    def empty(self) -> bool:
+        """Return whether calls are as plain as without these."""
+        return not (self._hooks or self.headers)
+
+    def send(self, client: Driver, spec: Spec, given: Args, time_to_live: float | None) -> Handle:
+        """Send a call. Raises what a hook raises that refuses it, and as Driver.submit."""
+        outgoing = self.outgoing(spec.name, given)
+        try:
+            handle = client.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
+        except BaseException as error:
+            outgoing.end(error)
+            raise
+        if self._hooks:
+            handle.when_ended(lambda ended: outgoing.end(ended.failure))
+        return handle
+
+    def submit(self, bridge: AsyncClient, spec: Spec, given: Args, time_to_live: float | None) -> asyncio.Future[Any]:
+        """Send a call from an event loop. Raises as `send`."""
+        outgoing = self.outgoing(spec.name, given)
+        try:
+            future = bridge.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
+        except BaseException as error:
+            outgoing.end(error)
+            raise
+        if self._hooks:
+            future.add_done_callback(lambda ended: outgoing.end(_error_of(ended)))
+        return future
+
+    def outgoing(self, service: str, given: Args) -> Outgoing:
+        """Return a call that is about to be sent, after its hooks have run. Raises what they raise."""
+        call = Call(service, str(uuid.uuid4()), given.args, given.kwargs, dict(self.headers))
+        outgoing = Outgoing(call, self._hooks)
+        try:
+            for before, _ in self._hooks:
+                if before is not None:
+                    before(call)
+                outgoing.entered += 1
+            if self._hooks:
+                call.headers = checked_headers(call.headers)
+        except BaseException as error:
+            outgoing.end(error)
+            raise
+        return outgoing
+
+
+class Outgoing:
+    """A call on its way. `entered`: the middleware that have let it pass."""
+
+    __slots__ = ("_hooks", "call", "entered")
+
+    def __init__(self, call: Call, hooks: Sequence[tuple[Any, Any]]) -> None:
+        self.call, self._hooks, self.entered = call, hooks, 0
+
+    @property
+    def args(self) -> Sequence[Any]:
+        """Its arguments."""
+        return self.call.args
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """Its arguments by keyword."""
+        return self.call.kwargs
+
+    def end(self, error: BaseException | None) -> None:
+        """Run the hooks of a call that has ended, with its error if it has one."""
+        entered, self.entered = self.entered, 0
+        for _, after in reversed(self._hooks[:entered]):
+            if after is None:
+                continue
+            try:
+                after(self.call, error=error)
+            except BaseException:
+                logger.exception("after_reply of a call of %s failed", self.call.service)
+
+
+def _error_of(ended: asyncio.Future[Any]) -> BaseException | None:
+    if ended.cancelled():
+        return asyncio.CancelledError()
+    return ended.exception()
