@@ -9,7 +9,6 @@ game is small enough, returns against fixed references anywhere; and draws the l
 from __future__ import annotations
 
 from workers.config.command_line import role
-from workers.evaluation.worker import run
 
 if __name__ == "__main__":
-    role("evaluator", run)()
+    role("evaluator")()

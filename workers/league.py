@@ -8,7 +8,6 @@ folder, or `restore`, holds when Redis has none.
 from __future__ import annotations
 
 from workers.config.command_line import role
-from workers.leagues.service import run
 
 if __name__ == "__main__":
-    role("league", run)()
+    role("league")()

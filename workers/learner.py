@@ -8,19 +8,6 @@ the command line everybody on the machine could read their passwords).
 from __future__ import annotations
 
 from workers.config.command_line import role
-from workers.config.schema import Config
-
-
-def run(config: Config) -> int:
-    """The learner of a plain run, or of a league; each loads only what it needs."""
-    if config.league is None:
-        from workers.learning.worker import run as run_plain
-
-        return run_plain(config)
-    from workers.leagues.learner import run_league
-
-    return run_league(config)
-
 
 if __name__ == "__main__":
-    role("learner", run)()
+    role("learner")()

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 
 from hydra.core.hydra_config import HydraConfig
 
-import envs
-from workers.config.schema import Config, Sampling
+from workers.config.roles import has_gateways, is_served, of_a_league
+from workers.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -24,32 +24,22 @@ class Rule:
     otherwise: str
 
 
-def _league(config: Config) -> bool:
-    return config.league is not None
-
-
 def _alone(config: Config) -> bool:
     return config.league is None
-
-
-def _served(config: Config) -> bool:
-    return config.sampling is Sampling.served
 
 
 def _several_learners(config: Config) -> bool:
     return config.most_learners > 1
 
 
-def _gateways(config: Config) -> bool:
-    return config.league is None and envs.is_gamecore(config.env.id)
-
-
 NO_LEAGUE = "is of a run without a league; "
 RULES = (
-    Rule(("restore", "league_workers", "evaluators"), _league, "is of a league, and none is chosen: add league=NAME"),
+    Rule(
+        ("restore", "league_workers", "evaluators"), of_a_league, "is of a league, and none is chosen: add league=NAME"
+    ),
     Rule(
         ("env_runners", "served_memory"),
-        _served,
+        is_served,
         "is of sampling=served, and sampling={sampling} has no env runners: add sampling=served",
     ),
     Rule(
@@ -59,7 +49,7 @@ RULES = (
     ),
     Rule(
         ("gateway.*",),
-        _gateways,
+        has_gateways,
         "is of gateways, for games that drive themselves: choose one by env.id=gamecore:FILE:CLASS",
     ),
     Rule(("env.id",), _alone, f"{NO_LEAGUE}a league's game is league.env"),

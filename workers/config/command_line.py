@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import os
 import re
 import select
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import hydra
@@ -25,7 +27,7 @@ from omegaconf.errors import OmegaConfBaseException
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from warren.user_code import EXTRAS, install
-from workers.config import staying
+from workers.config import roles, staying
 from workers.config.league_choices import with_choices
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
@@ -41,15 +43,19 @@ STOPPED = 130  # exit status after Ctrl-C, as shells have it
 ERROR_STATUS = 2  # exit status after an error that is the user's to mend
 
 
-def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
-    """The entry point of `python -m workers.NAME`: `run` receives the configuration and returns the exit status."""
+def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], None]:
+    """Return the entry point of `python -m workers.NAME`.
+
+    `run` receives the configuration and returns the exit status; None: the one of the module that the table names.
+    """
+    work = run or partial(run_of_table, name)
 
     def entry() -> None:
         status: list[int] = []
 
         def job(composed: DictConfig) -> None:
             if STOPPED not in status:  # of a sweep, Ctrl-C ends all
-                status.append(guarded(lambda: run(configured(composed))))
+                status.append(guarded(lambda: work(configured(composed))))
 
         options, overrides = arranged(sys.argv[1:])
         if any(given.startswith("resume=") for given in overrides):  # whose league these are about is in its folder
@@ -70,6 +76,18 @@ def role(name: str, run: Callable[[Config], int]) -> Callable[[], None]:
         sys.exit(next(filter(None, status), 0))
 
     return entry
+
+
+def run_of_table(name: str, config: Config) -> int:
+    """Do the work of a role: by the module that the table names for such a run, and no other is imported."""
+    found = roles.find(name)
+    assert found is not None
+    if (module := found.module(config)) is None:
+        from workers.config.validation import verify  # and with it torch, which not every command line needs
+
+        verify(config, name)  # it raises, with all that is wrong
+        raise ConfigurationError(found.otherwise)
+    return int(importlib.import_module(module).run(config))
 
 
 def configured(composed: DictConfig) -> Config:

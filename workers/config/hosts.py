@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from warren.errors import unknown_name
-from workers.config.schema import Config, Sampling
+from workers.config import roles
+from workers.config.schema import Config
 
-SETTINGS = ("actors", "learners", "env_runners", "evaluators", "league_workers")  # what another host may start
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 ON_LOOPBACK = ("private", "install", "embedded")  # modes of broker= whose servers listen on loopback
 
@@ -22,7 +22,7 @@ def problems(config: Config) -> Iterator[str]:
             f"{', '.join(map(str, config.hosts))}; start servers that all hosts reach and give their URLs in "
             "WARREN_BROKER_URL and WARREN_REDIS_URL"
         )
-    known = tuple(name for name in SETTINGS if name in startable(config))
+    known = roles.counts(config)
     for host, counts in config.hosts.items():
         if not _NAME.fullmatch(str(host)):
             yield f"hosts.{host}: {host!r} is no name; use letters, digits, '-' and '_', a letter first"
@@ -39,13 +39,6 @@ def problems(config: Config) -> Iterator[str]:
         yield f"hosts.{leader(config)}.learners: none; the first learner is the leader's, whose folder it writes to"
     if config.host is not None and config.hosts and config.host not in config.hosts:
         yield f"host: {unknown_name('host', config.host, config.hosts)}"
-
-
-def startable(config: Config) -> tuple[str, ...]:
-    """Those of SETTINGS that a run of this kind has."""
-    runners = ("env_runners",) if config.sampling is Sampling.served else ()
-    league = ("evaluators", "league_workers") if config.league is not None else ()
-    return ("actors", "learners", *runners, *league)
 
 
 def leader(config: Config) -> str | None:
@@ -86,5 +79,5 @@ def ranks(config: Config, setting: str, host: str | None) -> range:
 
 def given_totals(config: Config) -> dict[str, Any]:
     """The counts that `hosts` sets, for the configuration."""
-    named = [name for name in SETTINGS if any(name in (counts or {}) for counts in config.hosts.values())]
+    named = [name for name in roles.counts() if any(name in (counts or {}) for counts in config.hosts.values())]
     return {name: total(config, name) for name in named}

@@ -14,63 +14,58 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import envs
 from envs import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
-from workers.config import applicable, hosts
+from workers.config import applicable, hosts, roles
 from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
+from workers.config.roles import Keeps, Role
 from workers.config.run_names import run_folder
-from workers.config.schema import Config, Sampling
+from workers.config.schema import CONF, Config, Sampling
 from workers.servers import given_urls
 
 COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
 LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
 LARGEST_SEED = 2**32 - 1  # that numpy and gymnasium take
 MOST_ENVIRONMENTS = 1 << 20  # that one process steps at once
+LEAGUES = tuple((CONF / "league").glob("*.yaml"))
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
-    "actors": 1,
-    "env_runners": 1,
     "unroll_length": 1,
     "batch_segments": 1,
     "max_staleness": 0,
     "total_steps": 1,
-    "learners": 1,
     "learner_threads": 1,
     "restarts": 0,
     "checkpoints_kept": 1,
-    "actor_id": 0,
-    "env_runner_id": 0,
-    "learner_id": 0,
     "seed": 0,
-    "league_workers": 1,
-    "evaluators": 1,
-    "league_id": 0,
-    "evaluator_id": 0,
+    **dict.fromkeys(roles.counts(), 1),
+    **{role.id: 0 for role in roles.ROLES if role.id is not None},
 }
 _AT_MOST = {
-    "actors": 10_000,
-    "env_runners": 10_000,
-    "learners": 1_000,
     "learner_threads": 4_096,
-    "league_workers": 1_000,
-    "evaluators": 1_000,
     "seed": LARGEST_SEED,
+    **{role.count: role.most for role in roles.ROLES if role.count is not None},
 }
 
 
 def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
     """Yield one sentence for each problem. `role`, `elsewhere`: as for `validation.verify`."""
+    row = roles.find(role)
     yield from _numbers(config)
     yield from applicable.problems(config)
-    yield from _names(config, role)
+    yield from _names(config, row)
+    if row is not None and row.module(config) is None:
+        yield row.otherwise.format(config=config, leagues=", ".join(sorted(one.stem for one in LEAGUES)))
     yield from hosts.problems(config)
-    yield from _minibatch(config, role)
-    yield from _gateway(config, role)
-    yield from _served(config, role)
-    if role in ("train", "learner") and not elsewhere:
+    if config.league is None and not roles.only_of_leagues(role):
+        yield from _minibatch(config)
+    if roles.has_gateways(config):
+        yield from _gateway(config, role)
+    if roles.is_served(config):
+        yield from _served(config)
+    if (row is None or row.keeps_folder(config)) and not elsewhere:
         yield from _folder(config)
     if role == "train":
         yield from _servers(config)
@@ -166,11 +161,9 @@ def _deterministic(config: Config) -> Iterator[str]:
         )
 
 
-def _minibatch(config: Config, role: str) -> Iterator[str]:
+def _minibatch(config: Config) -> Iterator[str]:
     minibatch = config.algorithm.get("minibatch_size", 1)
-    if config.league is not None or role in ("league", "evaluator") or not isinstance(minibatch, int):
-        return
-    if minibatch > config.steps_per_update > 0:
+    if isinstance(minibatch, int) and minibatch > config.steps_per_update > 0:
         yield (
             f"algorithm.minibatch_size: {minibatch} is more than the {config.steps_per_update} steps of an update "
             f"(segments {config.segments_per_update} x unroll_length {config.unroll_length} x env.num_envs "
@@ -179,16 +172,6 @@ def _minibatch(config: Config, role: str) -> Iterator[str]:
 
 
 def _gateway(config: Config, role: str) -> Iterator[str]:
-    gamecore = config.league is None and envs.is_gamecore(config.env.id)
-    if role == "gateway" and not gamecore:
-        yield (
-            f"env.id: {config.env.id!r} is stepped by actors; a gateway serves games that drive themselves: "
-            "env.id=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor"
-        )
-    if not gamecore:
-        return
-    if role == "actor":
-        yield f"env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor"
     if config.sampling is not Sampling.streaming:
         yield (
             f"sampling: {config.sampling.value} asks actors to play, and env.id={config.env.id} drives itself; use "
@@ -201,11 +184,7 @@ def _gateway(config: Config, role: str) -> Iterator[str]:
         yield from missing_packages()
 
 
-def _served(config: Config, role: str) -> Iterator[str]:
-    if config.sampling is not Sampling.served:
-        if role == "env":
-            yield f"sampling: {config.sampling.value} has no env runners: its actors step their own environments"
-        return
+def _served(config: Config) -> Iterator[str]:
     if config.served_memory not in ("actor", "travelling"):
         yield f"served_memory: {unknown_name('place', config.served_memory, ('actor', 'travelling'))}"
     if config.league is not None:
@@ -231,14 +210,14 @@ def _servers(config: Config) -> Iterator[str]:
         yield from error.problems
 
 
-def _names(config: Config, role: str) -> Iterator[str]:
+def _names(config: Config, role: Role | None) -> Iterator[str]:
     for name, value in (("project", config.project), ("trial", config.trial)):
         if value is not None and not _FOLDER_NAME.fullmatch(value):
             yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
-    if config.trial is None and (role in ("learner", "evaluator") or (role == "league" and config.league_id == 0)):
-        others = "; league workers from league_id=1 on need none" if role == "league" else ""
+    if config.trial is None and role is not None and role.keeps_folder(config):
+        others = f"; {role.name} workers from {role.id}=1 on need none" if role.keeps is Keeps.first else ""
         yield f"trial: not given; this role writes into the run's folder, so name that (trial=TRIAL){others}"
-    if config.run is None and role != "train":
+    if config.run is None and role is not None:
         yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
     elif config.run is not None:
         try:

@@ -20,10 +20,10 @@ from league.models.snapshots import STREAM
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from warren.errors import CheckpointError, ConfigurationError
-from workers.config import initial_weights, plain_checks, teachers
+from workers.config import initial_weights, plain_checks, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
-from workers.config.schema import CONF, Config
+from workers.config.schema import Config
 
 ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
 
@@ -49,14 +49,16 @@ def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> 
 
 
 def _devices(config: Config, role: str) -> Iterator[str]:
-    for setting, user in (("device", "learner"), ("actor_device", "actor")):
-        if role == user or (role == "train" and not config.hosts):  # of other hosts' devices nothing is known here
+    for one in roles.ROLES:
+        # Of other hosts' devices nothing is known here.
+        asked = role == one.name or (role == "train" and not config.hosts and one.module(config) is not None)
+        if one.device is not None and asked:
             try:
-                device = devices.resolve(getattr(config, setting), setting)
+                device = devices.resolve(getattr(config, one.device), one.device)
             except ConfigurationError as error:
                 yield from error.problems
                 continue
-            if user == "learner":
+            if one is roles.LEARNER:
                 yield from computing.problems(config.precision, config.compile, device)
 
 
@@ -64,8 +66,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     if config.league is not None:
         yield from _league(config, role, elsewhere)
         return
-    if role in ("league", "evaluator"):
-        yield f"league: not given; this role belongs to a league: league=NAME, one of {', '.join(_leagues())}"
+    if roles.only_of_leagues(role):
         return
     settings = config.env.settings()
     if problems := list(settings.problems(config.env.num_envs if config.env.num_envs > 0 else None)):
@@ -242,7 +243,3 @@ def _goal(league: LeagueConfig) -> Iterator[str]:
                 f"league: goal={league.goal} is an exploitability, and cannot be reached: {problem}; without one "
                 "(league.goal=null) the run ends by seconds or total_steps"
             )
-
-
-def _leagues() -> list[str]:
-    return sorted(path.stem for path in (CONF / "league").glob("*.yaml"))

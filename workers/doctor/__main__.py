@@ -24,6 +24,7 @@ from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.command_line import guarded, urls_from_environment
+from workers.config.roles import ROLES
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
 from workers.doctor import broker_checks, clocks, machine
@@ -32,8 +33,6 @@ from workers.doctor.findings import Finding, Level, as_json, status_of, summary,
 from workers.doctor.quick import of_broker, of_redis
 from workers.doctor.target import Target, folder_of, settings, target
 from workers.servers.checks import redact
-
-ROLES = ("actor", "env", "learner", "league", "evaluator", "gateway", "flower")
 
 
 def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
@@ -96,7 +95,9 @@ def main() -> int:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--run", help="name or folder of a run that goes on (default: WARREN_RUN)")
     which.add_argument(
-        "--role", choices=ROLES, help="check for one process of this role; its folder and its GPU it checks by itself"
+        "--role",
+        choices=[role.name for role in ROLES],
+        help="check for one process of this role; its folder and its GPU it checks by itself",
     )
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")

@@ -8,7 +8,6 @@ environment.
 from __future__ import annotations
 
 from workers.config.command_line import role
-from workers.env.runner import run
 
 if __name__ == "__main__":
-    role("env", run)()
+    role("env")()

@@ -8,7 +8,6 @@ environment, and WARREN_GATEWAY_TOKEN where games have to show one.
 from __future__ import annotations
 
 from workers.config.command_line import role
-from workers.gateway.role import run
 
 if __name__ == "__main__":
-    role("gateway", run)()
+    role("gateway")()

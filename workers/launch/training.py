@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from warren.errors import ConfigurationError
 from warren.files import read_json
 from workers import servers
-from workers.config import hosts, plain_checks
+from workers.config import hosts, plain_checks, roles
 from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.league_choices import with_choices
 from workers.config.run_names import name_run, run_folder
@@ -218,5 +218,5 @@ def scaled_counts(folder: Path, overrides: list[str]) -> dict[str, Any]:
     return {
         name: count
         for name, count in counts.items()
-        if name in hosts.SETTINGS and name not in given and "hosts" not in given and type(count) is int and count > 0
+        if name in roles.counts() and name not in given and "hosts" not in given and type(count) is int and count > 0
     }

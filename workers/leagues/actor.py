@@ -284,7 +284,7 @@ class LeagueActorRole:
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
 
 
-def run_league(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
+def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
 
     Raises ConfigurationError when, streaming, the user's environment fails again after it was made anew.

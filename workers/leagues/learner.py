@@ -78,7 +78,7 @@ class LeagueLearnerRole(LearnerRole):
             self.rounds.release()
 
 
-def run_league(config: Config) -> int:
+def run(config: Config) -> int:
     """Train one player for as long as the league wants it to learn; exit status 0, or 1 when it could not go on.
 
     Raises ConfigurationError for what is the user's to mend: an environment that keeps failing, a second learner.

@@ -23,7 +23,8 @@ from agents.trajectories import Trajectory
 from warren.errors import LeagueError, WarrenError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
-from workers.leagues.actor import LeagueActorRole, run_league
+from workers.leagues import actor
+from workers.leagues.actor import LeagueActorRole
 from workers.leagues.known_players import Learning
 from workers.leagues.served_games import GamesElsewhere, Group, GroupsOfPlayer, check
 from workers.rollout.games_in_play import decide
@@ -265,5 +266,5 @@ class ServedLeagueRole(LeagueActorRole):
 
 
 def run(config: Config) -> int:
-    """As run_league: serve until the run is over or a stop."""
-    return run_league(config, ServedLeagueRole)
+    """Serve until the run is over or a stop, as a league's other actors do."""
+    return actor.run(config, ServedLeagueRole)

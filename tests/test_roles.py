@@ -1,0 +1,184 @@
+"""The table of roles: what is written elsewhere for each role agrees with it, and what is made from it follows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import kustomize
+import pytest
+from test_compose import COMPOSE, DOCKER, ROLES_FILE, ROOT, read, seconds
+
+from tasks import topology
+from workers.config import roles
+from workers.config.roles import Keeps, Role
+from workers.config.schema import CONF, Config
+
+Table = Sequence[Role]
+Complaints = Iterator[str]
+HOLDERS: list[Callable[[Table], Complaints]] = []
+MADE_UP = Role(
+    "watcher",
+    "run=NAME: watches.",
+    {"plain": "workers.watching.role", "league": "workers.watching.role"},
+    count="watchers",
+    id="watcher_id",
+    keeps=Keeps.each,
+    queue="watcher.main",
+    metrics="/watched",
+    device="watcher_device",
+)
+
+
+def holder(check: Callable[[Table], Complaints]) -> Callable[[Table], Complaints]:
+    HOLDERS.append(check)
+    return check
+
+
+def differ(what: str, there: Any, table: Any) -> Complaints:
+    if there != table:
+        yield f"{what}: {there}, and by the table {table}"
+
+
+def names(table: Table) -> set[str]:
+    return {role.name for role in table}
+
+
+@holder
+def the_schema(table: Table) -> Complaints:
+    fields = {field.name for field in dataclasses.fields(Config)}
+    for role in table:
+        for setting in (role.count, role.id, role.device, role.switch):
+            if setting is not None and setting not in fields:
+                yield f"{role.name}: there is no setting {setting}"
+    yield from differ("ids", {name for name in fields if name.endswith("_id")}, {one.id for one in table if one.id})
+    devices = {name for name in fields if name.split("_")[-1] == "device"}
+    yield from differ("devices", devices, {one.device for one in table if one.device})
+
+
+@holder
+def the_modules(table: Table) -> Complaints:
+    for role in table:
+        for module in (f"workers.{role.name}", *role.work.values()):
+            try:
+                found = importlib.util.find_spec(module)
+            except ModuleNotFoundError:
+                found = None
+            source = "" if found is None else Path(str(found.origin)).read_text()
+            if not source or (module in role.work.values() and "\ndef run(" not in source):
+                yield f"{role.name}: {module} has no function run"
+    entries = [*(ROOT / "workers").glob("*.py"), *(ROOT / "workers").glob("*/__main__.py")]
+    started = {match[1] for path in entries if (match := re.search(r"\brole\(\"(\w+)\"", path.read_text()))}
+    yield from differ("entries", started - {"train"}, names(table))
+
+
+@holder
+def the_paths_of_metrics(table: Table) -> Complaints:
+    answering = {
+        path.parent.name for path in (ROOT / "workers").rglob("*.py") if 'path == "/metrics"' in path.read_text()
+    }
+    told = {module.split(".")[1] for role in table if role.metrics == "/metrics" for module in role.work.values()}
+    yield from differ("packages that serve metrics", answering, told)
+    yield from (
+        f"{role.name}: {role.metrics} is not served" for role in table if role.metrics not in (None, "/metrics")
+    )
+
+
+@holder
+def the_primary_files(table: Table) -> Complaints:
+    yield from differ("conf", {path.stem for path in CONF.glob("*.yaml")} - {"train", "warren"}, names(table))
+
+
+@holder
+def the_queues(table: Table) -> Complaints:
+    of = topology.Topology("a-run", players=("one",))
+    known = {of.learner_queue("one").routing_key, of.actor_queue().routing_key}
+    found = {role.queue.format(player="one") for role in table if role.queue}
+    yield from differ("queues", known, found)
+    yield from differ("roles of tasks", set(topology.ROLES), {queue.partition(".")[0] for queue in found})
+
+
+@holder
+def compose(table: Table) -> Complaints:
+    services = read(ROLES_FILE, {})
+    yield from differ(ROLES_FILE.name, set(services), {role.name for role in table if role.in_image})
+    for role in table:
+        if (service := services.get(role.name)) is not None:
+            entry = service["entrypoint"][:3]
+            yield from differ(f"{role.name}'s entry", entry, ["python", "-m", f"workers.{role.name}"])
+            yield from differ(f"{role.name}'s time", seconds(service["stop_grace_period"]), role.in_a_container)
+            mounted = any(volume.startswith("runs:") for volume in service["volumes"])
+            yield from differ(f"{role.name}'s folder", mounted, role.keeps is not Keeps.nobody)
+    started = set(read(COMPOSE, {"EXPERIMENT": "kuhn"})) | set(read(COMPOSE, {}))
+    of_roles = {name for name in services if any(one == name or one.startswith(f"{name}-") for one in started)}
+    yield from differ("started by experiments", of_roles, {role.name for role in table if role.in_image})
+
+
+@holder
+def swarm(table: Table) -> Complaints:
+    services = read(DOCKER / "swarm" / "stack.yml", {})
+    started = {name: one for name, one in services.items() if one.get("command", [""])[0] == "python"}
+    if unknown := set(started) - names(table):
+        yield f"roles that do not exist: {unknown}"
+    for role in table:
+        if role.module(Config()) is None or role.switch is not None or not role.in_image:
+            continue  # a stack runs one plain run
+        if (service := started.get(role.name)) is None:
+            yield f"{role.name}: is not there"
+            continue
+        yield from differ(f"{role.name}'s time", seconds(service["stop_grace_period"]), role.in_a_container)
+
+
+@holder
+def kubernetes(table: Table) -> Complaints:
+    found: dict[str, Any] = {}
+    for overlay in (DOCKER / "kubernetes" / "overlays").iterdir():
+        for one in kustomize.build(overlay):
+            if one["kind"] in kustomize.WORKLOADS:
+                command = one["spec"]["template"]["spec"]["containers"][0].get("command", [])
+                if command[:2] == ["python", "-m"]:
+                    found[command[2].removeprefix("workers.")] = one
+    yield from differ("workloads", set(found), {role.name for role in table if role.in_image})
+    for role in table:
+        if (one := found.get(role.name)) is not None:
+            keeps = role.keeps is not Keeps.nobody
+            yield from differ(f"{role.name} is a", one["kind"], "StatefulSet" if keeps else "Deployment")
+            time = one["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+            yield from differ(f"{role.name}'s time", float(time), role.in_a_container)
+
+
+@holder
+def the_pages(table: Table) -> Complaints:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    listed = set(re.findall(r"conf/(\w+)\.yaml", page.split("\n\n")[1]))
+    yield from differ("docs/configuration.md", listed - {"train", "warren"}, names(table))
+    page = (ROOT / "docs" / "training.md").read_text()
+    scaled = {f"`{role.count}=" for role in table if role.count and role.scaled and role.count != "actors"}
+    section = page.split("## More or fewer actors")[1].split("\n## ")[0]
+    yield from (f"docs/training.md: {one} is not said to be scaled" for one in scaled if one not in section)
+    section = page.split("## Actors and learners on other hosts")[1].split("\n## ")[0]
+    counts = {role.count for role in table if role.count}
+    yield from (f"docs/training.md: hosts do not start `{one}`" for one in counts if f"`{one}`" not in section)
+
+
+holders = pytest.mark.parametrize("check", HOLDERS, ids=lambda check: check.__name__)
+
+
+@holders
+def test_agrees_with_the_table(check: Callable[[Table], Complaints]) -> None:
+    assert [*check(roles.ROLES)] == []
+
+
+@holders
+def test_a_row_that_is_made_up_is_missed(check: Callable[[Table], Complaints]) -> None:
+    assert [*check((*roles.ROLES, MADE_UP))] != []
+
+
+@holders
+def test_a_row_that_is_gone_is_missed(check: Callable[[Table], Complaints]) -> None:
+    fewer = [[role for role in roles.ROLES if role is not gone] for gone in roles.ROLES]
+    assert any([*check(table)] for table in fewer)

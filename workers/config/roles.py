@@ -1,0 +1,250 @@
+"""THE table of roles: each kind of process that a training run or a league has, with all that is known of it by kind.
+
+Launcher, verifier, hosts, doctor, scaling and command lines are made from it; the schema, manifests and pages are held
+against it by tests/test_roles.py. A new role is a row here and its module `workers.NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workers.config.schema import Config
+
+
+class Restart(Enum):
+    """Tell what a process that fails again and again means for the run."""
+
+    critical = "critical"  # the run ends, with the process's last lines
+    optional = "optional"  # the run goes on without it; it is tried again after growing pauses
+    never = "never"  # the run goes on without it
+
+
+class Done(Enum):
+    """Tell what an end with status 0 means."""
+
+    restart = "restart"  # it was to run for as long as the run does: started again
+    once = "once"  # its work is done
+    run = "run"  # its work is done, and with it the run
+
+
+class Keeps(Enum):
+    """Tell which processes of a role write into the run's folder."""
+
+    nobody = "nobody"
+    first = "first"  # the one with number 0
+    each = "each"
+
+
+def of_a_league(config: Config) -> bool:
+    """Return whether it is a league's."""
+    return config.league is not None
+
+
+def is_served(config: Config) -> bool:
+    """Return whether env runners step the environments."""
+    return config.sampling.value == "served"
+
+
+def has_gateways(config: Config) -> bool:
+    """Return whether games drive themselves, so that gateways are in the place of actors."""
+    from envs import is_gamecore  # and with it gymnasium, which not every command line needs
+
+    return not of_a_league(config) and is_gamecore(config.env.id)
+
+
+@dataclass(frozen=True)
+class Role:
+    """One kind of process: `python -m workers.NAME`.
+
+    `work`: the modules whose `run` does its work: of a "plain" run, of a "league", and, where actors are served by
+    other code, of a "served plain" run and a "served league". Runs of kinds that are not there have no such role, nor
+    those for which `applies` is False; `otherwise` says so to whoever starts one by hand, and the remedy.
+
+    `count`, `id`: settings of how many there are, `most` at most, and of the number of one; without a count there is
+    one process, which is started where `switch`, another setting, is not null. `each_player`: so many for each player.
+    `scaled`: the count may be changed while the run lasts.
+
+    `grace`: s that it has to stop at least, whatever the setting `grace` says; `longest`: s that it gets at most where
+    an update takes longer; `in_a_container`: s that a container gives it. `stop_order`: those of 0 are stopped first.
+
+    `queue`: routing key of the tasks that it consumes. `answers`: it answers remote control while it computes.
+    `metrics`: the path at which it serves Prometheus. `device`: the setting of where it computes. `forked`: from a
+    process that has imported its modules. `in_image`: Docker's image has what it needs.
+    """
+
+    name: str
+    does: str  # in --help, after `python -m workers.NAME`
+    work: Mapping[str, str]
+    applies: Callable[[Config], bool] = lambda config: True
+    otherwise: str = ""
+    count: str | None = None
+    most: int = 1_000
+    id: str | None = None
+    switch: str | None = None
+    each_player: bool = False
+    scaled: bool = True
+    keeps: Keeps = Keeps.nobody
+    restart: Restart = Restart.critical
+    done: Done = Done.restart
+    grace: float = 0.0
+    longest: float = 0.0
+    in_a_container: float = 30.0
+    stop_order: int = 0
+    queue: str | None = None
+    answers: bool = False
+    metrics: str | None = None
+    device: str | None = None
+    forked: bool = True
+    in_image: bool = True
+
+    def module(self, config: Config) -> str | None:
+        """Return the module that does its work in such a run; None where there is no such role."""
+        kind = "league" if of_a_league(config) else "plain"
+        found = self.work.get(kind)
+        if is_served(config):
+            found = self.work.get(f"served {kind}", found)
+        return found if self.applies(config) else None
+
+    def keeps_folder(self, config: Config) -> bool:
+        """Return whether the process of this configuration writes into the run's folder."""
+        first = self.id is not None and getattr(config, self.id) == 0
+        return self.keeps is Keeps.each or (self.keeps is Keeps.first and first)
+
+
+OF_A_LEAGUE = "league: not given; this role belongs to a league: league=NAME, one of {leagues}"
+
+LEAGUE = Role(
+    "league",
+    """run=NAME league=kuhn league_id=1: serves a run's league: who plays whom, what counts,
+what everybody learns next. Any number may; the one with league_id=0, which also needs trial=TRIAL, creates the
+league and keeps its folder. The launcher starts them by itself; by hand they need WARREN_BROKER_URL and
+WARREN_REDIS_URL in the environment.""",
+    {"league": "workers.leagues.service"},
+    otherwise=OF_A_LEAGUE,
+    count="league_workers",
+    id="league_id",
+    keeps=Keeps.first,
+    in_a_container=120.0,  # its last act is a snapshot
+    stop_order=1,  # others call it until they end
+    answers=True,
+)
+LEARNER = Role(
+    "learner",
+    """run=NAME trial=TRIAL: trains a player on the segments that actors send, and publishes
+each new version of its weights. The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and
+WARREN_REDIS_URL in the environment.""",
+    {"plain": "workers.learning.worker", "league": "workers.leagues.learner"},
+    count="learners",
+    id="learner_id",
+    each_player=True,
+    scaled=False,
+    keeps=Keeps.each,
+    done=Done.run,
+    longest=180.0,
+    in_a_container=120.0,  # an update is finished, and a checkpoint written
+    queue="learner.{player}",
+    answers=True,
+    device="device",
+)
+ACTOR = Role(
+    "actor",
+    """run=NAME: plays, and sends what it lived through to the run's learner. The launcher
+starts actors by itself; start more by hand, on any machine that reaches the run's servers, with
+WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
+    {
+        "plain": "workers.rollout.worker", "league": "workers.leagues.actor",
+        "served plain": "workers.rollout.served", "served league": "workers.leagues.served",
+    },
+    lambda config: not has_gateways(config),
+    "env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor",
+    count="actors",
+    most=10_000,
+    id="actor_id",
+    queue="actor.main",
+    answers=True,
+    device="actor_device",
+)  # fmt: skip
+GATEWAY = Role(
+    "gateway",
+    """run=NAME: serves games that drive themselves (env.id=gamecore:FILE.py:CLASS), and sends
+what they lived through to the run's learner. The launcher starts gateways in the place of actors; start more by
+hand, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
+    {"plain": "workers.gateway.role"},
+    has_gateways,
+    "env.id: {config.env.id!r} is stepped by actors; a gateway serves games that drive themselves: "
+    "env.id=gamecore:FILE.py:CLASS, CLASS being derived from workers.gateway.Actor",
+    count="actors",
+    most=10_000,
+    id="actor_id",
+    answers=True,
+    metrics="/metrics",
+    device="actor_device",
+    in_image=False,
+)
+ENV = Role(
+    "env",
+    """run=NAME sampling=served: steps two groups of environments in turn, for which the run's actors
+decide. The launcher starts env runners by itself; start more by hand, on any machine that reaches the run's
+servers, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
+    {"plain": "workers.env.runner", "league": "workers.env.runner"},
+    is_served,
+    "sampling: {config.sampling.value} has no env runners: its actors step their own environments",
+    count="env_runners",
+    most=10_000,
+    id="env_runner_id",
+)
+EVALUATOR = Role(
+    "evaluator",
+    """run=NAME trial=TRIAL league=kuhn: plays a league's frozen players against each other
+until each pair is known well enough, and scores the league. Any number may; the one with evaluator_id=0 scores.
+The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
+    {"league": "workers.evaluation.worker"},
+    otherwise=OF_A_LEAGUE,
+    count="evaluators",
+    id="evaluator_id",
+    keeps=Keeps.each,
+    restart=Restart.optional,
+    grace=30.0,  # its last act is a score, and pictures; on a quiet machine they take 3 s
+    stop_order=1,  # after those who play and learn
+)
+FLOWER = Role(
+    "flower",
+    """run=NAME: the Flower dashboard of a run. Needs WARREN_BROKER_URL and WARREN_REDIS_URL
+in the environment; listens on flower_address and flower_port.""",
+    {"plain": "workers.flower", "league": "workers.flower"},
+    switch="flower_port",
+    restart=Restart.optional,
+    forked=False,
+)
+
+ROLES = (LEAGUE, LEARNER, ACTOR, GATEWAY, ENV, EVALUATOR, FLOWER)  # in the order of their starts
+
+
+def find(name: str) -> Role | None:
+    """Return the role of that name; None where there is none, as for `train`, which starts the others."""
+    return next((role for role in ROLES if role.name == name), None)
+
+
+def only_of_leagues(name: str) -> bool:
+    """Return whether no run without a league has the role of that name."""
+    role = find(name)
+    return role is not None and "plain" not in role.work
+
+
+def of(config: Config) -> tuple[Role, ...]:
+    """Return the roles that the launcher of such a run starts."""
+
+    def wanted(role: Role) -> bool:
+        return role.switch is None or getattr(config, role.switch) is not None
+
+    return tuple(role for role in ROLES if role.module(config) is not None and wanted(role))
+
+
+def counts(config: Config | None = None) -> tuple[str, ...]:
+    """Return the settings of how many there are of each role, of those that such a run has; None: of all roles."""
+    found = ROLES if config is None else of(config)
+    return tuple(dict.fromkeys(role.count for role in found if role.count is not None))
