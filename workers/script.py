@@ -17,6 +17,7 @@ from typing import Any
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.launch.user_code import Place, find, load
+from workers.launch.user_middleware import install_from_environment
 
 
 def run(place: Place, kwargs: dict[str, Any]) -> int:
@@ -47,7 +48,14 @@ def main() -> int:
     place, problem = find(options.place, Path.cwd())
     if problem:
         return guarded(lambda: _refuse(problem))
+    if status := guarded(_install):
+        return status
     return run(place, json.loads(options.kwargs))
+
+
+def _install() -> int:
+    install_from_environment()
+    return 0
 
 
 def _refuse(problem: str) -> int:

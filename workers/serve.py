@@ -23,6 +23,7 @@ from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.launch.membership import Membership
 from workers.launch.user_code import arguments, find, find_class
+from workers.launch.user_middleware import install_from_environment
 from workers.servers import check
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if problem:
         raise ConfigurationError(problem)
     app, topology = context.current()
+    install_from_environment()
     check(app.conf.broker_url, app.conf.result_backend)
     made = find_class(place, options.name or place.attribute or "")
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"

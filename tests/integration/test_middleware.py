@@ -12,6 +12,7 @@ import pytest
 from calling import Calling
 from celery import Celery
 from hooked import traceparent
+from own_run import HOSTLESS, OwnRun, write
 from waiting import until
 
 from tasks import codec
@@ -99,3 +100,28 @@ def test_a_trace_passes_from_the_caller_to_the_service_and_to_the_calls_that_the
     assert len(set(parents)) == 4, "each call is a span of its own"
     assert len({parent.split("-")[1] for parent in others}) == 1 and TRACE not in others[0]
     assert "front.ask None" in (hooked.folder / "actor-1.log").read_text(), "what the page's Timed prints"
+
+
+NOTING = """
+from pathlib import Path
+from tasks.middleware import Middleware
+
+class Noting(Middleware):
+    def before_send(self, call):
+        call.headers["sent"] = True
+
+    def before_run(self, call):
+        if call.headers.get("sent"):
+            with Path(__file__).with_suffix(".txt").open("a") as notes:
+                print(call.service, file=notes)
+"""
+
+
+def test_the_middleware_of_a_runs_file_is_around_the_calls_of_its_environments_and_services(servers, tmp_path):
+    file = write(tmp_path, f"{HOSTLESS}middleware: [noting.py:Noting]\n")
+    (tmp_path / "noting.py").write_text(NOTING)
+    (tmp_path / "go").touch()
+    with OwnRun(file, servers) as run:
+        assert run.wait() == 0, run.output
+    noted = (tmp_path / "noting.txt").read_text().splitlines()
+    assert noted.count("adder.add") >= 20 and noted.count("learner.store") == 20 and "learner.count" in noted

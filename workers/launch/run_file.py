@@ -8,6 +8,7 @@
     hosts:                                               # optional: which machine starts how many; the first leads
       master: {Learner: 1, Actor: 1}
       box-2: {Actor: 1, cartpole: 4}
+    middleware: [traceparent.py:TraceParent]             # optional: around all calls, in every process of the run
 
 Oneagent's names are taken too: `environments` for `envs`; `master` and `slave` for hosts of those names, or `slaves`, a
 table of several.
@@ -30,8 +31,10 @@ from yaml import YAMLError
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.launch.user_code import Place, find
+from workers.launch.user_middleware import find_all
 
-SETTINGS = ("services", "envs", "hosts", "run", "join", "broker", "listen", "restarts", "folder", "log_level")
+TABLES = ("services", "envs", "hosts", "middleware")
+SETTINGS = (*TABLES, "run", "join", "broker", "listen", "restarts", "folder", "log_level")
 FIELDS = {"services": ("name", "path", "num", "kwargs"), "envs": ("name", "path", "num", "kwargs")}
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
@@ -71,6 +74,7 @@ class RunFile:
     restarts: int = 5
     folder: str = "runs"
     log_level: str = "INFO"
+    middleware: tuple[Place, ...] = ()
 
     @property
     def leader(self) -> str | None:
@@ -108,12 +112,13 @@ def read(path: Path, settings: Sequence[str] = ()) -> tuple[RunFile, list[str]]:
     if not tree.get("services") and not tree.get("envs"):
         problems.append(f"{path}: nothing to run; list services, envs or both, each with a name and a path")
     hosts = _hosts(tree, entries, problems)
+    middleware = tuple(find_all(tree.get("middleware") or [], path.resolve().parent, problems))
     problems += _settings(tree)
     if hosts and not problems:
         total = {e.name: sum(counts.get(e.name, 0) for counts in hosts.values()) for e in entries}
         entries = [replace(e, num=total[e.name]) for e in entries]
-    plain = {key: tree[key] for key in SETTINGS[3:] if key in tree}
-    return RunFile(path, entries, hosts, **plain), problems
+    plain = {key: tree[key] for key in SETTINGS[len(TABLES) :] if key in tree}
+    return RunFile(path, entries, hosts, middleware=middleware, **plain), problems
 
 
 def _parse(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -157,7 +162,7 @@ def _translated(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 def _override(tree: dict[str, Any], settings: Sequence[str]) -> Iterator[str]:
     entries = {name: entry for group in ("services", "envs") for name, entry in _named(tree, group)}
-    known = [key for key in SETTINGS if key not in ("services", "envs", "hosts")]
+    known = [key for key in SETTINGS if key not in TABLES]
     known += [f"{name}.{key}" for name in entries for key in ("num", "kwargs.KEY", "path")]
     for setting in settings:
         key, equals, text = setting.partition("=")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from workers.launch.run_file import RunFile, Share
 from workers.launch.spec import Done, ProcessSpec, RunSpec, ServersSpec
+from workers.launch.user_middleware import VARIABLE as MIDDLEWARE
 
 UNKNOWN_FOR = 10  # s that an environment's call waits for a service that no worker has ever offered
 PATIENCE = 60  # s that a call waits while its services have no worker: long enough for a restart that imports torch
@@ -63,6 +64,7 @@ def _process(file: RunFile, host: str | None, folder: Path, share: Share) -> Pro
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),  # the processes share this machine's cores
             "WARREN_PATIENCE": os.environ.get("WARREN_PATIENCE", str(PATIENCE)),
             "WARREN_FOLDER": str(folder.resolve()),
+            **({MIDDLEWARE: ",".join(map(str, file.middleware))} if file.middleware else {}),
             **({"WARREN_UNKNOWN_FOR": str(UNKNOWN_FOR)} if entry.finite else {}),
         },
         done=Done.once if entry.finite else Done.restart,

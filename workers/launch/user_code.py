@@ -93,7 +93,7 @@ def find_class(place: Place, name: str) -> type:
 
     Raises ConfigurationError; the message says where the user's code failed.
     """
-    module = _loaded(place)
+    module = loaded(place)
     workers = {
         key: value
         for key, value in vars(module).items()
@@ -189,7 +189,8 @@ def _described(name: str, place: Place, kwargs: Mapping[str, Any]) -> Described:
     return Described(services, sorted({on.event for on in handlers_of(made).values()}), [])
 
 
-def _loaded(place: Place) -> ModuleType:
+def loaded(place: Place) -> ModuleType:
+    """Return the module at `place`. Raises ConfigurationError that says where its code failed."""
     try:
         return load(place)
     except (Exception, SystemExit) as error:

@@ -261,3 +261,25 @@ def test_an_unreadable_file_and_a_missing_one_are_said_to_be(refused, folder):
     assert "nothing to run" in refused("run: x")
     with pytest.raises(ConfigurationError, match=r"file .* does not exist"):
         read(folder / "dqn.yml")
+
+
+def test_middleware_are_classes_in_files_beside_the_run_file(reading, folder):
+    (folder / "trace.py").write_text("class Trace: pass\n")
+    file, problems = reading(PLAIN + "middleware: ['trace.py:Trace', 'tasks.middleware:Middleware']\n")
+    assert problems == []
+    assert [str(place) for place in file.middleware] == [f"{folder}/trace.py:Trace", "tasks.middleware:Middleware"]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("'trace.py:Trace'", "is no list"),
+        ("['trace.py:Trce']", "did you mean Trace"),
+        ("['trase.py:Trace']", "file 'trase.py' does not exist; did you mean trace.py"),
+        ("['trace.py']", "names no class"),
+    ],
+)
+def test_middleware_that_are_not_there_are_told_before_anything_starts(reading, folder, written, told):
+    (folder / "trace.py").write_text("class Trace: pass\n")
+    _, (problem,) = reading(PLAIN + f"middleware: {written}\n")
+    assert problem.startswith("middleware: ") and told in problem

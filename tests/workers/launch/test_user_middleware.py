@@ -1,0 +1,53 @@
+"""WARREN_MIDDLEWARE: what it names becomes the middleware of the process; what is wrong with it is one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.middleware import checked_middleware, install
+from warren.errors import ConfigurationError
+from workers.launch.user_middleware import VARIABLE, install_from_environment
+
+CODE = """
+from tasks.middleware import Middleware
+class Mine(Middleware): pass
+def made(): return Mine()
+class Other: pass
+class Broken(Middleware):
+    def __init__(self): raise OSError("no disk")
+"""
+
+
+@pytest.fixture
+def given(tmp_path: Path, monkeypatch):
+    (tmp_path / "own_hooks.py").write_text(CODE)
+
+    def act(*names: str) -> None:
+        monkeypatch.setenv(VARIABLE, ",".join(f"{tmp_path}/own_hooks.py:{name}" for name in names))
+
+    yield act
+    install()
+
+
+def test_what_it_names_is_installed_in_order(given):
+    given("Mine", "made")
+    install_from_environment()
+    assert [type(one).__name__ for one in checked_middleware(None)] == ["Mine", "Mine"]
+
+
+def test_without_it_nothing_is_installed(given):
+    given()
+    install_from_environment()
+    assert checked_middleware(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("Mein", "did you mean Mine"), ("Other", "derive it from"), ("Broken", "making it failed: OSError: no disk")],
+)
+def test_what_is_wrong_is_told(given, name, told):
+    given(name)
+    with pytest.raises(ConfigurationError, match=told):
+        install_from_environment()

@@ -1,0 +1,55 @@
+"""A user's own middleware: named in a run's file or in WARREN_MIDDLEWARE, installed in each process of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.middleware import Middleware, install
+from warren.errors import ConfigurationError, unknown_name
+from workers.launch.user_code import Place, check_script, find, loaded
+
+VARIABLE = "WARREN_MIDDLEWARE"  # places, separated by commas, of what every process of the run installs
+
+
+def find_all(written: Any, folder: Path, problems: list[str]) -> Iterator[Place]:
+    """Yield the places of `written`, a list of `file.py:NAME` and `module:NAME`; tell what is wrong in `problems`."""
+    if not isinstance(written, list) or not all(isinstance(one, str) for one in written):
+        problems.append(f"middleware: {written!r} is no list; write the classes, as in [traceparent.py:TraceParent]")
+        return
+    for text in written:
+        place, problem = find(text, folder)
+        if not problem and place.attribute is None:
+            problem = f"{text!r} names no class; write file.py:NAME or module:NAME"
+        if problem := problem or check_script(place):
+            problems.append(f"middleware: {problem}")
+        else:
+            yield place
+
+
+def install_from_environment() -> None:
+    """Make what WARREN_MIDDLEWARE names the middleware of this process. Raises ConfigurationError."""
+    problems: list[str] = []
+    written = [one for one in os.environ.get(VARIABLE, "").split(",") if one]
+    places = list(find_all(written, Path.cwd(), problems))
+    if problems:
+        raise ConfigurationError([f"{VARIABLE}: {problem}" for problem in problems])
+    if places:
+        install(*(_made(place) for place in places))
+
+
+def _made(place: Place) -> Middleware:
+    names = vars(loaded(place))
+    found = names.get(place.attribute or "")
+    kinds = [name for name, one in names.items() if isinstance(one, type) and issubclass(one, Middleware)]
+    if found is None:
+        raise ConfigurationError(unknown_name("middleware", str(place.attribute), kinds, f"in {place.where}"))
+    try:
+        made = found()
+    except Exception as error:
+        raise ConfigurationError(f"middleware {place}: making it failed: {type(error).__name__}: {error}") from error
+    if not isinstance(made, Middleware):
+        raise ConfigurationError(f"middleware {place}: it is no tasks.middleware.Middleware; derive it from that")
+    return made
