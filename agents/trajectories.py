@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any
@@ -35,7 +35,8 @@ class Trajectory:
     reward: np.ndarray  # float32 [T, N], or [T, N, C] with a column a reward channel
     terminated: np.ndarray  # bool [T, N]
     truncated: np.ndarray  # bool [T, N]
-    extras: dict[str, np.ndarray]  # [T, N, ...]: what the policy that acted said of it: "log_prob", "value", ...
+    # What a policy says is there where the algorithm asks for it (ON_REQUEST):
+    extras: dict[str, np.ndarray]  # [T, N, ...]: of each step, by the policy that acted: "log_prob", "value"
     last: dict[str, Tree]  # [N, ...] of the moment after step T - 1: "observation", "value"
     cut: dict[str, np.ndarray]  # [T, N, ...] of an episode's last observation where truncated, else 0: "value"
     version: np.ndarray  # int64 [N]: of the weights that acted; the oldest where several did
@@ -87,6 +88,13 @@ DTYPES = {"action": ["int64", "float32"], "reward": ["float32"], "action_mask": 
 NUMBERS = {np.dtype(code).name for code in "?bBhHiIlLefd"}
 OPTIONAL = {"memory", "action_mask"}  # fields that a trajectory need not have
 OF_SLOTS = {"last", "version", "memory"}  # [N, ...]; all others but `episodes` are [T, N, ...]
+# What samplers collect where an algorithm asks for it (agents.Needs); all else they always do.
+ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
+
+
+def requested(fields: Collection[str] | None) -> list[str]:
+    """Return those of ON_REQUEST that `fields` of an algorithm's Needs name; all for None."""
+    return [name for name in ON_REQUEST if fields is None or name in fields]
 
 
 REWARD = ArraySpec((), "float32")  # one channel
@@ -106,6 +114,12 @@ class TrajectorySpec:
     reward: ArraySpec = REWARD
     returns: int = 0  # columns of `episodes` after the first two
     privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
+
+    @property
+    def values_steps(self) -> bool:
+        """Return True where each step needs the policy's value: to keep it, as that of the moment after the last step,
+        or because it has a memory, which goes on from step to step."""
+        return "value" in self.extras or "value" in self.last or bool(self.memory)
 
     def problems(self, data: Mapping[str, Any]) -> list[str]:
         """Where the fields of a trajectory are not as this says."""
@@ -130,21 +144,28 @@ def on_policy(
     channels: int = 0,
     returns: int = 0,
     privileged: tuple[str, ...] = (),
+    fields: Collection[str] | None = None,
 ) -> TrajectorySpec:
-    """What samplers collect for algorithms that learn from log-probabilities and values of the policy that acted.
+    """Return what samplers collect for algorithms that learn from what the policy that acted did.
 
     `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels` of
     the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`; `privileged` keys of the
-    observation. Raises ConfigurationError for spaces without a Spec.
+    observation; `fields` as of Needs: of ON_REQUEST those that they name, all for None. Raises ConfigurationError for
+    spaces without a Spec.
     """
     number = ArraySpec((), "float32")
     value = ArraySpec((channels,), "float32") if channels else number
+    wanted = requested(fields)
+
+    def asked(group: str, **parts: ArraySpec) -> dict[str, ArraySpec]:
+        return {name: part for name, part in parts.items() if f"{group}.{name}" in wanted}
+
     return TrajectorySpec(
         observation=spec_of(observation_space),
         action=drawn(action_space),
-        extras={"log_prob": number, "value": value},
-        last={"observation": spec_of(observation_space), "value": value},
-        cut={"value": value},
+        extras=asked("extras", log_prob=number, value=value),
+        last={"observation": spec_of(observation_space), **asked("last", value=value)},
+        cut=asked("cut", value=value),
         reward=value,
         returns=returns,
         privileged=privileged,

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from agents.algorithms import burn_in
 from agents.policies import Policy
-from agents.trajectories import Trajectory, TrajectorySpec
+from agents.trajectories import ON_REQUEST, Trajectory, TrajectorySpec
 
 GATHERED, STREAMING, SERVED = "gathered", "streaming", "served"
 MEMORY = "memory"  # the field that trajectories of a network with a memory have
@@ -21,14 +21,16 @@ MEMORY = "memory"  # the field that trajectories of a network with a memory have
 class Needs:
     """What an algorithm needs of the trajectories that it learns from; checked before a run starts.
 
-    `fields` are names such as "extras.log_prob" or "last.value"; observation, action, reward and how episodes ended are
-    always there. `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
+    `fields` are a request: names such as "extras.log_prob" or "last.value". Observation, action, reward, how episodes
+    ended and the last observation are always there; what else is not named, samplers neither compute nor send
+    (trajectories.ON_REQUEST). None, an algorithm that declares none: they collect whatever they can.
+    `unrolls`: it learns from whole unrolls [T, N], so those of an update are equally long.
     `max_staleness`: by how many weight versions data may be older than the weights that learn; None: any number.
     `burn_in`: steps of each unroll that only bring a memory up to date (agents/algorithms/burn_in.py).
     `because` says why, or why no other sampling suits, as the end of a sentence that begins with "it".
     """
 
-    fields: tuple[str, ...] = ()
+    fields: tuple[str, ...] | None = None
     unrolls: bool = False
     sampling: tuple[str, ...] = (GATHERED, STREAMING)  # served data is as streaming data is
     max_staleness: int | None = None
@@ -51,7 +53,7 @@ class Needs:
         found = [
             f"algorithm: {algorithm!r} needs {name!r} of each trajectory, which samplers do not collect; they collect "
             f"{', '.join(sorted(provided))}"
-            for name in self.fields
+            for name in self.fields or ()
             if name not in provided
         ]
         asynchronous = sampling != GATHERED
@@ -74,6 +76,21 @@ def provided(spec: TrajectorySpec) -> set[str]:
     groups = ("extras", "last", "cut")
     fields = {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
     return fields | {MEMORY} if spec.memory else fields
+
+
+def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str | None:
+    """Return what to say where an update failed on a field that trajectories of `spec` lack, since nobody asked for it.
+
+    None for any other failure.
+    """
+    lacking = [name for name in ON_REQUEST if name not in provided(spec)]
+    names = [repr(name) for name in lacking if error.args == (name.partition(".")[2],)]
+    if not names:
+        return None
+    return (
+        f"algorithm {algorithm!r}: update() reads {error} of its trajectories, which its needs do not ask for; add "
+        f"{' or '.join(names)} to the fields of its Needs, or leave the fields out to get all"
+    )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ while True:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -27,6 +27,7 @@ from agents.trajectories import TrajectorySpec, on_policy
 from warren.errors import ConfigurationError
 from warren.trees import map_tree, take
 
+EXTRAS = ("log_prob", "value")  # what is said of a step
 AT_ONCE = 2048  # observations in a pass of `values`: what a layer makes of them stays in the processor's cache
 
 
@@ -42,7 +43,7 @@ class Said(NamedTuple):
     """What a network gave at a step of a segment, from which `extras` follow."""
 
     output: Any
-    value: Tensor | None  # None: to be computed with all others
+    value: Tensor | None  # None: computed with all others if at all
 
 
 class Evaluated(NamedTuple):
@@ -104,8 +105,10 @@ class Policy(nn.Module):
             return None
         return torch.tensor(list(self.channels.values()), dtype=torch.float32, device=self._device)
 
-    def spec(self, legal_actions: bool = False, returns: int = 0) -> TrajectorySpec:
-        """What trajectories of it hold; the arguments are those of `on_policy`."""
+    def spec(
+        self, legal_actions: bool = False, returns: int = 0, fields: Collection[str] | None = None
+    ) -> TrajectorySpec:
+        """Return what trajectories of it hold; the arguments are those of `on_policy`."""
         return on_policy(
             self.learning_space,
             self.action_space,
@@ -114,6 +117,7 @@ class Policy(nn.Module):
             len(self.channels),
             returns,
             self.privileged,
+            fields,
         )
 
     @property
@@ -233,27 +237,41 @@ class Policy(nn.Module):
             leaves, memory = self._asked(observation, memory, value=True)
             return self.network.value(leaves, memory).cpu().numpy()
 
-    def draw(self, observation: Any, memory: Memory, generator: torch.Generator) -> tuple[Any, Said, Memory]:
-        """`step` for who keeps a whole segment: (action, what `extras` makes their extras of at its end, memory)."""
+    def draw(
+        self, observation: Any, memory: Memory, generator: torch.Generator, value: bool = True
+    ) -> tuple[Any, Said, Memory]:
+        """`step` for who keeps a whole segment: (action, what `extras` makes their extras of at its end, memory).
+
+        `value=False`: the value is not asked for; it is computed where it has a memory, which is to go on.
+        """
         with torch.inference_mode():
             leaves = self.leaves(observation)
-            value: Tensor | None = None
-            if self.network.separate_value and not self.network.memory:  # `values` has them later, in less time
+            later = self.network.separate_value or not value  # `values` has them then, in less time
+            said: Tensor | None = None
+            if later and not self.network.memory:
                 output, memory = self.network.act(leaves, memory)
             else:
-                (output, value), memory = self.network.step(leaves, memory)
+                (output, said), memory = self.network.step(leaves, memory)
             action = self.distribution.sample(output, generator)
-            return self.distribution.numpy(action), Said(output, value), memory
+            return self.distribution.numpy(action), Said(output, said), memory
 
-    def extras(self, said: Sequence[Said], observations: Any, actions: Any) -> dict[str, np.ndarray]:
-        """Of T steps by these weights, with observations and actions [T, N, ...]: what `Acted.extras` holds of one."""
+    def extras(
+        self, said: Sequence[Said], observations: Any, actions: Any, names: Collection[str] = EXTRAS
+    ) -> dict[str, np.ndarray]:
+        """Return what `Acted.extras` holds of one step, of T by these weights: [T, N, ...] by those `names` of it.
+
+        `observations` and `actions` are [T, N, ...].
+        """
+        extras: dict[str, np.ndarray] = {}
         with torch.inference_mode():
-            output = map_tree(lambda *parts: torch.stack(parts), *(step.output for step in said))
-            action = map_tree(lambda part: torch.as_tensor(part, device=self._device), actions)
-            log_prob = self.distribution.log_prob(output, action).cpu().numpy()
-            values = [step.value for step in said if step.value is not None]
-            value = torch.stack(values).cpu().numpy() if values else self.values(observations)
-            return {"log_prob": log_prob, "value": value}
+            if "log_prob" in names:
+                output = map_tree(lambda *parts: torch.stack(parts), *(step.output for step in said))
+                action = map_tree(lambda part: torch.as_tensor(part, device=self._device), actions)
+                extras["log_prob"] = self.distribution.log_prob(output, action).cpu().numpy()
+            if "value" in names:
+                values = [step.value for step in said if step.value is not None]
+                extras["value"] = torch.stack(values).cpu().numpy() if values else self.values(observations)
+        return extras
 
     def values(self, observations: Any) -> np.ndarray:
         """observations [T, N, ...] -> V float32 [T, N], or [T, N, channels], of a policy without a memory."""

@@ -76,6 +76,7 @@ class GatewayRole(AnsweringRole):
             self.config.max_staleness,
             self.timing,
             legal_actions=envs.has_masks(self.config.env.id),
+            fields=self._asked(policy),
         )
 
     def facts(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,16 +57,17 @@ class GatewaySampler(Passes):
         timing: Timing | None = None,
         patience: float = PATIENCE,
         legal_actions: bool = False,
+        fields: Collection[str] | None = None,
     ) -> None:
         """`length` decisions of `slots` slots are a trajectory. `max_age`: see Stretches. `legal_actions`: whether
-        trajectories have masks of them."""
+        trajectories have masks of them. `fields`: what the algorithm asks for, as its Needs say."""
         super().__init__()
         self.policy, self.version = policy, -1
         self.decisions = self.dropped = 0
         self._slots, self._rewards, self._timing = slots, rewards, timing or Timing()
         self._patience = patience
         self._generator = torch.Generator().manual_seed(seed)
-        self._stretches = Stretches(policy.spec(legal_actions, len(rewards.channels)), length, max_age)
+        self._stretches = Stretches(policy.spec(legal_actions, len(rewards.channels), fields), length, max_age)
         self._episodes: list[list[float]] = []
         self._lock = threading.Lock()  # of the weights
         self._changed = threading.Condition()  # of the stretches
@@ -120,12 +121,14 @@ class GatewaySampler(Passes):
         policy = self.policy
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
         players = [Learning.of(one.agent) for one in asked]
-        spec = self._stretches.spec.action_mask
-        legal = None if spec is None else masks(asked, spec.shape[0])
+        spec = self._stretches.spec
+        legal = None if spec.action_mask is None else masks(asked, spec.action_mask.shape[0])
         with self._lock:
             version = self.version
             memory = self._memory(players)
-            acted = policy.step(observation, memory, action_mask=legal, generator=self._generator)
+            acted = policy.step(
+                observation, memory, action_mask=legal, generator=self._generator, value=spec.values_steps
+            )
         actions = policy.env_action(acted.action)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
         with self._changed:
@@ -150,31 +153,45 @@ class GatewaySampler(Passes):
 
     def end_all(self, ends: Sequence[End]) -> None:
         """See Passes."""
-        values = self._values([one for one in ends if one.last is not None])
+        cuts = self._cuts(ends)
         with self._changed:
             for one in ends:
                 player, one.agent.state = one.agent.state, None
                 if player is None or player.decided is None:
                     continue
                 if one.abandoned:
-                    self._stretches.cut_off(player.line, player.decided.extras["value"])
+                    self._stretches.cut_off(player.line, cuts[id(one)])
                     continue
                 reward = self._reward(player, one.earned)
-                self._stretches.end(player.line, player.decided, reward, values.get(id(one)))
+                self._stretches.end(player.line, player.decided, reward, cuts.get(id(one)))
                 channels = player.returns.tolist() if self._rewards.channels else []
                 self._episodes.append([float(self._rewards.total(player.returns)), float(player.length), *channels])
             if ends:
                 self._changed.notify_all()
 
-    def _values(self, cut: Sequence[End]) -> dict[int, Any]:
-        """Of the observations at which episodes were cut off."""
-        players = [(one, one.agent.state) for one in cut if one.agent.state is not None]
-        if not players:
-            return {}
-        observation = map_tree(lambda *parts: np.stack(parts), *(one.last for one, _ in players))
-        with self._lock:
-            values = self.policy.value(observation, self._memory([player for _, player in players]))
-        return {id(one): value for (one, _), value in zip(players, values, strict=True)}
+    def _cuts(self, ends: Sequence[End]) -> dict[int, dict[str, Any]]:
+        """Return by id of each that was cut off what is kept of the observation where it was: its value, or nothing."""
+        cuts: dict[int, dict[str, Any]] = {}
+        unknown: list[tuple[End, Any, Playing]] = []  # with the observation, and what was remembered there
+        for one in ends:
+            player = one.agent.state
+            if player is None or player.decided is None or not (one.abandoned or one.last is not None):
+                continue
+            decided, cuts[id(one)] = player.decided, {}
+            if not self._stretches.spec.cut:
+                continue
+            if not one.abandoned:
+                unknown.append((one, one.last, player))
+            elif "value" in decided.extras:
+                cuts[id(one)] = {"value": decided.extras["value"]}
+            else:  # of a policy without a memory: one with one is asked for each step's value
+                unknown.append((one, decided.observation, Playing()))
+        if unknown:
+            observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))
+            with self._lock:
+                values = self.policy.value(observation, self._memory([playing for _, _, playing in unknown]))
+            cuts |= {id(one): {"value": value} for (one, _, _), value in zip(unknown, values, strict=True)}
+        return cuts
 
     def _memory(self, players: Sequence[Playing]) -> dict[str, Tensor]:
         with torch.inference_mode():

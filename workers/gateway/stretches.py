@@ -10,6 +10,7 @@ it was to act on, whose value is known too.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +27,7 @@ class Decided:
 
     observation: Tree
     action: Tree
-    extras: dict[str, Any]  # log_prob, value
+    extras: dict[str, Any]  # log_prob, and value where it is asked for
     memory: dict[str, np.ndarray]  # the policy's before it, {} where it has none
     version: int
     action_mask: np.ndarray | None = None  # bool [A]
@@ -83,18 +84,20 @@ class Stretches:
         """The agent decided, got `reward`, and decides again."""
         stretch, row = self._put(line, decided, reward)
         if row + 1 == self.length:
-            value = following.extras["value"]
-            self._finish(line, stretch, {"observation": following.observation, "value": value})
+            self._finish(line, stretch, {"observation": following.observation, **following.extras})
 
-    def end(self, line: Line, decided: Decided, reward: Any, cut: Any = None) -> None:
-        """The agent decided, got `reward`, and its episode is over: cut off where the value was `cut`, if given."""
+    def end(self, line: Line, decided: Decided, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
+        """The agent decided, got `reward`, and its episode is over.
+
+        `cut`: what is kept of the observation at which it was cut off, as the spec asks; None where it truly ended.
+        """
         stretch, row = self._put(line, decided, reward)
         self._close(line, stretch, row, cut)
 
-    def cut_off(self, line: Line, value: Any) -> None:
-        """The agent's game went away where the value was `value`, after its last decision that is written down."""
+    def cut_off(self, line: Line, cut: Mapping[str, Any]) -> None:
+        """The agent's game went away, after its last decision that is written down; `cut` is as in `end`."""
         if (stretch := line.stretch) is not None:
-            self._close(line, stretch, stretch.filled - 1, value)
+            self._close(line, stretch, stretch.filled - 1, cut)
 
     def renew(self, version: int) -> None:
         """The weights are at `version` from now on: what waits and is too old is dropped."""
@@ -140,13 +143,13 @@ class Stretches:
         stretch.filled += 1
         return stretch, row
 
-    def _close(self, line: Line, stretch: Stretch, row: int, cut: Any) -> None:
+    def _close(self, line: Line, stretch: Stretch, row: int, cut: Mapping[str, Any] | None) -> None:
         """The episode ends at `row`, the last that is written."""
         if cut is None:
             stretch.steps["terminated"][row] = True
         else:
             stretch.steps["truncated"][row] = True
-            stretch.steps["cut"]["value"][row] = cut
+            put(stretch.steps["cut"], row, cut)
         if row + 1 == self.length:
             self._finish(line, stretch, self._nothing)  # nothing follows an end
         else:

@@ -34,6 +34,7 @@ from workers.leagues.recording import MatchRecorder, ratings_in
 from workers.leagues.streaming import LeagueStream
 from workers.replays.sending import ReplaySender
 from workers.rollout.answers import answer
+from workers.rollout.asked import fields_asked
 from workers.rollout.game_log import Weights
 from workers.rollout.match_record import MatchRecord
 from workers.rollout.match_result import MatchResult
@@ -60,9 +61,9 @@ class LeagueActorRole:
         self.source = source_name(config.actor_id)
         self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
-        self.players = KnownPlayers(
-            session, f"actor-{config.actor_id}", self._builder(), self.stopping, config.round_timeout
-        )
+        build = self._builder()
+        self.fields = fields_asked(league.algorithm, league.network, build(0))  # one algorithm for all players
+        self.players = KnownPlayers(session, f"actor-{config.actor_id}", build, self.stopping, config.round_timeout)
         self.ending = Ending(session.redis, session.topology.key_prefix)
         self.record = MatchRecord.from_environment(self.source)
         sender = ReplaySender(session.redis, session.topology.key_prefix)
@@ -206,6 +207,7 @@ class LeagueActorRole:
                 self.league.reward_scale,
                 max_age=self.config.max_staleness,
                 player=home.name if self.recorder.active else None,
+                fields=self.fields,
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
             home.matches = Matches(
@@ -296,6 +298,7 @@ def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     session.declare()
     join(session)
     actor = make(config, session, league_of(config))
+    join(session, actor.fields)
     name = f"actor-{config.actor_id}"
     subscription = Subscription(
         session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from agents.trajectories import requested
 from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, PlayerStopped
 from workers.config.schema import Config
@@ -98,6 +99,7 @@ def run(config: Config) -> int:
     client = LeagueClient(session, f"learner-{config.player}", stopping)
     ranks = ranks_of(config, session, config.player)
     trainer = LeagueTrainer(session, league_of(config), client, stopping, stop_worker, ranks)
+    found(session, requested(trainer.algorithm.needs.fields))
     learner = LeagueLearnerRole(config, session, trainer)
     lease.hold(learner.ended, learner.give_up)
 

@@ -131,10 +131,17 @@ class LocalLeague:
         self.league.add_player(name, player.kind, player.config, rules=player.hyperparameters)
         games = envs.make_two_player(config.env, config.games, self._seed(f"{name} games"), **config.env_kwargs)
         policy = self._begun(name, 0)
+        algorithm = self._new_algorithm(name, policy)
         sampler = MatchSampler(
-            games, policy, self._seed(f"{name} actions"), config.unroll_length, config.tables, config.reward_scale
+            games,
+            policy,
+            self._seed(f"{name} actions"),
+            config.unroll_length,
+            config.tables,
+            config.reward_scale,
+            fields=algorithm.needs.fields,
         )
-        trainee = Trainee(name, policy, self._new_algorithm(name, policy), sampler)
+        trainee = Trainee(name, policy, algorithm, sampler)
         if player.kind not in names_of(MainExploiter) | names_of(LeagueExploiter):  # those need somebody to begin with
             self._freeze(trainee, self.league.snapshot(name, 0))
         return trainee

@@ -210,6 +210,7 @@ class ServedLeagueRole(LeagueActorRole):
                 tables=self.league.tables,
                 reward_scale=self.league.reward_scale,
                 max_age=self.config.max_staleness,
+                fields=self.fields,
             )
             tables = MatchTables(
                 play,

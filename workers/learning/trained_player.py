@@ -38,7 +38,8 @@ class TrainedPlayer:
         self._teacher: Policy | None = None
         self.policy, self.algorithm = self.build()
         legal_actions = self.legal_actions or envs.has_masks(self.config.env.id)
-        self.spec = self.policy.spec(legal_actions, len(self.config.env.reward_channels))
+        returns = len(self.config.env.reward_channels)
+        self.spec = self.policy.spec(legal_actions, returns, self.algorithm.needs.fields)
         self.progress = Progress()
         self.schedules_from = 0  # steps at which the schedules began: those of the last reset
         self._saved_at = 0.0  # Unix time of the checkpoint that was gone on from

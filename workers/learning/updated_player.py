@@ -10,6 +10,7 @@ from typing import Any
 from celery.utils.log import get_logger
 
 from agents import Update, checkpoints
+from agents.algorithms.contract import not_asked_for
 from agents.algorithms.peers import ALONE
 from agents.trajectories import Trajectory, concatenate
 from warren.errors import ConfigurationError, LeagueError, NotFinite
@@ -132,7 +133,7 @@ class UpdatedPlayer(TrainedPlayer):
         self.before_update()
         self.set_clock()
         try:
-            update = self._checked(self.algorithm.update(trajectories))
+            update = self._checked(self._updated(trajectories))
         except (NotFinite, ConfigurationError):
             self.broken = True
             raise
@@ -142,6 +143,15 @@ class UpdatedPlayer(TrainedPlayer):
         progress.losses = self._mean(update.metrics) | progress.channel_returns()
         progress.updates += 1
         progress.version = self.next_version()
+
+    def _updated(self, trajectories: Sequence[Trajectory]) -> Update:
+        """Return what the algorithm's update gives. Raises ConfigurationError for a field that it did not ask for."""
+        try:
+            return self.algorithm.update(trajectories)
+        except KeyError as error:
+            if problem := not_asked_for(error, self.algorithm_name, self.spec):
+                raise ConfigurationError(problem) from error
+            raise
 
     def _share(self, batch: Batch, trajectories: Sequence[Trajectory]) -> Share:
         """What this update is made of: of several ranks, all of theirs, once each of them has its share."""

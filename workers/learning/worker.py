@@ -14,6 +14,7 @@ import redis
 import torch
 from celery.exceptions import Reject
 
+from agents.trajectories import requested
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
@@ -344,6 +345,7 @@ def run(config: Config) -> int:
     lease.take(threading.Event(), "a player has one learner")
     found(session)
     trainer = Trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
+    found(session, requested(trainer.algorithm.needs.fields))
     learner = LearnerRole(config, session, trainer)
     ending = Ending(session.redis, session.topology.key_prefix)
     lease.hold(learner.ended, learner.give_up)

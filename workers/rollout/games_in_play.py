@@ -14,7 +14,7 @@ played equally often.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +43,11 @@ class Opponent:
 
 @dataclass(slots=True)
 class Asked:
-    """Decisions that one model is to make. `learns`: whether its value is wanted too, for it learns from them."""
+    """Decisions that one model is to make. `learns`: whether it learns from them; `value`: whether from its value."""
 
     policy: Policy
     learns: bool
+    value: bool
     rows: np.ndarray  # int64 [K]: of which games
     seats: np.ndarray  # int64 [K]: 2 * game + seat
     observation: np.ndarray  # [K, ...]
@@ -67,9 +68,10 @@ class GamesInPlay:
         max_age: int | None = None,
         log: GameLog | None = None,
         player: str = "",
+        fields: Collection[str] | None = None,
     ) -> None:
         """`reward_scale` multiplies the rewards in trajectories, not the results. `log` of the games where they are
-        recorded, under the name of `player`.
+        recorded, under the name of `player`. `fields`: what the algorithm asks for, as its Needs say.
 
         Experience that is more than `max_age` versions old is dropped (`pop_expired`), None: never.
         """
@@ -87,7 +89,9 @@ class GamesInPlay:
         self._numbers = 1
         self._invited = np.zeros(tables, np.int64)  # the opponent of each table's next games
         self._met = np.zeros(num_games, np.int64)  # [N]: the opponent of the game under way
-        self._buffer = TrajectoryBuffer(2 * num_games, unroll_length, policy.spec(True), max_age)
+        spec = policy.spec(True, fields=fields)
+        self._values_steps = spec.values_steps
+        self._buffer = TrajectoryBuffer(2 * num_games, unroll_length, spec, max_age)
         # Of each seat: in a league all networks are built by the same settings, so one memory fits whoever sits there.
         self._memory = SlotMemory(policy.initial_memory(2 * num_games))
         self._results: dict[int, list[np.ndarray]] = {}
@@ -227,8 +231,9 @@ class GamesInPlay:
         turn = self._turn
         assert turn is not None
         seats = 2 * rows + turn.to_move[rows]
+        value = learns and self._values_steps
         return Asked(
-            policy, learns, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
+            policy, learns, value, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
         )
 
     def _finish(self, finished: FinishedGames) -> None:
@@ -290,7 +295,7 @@ def _decide_together(parts: Sequence[tuple[GamesInPlay, Asked]], generator: torc
         observation = np.concatenate([asked.observation for _, asked in parts])
         mask = np.concatenate([asked.action_mask for _, asked in parts])
         before = {name: torch.cat([asked.memory[name] for _, asked in parts]) for name in first.memory}
-    action, extras, memory = first.policy.step(observation, before, action_mask=mask, value=first.learns, **drawn_by)
+    action, extras, memory = first.policy.step(observation, before, action_mask=mask, value=first.value, **drawn_by)
     begin = 0
     for play, asked in parts:
         rows = slice(begin, begin + len(asked.rows))

@@ -64,8 +64,11 @@ class GroupTrajectory:
         if len(episodes):
             self._episodes.append(episodes)
 
-    def complete(self, observation: Tree, value: np.ndarray) -> Trajectory:
-        """The trajectory, followed by `observation` [N, ...] of this `value`. Its arrays are handed over."""
+    def complete(self, observation: Tree, value: np.ndarray | None) -> Trajectory:
+        """The trajectory, followed by `observation` [N, ...] of this `value`, which the spec may not ask for.
+
+        Its arrays are handed over.
+        """
         last = map_tree(
             lambda spec, part: np.asarray(part, spec.dtype),
             self._spec.last,

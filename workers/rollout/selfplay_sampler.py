@@ -8,7 +8,7 @@ for result in sampler.pop_results(): ...              # who was met, and the ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -39,13 +39,16 @@ class MatchSampler(GamesInPlay):
         reward_scale: float = 1.0,
         max_age: int | None = None,
         player: str | None = None,
+        fields: Collection[str] | None = None,
     ) -> None:
         """As GamesInPlay. `player`: the learning policy's name where games are recorded; None: they are not."""
         self.games = games
         self._generator = torch.Generator().manual_seed(seed)
         first = games.reset()
         log = GameLog(games, seed) if player is not None else None
-        super().__init__(games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "")
+        super().__init__(
+            games.num_envs, policy, unroll_length, tables, reward_scale, max_age, log, player or "", fields
+        )
         self._turn = first
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:

@@ -100,6 +100,7 @@ class ServedRole(AnsweringRole):
             returns=len(settings.reward_channels),
             travelling=config.served_memory == "travelling",
             timing=self.timing,
+            fields=self._asked(policy),
         )
 
     def work(self, name: str) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,12 +83,14 @@ class ServedSampler:
         travelling: bool = False,
         timing: Timing | None = None,
         clock: Callable[[], float] = time.monotonic,
+        fields: Collection[str] | None = None,
     ) -> None:
         """`length` decisions of at least `slots` environments are what `collect` takes. `returns`: channels of the
-        reward. `travelling`: answers carry the policy's memory, and calls bring it back."""
+        reward. `travelling`: answers carry the policy's memory, and calls bring it back. `fields`: what the algorithm
+        asks for, as its Needs say."""
         self.policy, self.version = policy, -1
         self._length, self._slots, self._travelling = length, slots, travelling
-        self._spec = policy.spec(returns=returns)
+        self._spec = policy.spec(returns=returns, fields=fields)
         self._columns = 2 + returns
         self._generator = torch.Generator().manual_seed(seed)
         self._timing, self._clock = timing or Timing(), clock
@@ -168,7 +170,7 @@ class ServedSampler:
         else:
             memory = self.policy.initial_memory(slots) if known is None else known.memory
         cut = None
-        if known is not None and outcome["cut"] is not None:
+        if known is not None and outcome["cut"] is not None and self._spec.cut:
             rows, last = outcome["cut"]
             with self._weights:
                 cut = rows, self.policy.value(last, {name: part[rows] for name, part in memory.items()})
@@ -199,7 +201,7 @@ class ServedSampler:
         memory = {name: torch.cat([one.memory[name] for one in asked]) for name in asked[0].memory}
         with self._weights:
             version = self.version
-            acted = self.policy.step(observation, memory, generator=self._generator)
+            acted = self.policy.step(observation, memory, generator=self._generator, value=self._spec.values_steps)
         actions = self.policy.env_action(acted.action)
         completed: list[Trajectory] = []
         first, now = 0, self._clock()
@@ -207,7 +209,7 @@ class ServedSampler:
             rows = slice(first, first + one.slots)
             first += one.slots
             extras, after = take(acted.extras, rows), take(acted.memory, rows)
-            trajectory = self._followed(one, extras["value"], completed)
+            trajectory = self._followed(one, extras.get("value"), completed)
             trajectory.decide(one.call["observation"], take(acted.action, rows), extras, version)
             answer: Answer = {"action": take(actions, rows)}
             came_at = now if one.known is None else one.known.came_at
@@ -221,7 +223,7 @@ class ServedSampler:
                 self._complete += completed
                 self._changed.notify_all()
 
-    def _followed(self, one: _Question, value: np.ndarray, completed: list[Trajectory]) -> GroupTrajectory:
+    def _followed(self, one: _Question, value: np.ndarray | None, completed: list[Trajectory]) -> GroupTrajectory:
         """The trajectory that the decision belongs to; the one before it, where that is complete now."""
         if one.known is not None:
             trajectory, outcome = one.known.trajectory, one.call["outcome"]

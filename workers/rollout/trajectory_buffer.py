@@ -54,7 +54,7 @@ class TrajectoryBuffer:
         self._decisions = zeros(decision, (length, seats))
         self._outcomes = zeros(outcome, (length, seats))
         self._first = zeros({"memory": spec.memory, "version": ArraySpec((), "int64")}, (seats,))  # where each begins
-        self._last = spec.last
+        self._last, self._cut = spec.last, spec.cut
         self._complete: list[dict[str, Tree]] = []
 
     def decide(self, seats: np.ndarray, decision: dict[str, Tree], memory: dict[str, np.ndarray], version: int) -> None:
@@ -145,7 +145,7 @@ class TrajectoryBuffer:
             **steps,
             **slots,
             truncated=np.zeros_like(steps["terminated"]),
-            cut={"value": np.zeros_like(steps["extras"]["value"])},
+            cut=zeros(self._cut, steps["terminated"].shape),
             episodes=episodes,
         )
 

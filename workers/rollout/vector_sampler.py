@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -36,8 +36,10 @@ class VectorSampler:
         seed: int,
         name: str = "of the sampler",
         timing: Timing | None = None,
+        fields: Collection[str] | None = None,
     ) -> None:
-        """`timing` is told what environments and policy took, as parts of "collect"."""
+        """`timing` is told what environments and policy took, as parts of "collect". `fields`: what the algorithm asks
+        for, as its Needs say."""
         self.vector_env = vector_env
         vector_env.merges_infos = False
         self.policy = policy
@@ -46,7 +48,7 @@ class VectorSampler:
         self._generator = torch.Generator().manual_seed(seed)
         self._name, self._timing = name, timing or Timing()
         self._stepping = blaming(name, "step()")
-        self._spec = policy.spec()
+        self._spec = policy.spec(fields=fields)
         with blaming(self._name, "reset()"):
             self._observation, _ = vector_env.reset()
         self._memory = policy.initial_memory(vector_env.num_envs)
@@ -67,11 +69,12 @@ class VectorSampler:
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         cut_off = zeros(spec.cut, shape)
         said: list[Said] = []
+        value = "value" in spec.extras
         acting = stepping = 0.0
         for step in range(budget):
             put(observations, step, observation)
             began = perf_counter()
-            action, outputs, memory = policy.draw(observation, memory, self._generator)
+            action, outputs, memory = policy.draw(observation, memory, self._generator, value)
             said.append(outputs)
             put(actions, step, action)
             acted = perf_counter()
@@ -82,7 +85,7 @@ class VectorSampler:
             stepping += perf_counter() - acted
             terminations[step] = terminated
             truncations[step] = truncated
-            if truncated.any():
+            if spec.cut and truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
                     last = stacked(env.single_observation_space, info["final_obs"][cut])
@@ -90,15 +93,15 @@ class VectorSampler:
                     cut_off["value"][step, cut] = policy.value(last, remembered)
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
-        last_observation = map_tree(
-            lambda part, leaf: np.asarray(part, leaf.dtype), observation, spec.last["observation"]
-        )
+        last = {"observation": map_tree(lambda leaf, part: np.asarray(part, leaf.dtype), spec.observation, observation)}
         self._check("observation", observations, 2)
-        self._check("observation", last_observation, 1)
+        self._check("observation", last["observation"], 1)
         self._check("reward", rewards, 2)
         began = perf_counter()
-        extras = policy.extras(said, observations, actions)
+        extras = policy.extras(said, observations, actions, spec.extras)
         acting += perf_counter() - began
+        if "value" in spec.last:
+            last["value"] = policy.value(observation, memory)
         self._observation, self._memory = observation, memory
         self.env_steps += budget * env.num_envs
         self._timing.add("collect/environments", stepping)
@@ -110,7 +113,7 @@ class VectorSampler:
             terminated=terminations,
             truncated=truncations,
             extras=extras,
-            last={"observation": last_observation, "value": policy.value(observation, memory)},
+            last=last,
             cut=cut_off,
             version=np.full(env.num_envs, self.version),
             episodes=env.pop_episodes(),

@@ -28,6 +28,7 @@ from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
+from workers.rollout.asked import fields_asked
 from workers.rollout.handover import SENDERS, SendingThread
 from workers.rollout.leaving import Leaving
 from workers.rollout.numbering import Numbering
@@ -54,6 +55,7 @@ class ActorRole:
 
     name = "actor"  # of its processes
     sampler: ClosableSampler
+    fields: list[str] | None = None  # what the algorithm asks samplers to collect, once a policy was made
 
     def __init__(self, config: Config, session: Session, far: bool = False) -> None:
         """`far`: whether the servers are."""
@@ -97,7 +99,13 @@ class ActorRole:
             env.settings().value_channels,
         )
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
-        return VectorSampler(environments, policy, seed, env.id, self.timing)
+        return VectorSampler(environments, policy, seed, env.id, self.timing, self._asked(policy))
+
+    def _asked(self, policy: Policy) -> list[str]:
+        """Return what the run's algorithm asks for of what `policy` does."""
+        if self.fields is None:
+            self.fields = fields_asked(self.config.algorithm, self.config.network, policy)
+        return self.fields
 
     def _next_seed(self) -> int:
         return next(self._seeds) % (1 << 31)
@@ -110,7 +118,8 @@ class ActorRole:
         names = [f"{self.config.seed}/environment {first + index}/{times}" for index in range(env.num_envs)]
 
         def make(seed: int, policy: Policy) -> VectorSampler:
-            return VectorSampler(envs.make_vector(settings, 1, seed), policy, seed, env.id)
+            environment = envs.make_vector(settings, 1, seed)
+            return VectorSampler(environment, policy, seed, env.id, fields=self._asked(policy))
 
         policy = build_policy(self.config.network, *envs.spaces(settings), self.config.seed, settings.value_channels)
         policy.to(devices.resolve(self.config.actor_device, "actor_device"))
@@ -298,6 +307,7 @@ def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
     session.declare()
     join(session)
     actor = make(config, session, far(redis_url))
+    join(session, actor.fields)
     name = f"{make.name}-{config.actor_id}"
     subscription = Subscription(
         session.app,

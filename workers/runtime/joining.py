@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from warren.errors import ConfigurationError
@@ -11,13 +12,22 @@ from workers.runtime.session import Session
 Facts = dict[str, Any]
 
 
-def found(session: Session) -> None:
-    """This run is as this process is configured: for the learner, when it starts."""
-    session.redis.set(_key(session), json.dumps(_facts(session)))
+def found(session: Session, fields: Collection[str] | None = None) -> None:
+    """Write down that this run is as this process is configured: for the learner, when it starts.
+
+    `fields`: what its algorithm asks samplers to collect, once that is known.
+    """
+    facts = _facts(session)
+    if fields is not None:
+        facts |= {"algorithm": _algorithm(session), "fields": list(fields)}
+    session.redis.set(_key(session), json.dumps(facts))
 
 
-def join(session: Session) -> None:
-    """Raises ConfigurationError, with every setting that differs, when the run's learner has others."""
+def join(session: Session, fields: Collection[str] | None = None) -> None:
+    """Raises ConfigurationError, with every setting that differs, when the run's learner has others.
+
+    `fields`: what this process collects, by its algorithm, if it does.
+    """
     data = session.redis.get(_key(session))
     if data is None:  # no learner yet
         return
@@ -27,6 +37,12 @@ def join(session: Session) -> None:
         for name, ours in _facts(session).items()
         if name in theirs and theirs[name] != ours
     ]
+    if fields is not None and sorted(fields) != sorted(theirs.get("fields", fields)):
+        problems.append(
+            f"algorithm: {_algorithm(session)!r} here has actors send {_named(fields)} of each step, but run {run} is "
+            f"trained by {theirs['algorithm']!r}, which takes {_named(theirs['fields'])}; start this process with the "
+            "run's algorithm"
+        )
     if problems:
         raise ConfigurationError(problems)
 
@@ -36,6 +52,15 @@ def _facts(session: Session) -> Facts:
     if config.league is not None:
         return {"sampling": config.sampling.value, "league.env": config.league.get("env")}
     return {"sampling": config.sampling.value, "env.id": config.env.id}
+
+
+def _algorithm(session: Session) -> str:
+    config = session.config
+    return str((config.algorithm if config.league is None else config.league.get("algorithm", {})).get("name", "ppo"))
+
+
+def _named(fields: Collection[str]) -> str:
+    return ", ".join(sorted(fields)) or "nothing that the policy said"
 
 
 def _key(session: Session) -> str:

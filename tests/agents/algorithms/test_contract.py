@@ -6,8 +6,8 @@ from gymnasium.spaces import Box, Discrete
 
 from agents import Needs, Update, build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
-from agents.algorithms.contract import provided
-from agents.trajectories import on_policy
+from agents.algorithms.contract import not_asked_for, provided
+from agents.trajectories import ON_REQUEST, on_policy
 
 OBSERVATIONS = Box(-1, 1, (4,))
 PROVIDED = provided(on_policy(OBSERVATIONS, Discrete(2)))
@@ -51,3 +51,25 @@ def test_data_older_than_an_algorithm_takes_is_refused_where_data_may_be_old():
     assert needs.problems("mine", PROVIDED, "streaming", 2) == []
     (problem,) = needs.problems("mine", PROVIDED, "streaming", 8)
     assert problem.startswith("max_staleness: 8 is more than the 2 weight versions")
+
+
+@pytest.mark.parametrize("fields", [None, (), ("extras.value",), ("last.value", "last.observation"), ("extras.q",)])
+def test_samplers_are_asked_for_the_fields_that_an_algorithm_names_and_for_all_where_it_names_none(fields):
+    spec = on_policy(OBSERVATIONS, Discrete(2), fields=fields)
+    always = {"last.observation"}
+    assert provided(spec) - always == {name for name in ON_REQUEST if fields is None or name in fields}
+    assert spec.values_steps == (fields is None or any(name in fields for name in ("extras.value", "last.value")))
+
+
+def test_values_of_a_network_with_a_memory_are_computed_at_each_step_whoever_asks():
+    assert on_policy(OBSERVATIONS, Discrete(2), memory={"hidden": (4,)}, fields=()).values_steps
+
+
+def test_an_update_that_reads_what_was_not_asked_for_is_told_what_to_add():
+    spec = on_policy(OBSERVATIONS, Discrete(2), fields=("extras.log_prob", "cut.value"))
+    assert not_asked_for(KeyError("value"), "mine", spec) == (
+        "algorithm 'mine': update() reads 'value' of its trajectories, which its needs do not ask for; add "
+        "'extras.value' or 'last.value' to the fields of its Needs, or leave the fields out to get all"
+    )
+    assert not_asked_for(KeyError("log_prob"), "mine", spec) is None  # a slip of another kind
+    assert not_asked_for(KeyError("value"), "mine", on_policy(OBSERVATIONS, Discrete(2))) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +253,31 @@ def test_an_optimizer_of_ones_own_whose_loss_is_no_number_is_found_as_well(
     with pytest.raises(NotFinite, match="ppo: loss of the update after 0 environment steps is nan"):
         trainer.learn([run.payload()])
     assert run.pool.version("main") is None
+
+
+OWN = """
+from agents import Needs
+from agents.algorithms import ppo
+
+class Reading(ppo.PPO):
+    needs = Needs(fields=("extras.log_prob", "cut.value"))  # and PPO's update reads values
+
+def build(settings, policy, seed):
+    return Reading(policy, ppo.PPOConfig(), seed)
+"""
+
+
+def test_an_algorithm_that_reads_what_it_did_not_ask_for_is_told_so_and_no_segment_is_blamed(run: Run) -> None:
+    (run.folder / "own.py").write_text(OWN)
+    run.session.config = replace(run.session.config, algorithm={"name": f"{run.folder}/own.py:build"})
+    trainer, payloads = run.trainer(), [run.payload(), run.payload()]
+    for payload in payloads:
+        del payload["trajectory"]["extras"]["value"], payload["trajectory"]["last"]["value"]
+    with pytest.raises(
+        ConfigurationError, match=r"update\(\) reads 'value' of its trajectories, .* add 'extras.value'"
+    ):
+        trainer.learn(payloads)
+    assert trainer.progress.refused == 0 and run.pool.version("main") is None
 
 
 def test_an_update_that_gives_something_else_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import redis
 from celery.app.trace import log_policy_reject
 from celery.exceptions import Reject
 
+from agents.trajectories import ON_REQUEST
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.runtime.joining import found, join
@@ -79,6 +80,25 @@ def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_n
     assert error.value.problems == [
         f"sampling: gathered here, but run {run_name} has streaming; start this process with sampling=streaming",
         f"env.id: Acrobot-v1 here, but run {run_name} has CartPole-v1; start this process with env.id=CartPole-v1",
+    ]
+
+
+def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs(redis_url: str, run_name: str) -> None:
+    def session(algorithm: str) -> Any:
+        config = Config(run=run_name, algorithm={"name": algorithm})
+        return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
+
+    learner = session("a2c")
+    found(learner)
+    join(session("ppo"), list(ON_REQUEST))  # nobody knows yet
+    found(learner, ["cut.value"])
+    join(session("a2c"), ["cut.value"])
+    join(session("ppo"))  # who steps environments for actors collects nothing
+    with pytest.raises(ConfigurationError) as error:
+        join(session("ppo"), list(ON_REQUEST))
+    assert error.value.problems == [
+        "algorithm: 'ppo' here has actors send cut.value, extras.log_prob, extras.value, last.value of each step, but "
+        f"run {run_name} is trained by 'a2c', which takes cut.value; start this process with the run's algorithm"
     ]
 
 

@@ -6,7 +6,7 @@ there is nothing to be learned but that the learner's whole way works.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 import envs
 from agents import Policy, build_policy
 from agents.trajectories import Trajectory
-from agents.trees import spec_of
+from agents.trees import spec_of, zeros
 from envs.vector.base import stacked
 from warren.trees import map_tree
 from workers.config.command_line import role
@@ -28,11 +28,20 @@ EPISODE = 20.0  # steps of an episode, on average
 class RandomSampler:
     """A Sampler that plays nothing."""
 
-    def __init__(self, policy: Policy, slots: int, seed: int, columns: int, legal_actions: bool = False) -> None:
-        """`columns`: of Trajectory.episodes. `legal_actions`: whether there are masks of them; all are."""
+    def __init__(
+        self,
+        policy: Policy,
+        slots: int,
+        seed: int,
+        columns: int,
+        legal_actions: bool = False,
+        fields: Collection[str] | None = None,
+    ) -> None:
+        """`columns`: of Trajectory.episodes. `legal_actions`: whether there are masks of them; all are. `fields`: what
+        the algorithm asks for, as its Needs say."""
         self.policy, self.version = policy, -1
         self._slots, self._columns, self._random = slots, columns, np.random.default_rng(seed)
-        self._mask = policy.spec(legal_actions).action_mask
+        self._spec = policy.spec(legal_actions, fields=fields)
         policy.learning_space.seed(seed)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
@@ -42,29 +51,30 @@ class RandomSampler:
 
     def collect(self, budget: int) -> Trajectory:
         """As Sampler.collect: T = budget."""
-        policy, shape = self.policy, (budget, self._slots)
+        policy, spec, shape = self.policy, self._spec, (budget, self._slots)
         memory = policy.initial_memory(self._slots)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
         done = self._random.random(shape) < 1 / EPISODE
         rows, observation = [], self._observations()
         for step in range(budget):
             acted = policy.step(observation, memory)
-            rows.append({"observation": observation, "action": acted.action, "extras": acted.extras})
+            extras = {name: acted.extras[name] for name in spec.extras}
+            rows.append({"observation": observation, "action": acted.action, "extras": extras})
             memory = policy.begin(acted.memory, done[step])
             observation = self._observations()
         steps = map_tree(lambda *parts: np.stack(parts), *rows)
-        value = policy.value(observation, memory)
+        last = {"observation": observation, "value": policy.value(observation, memory)}
         return Trajectory(
             **steps,
-            reward=self._random.normal(size=shape + value.shape[1:]).astype(np.float32),
+            reward=self._random.normal(size=shape + spec.reward.shape).astype(np.float32),
             terminated=done,
             truncated=np.zeros(shape, np.bool_),
-            last={"observation": observation, "value": value},
-            cut={"value": np.zeros_like(steps["extras"]["value"])},
+            last={name: last[name] for name in spec.last},
+            cut=zeros(spec.cut, shape),
             version=np.full(self._slots, self.version),
             episodes=np.zeros((int(done.sum()), self._columns), np.float32),
             memory=before,
-            action_mask=None if self._mask is None else np.ones((*shape, *self._mask.shape), np.bool_),
+            action_mask=None if spec.action_mask is None else np.ones((*shape, *spec.action_mask.shape), np.bool_),
         )
 
     def close(self) -> None:
@@ -83,7 +93,7 @@ class FakeBuffer(worker.ActorRole):
         settings, seed = self.config.env.settings(), self._next_seed()
         policy = build_policy(self.config.network, *envs.spaces(settings), seed, settings.value_channels)
         columns, legal_actions = 2 + len(settings.reward_channels), envs.has_masks(settings.id)
-        return RandomSampler(policy, self.config.env.num_envs, seed, columns, legal_actions)
+        return RandomSampler(policy, self.config.env.num_envs, seed, columns, legal_actions, self._asked(policy))
 
 
 class FakeGatewayBuffer(FakeBuffer):
