@@ -9,6 +9,7 @@ import gymnasium
 
 from envs.construct import blame
 from envs.legacy import LegacyEnv
+from envs.rules import Rules
 from envs.sources import OfALeague
 from envs.two_player import TwoPlayerVectorEnv
 from envs.vector.own import OneOfVector, is_vector
@@ -18,7 +19,7 @@ from warren import user_code
 def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
     """The environment that `env_id` names. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
-    if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv):
+    if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv | Rules):
         raise OfALeague(env_id)
     with blame(f"environment {env_id!r}"):
         if is_vector(factory):

@@ -1,8 +1,9 @@
 """A user's own two-player games: "my.module:MyGame" or "path/to/file.py:MyGame".
 
-Either a TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns one), or a
-class or callable that makes a PettingZoo environment, parallel or AEC. With an attribute `sequence_form`, a function of
-the game's parameters, it can be solved exactly as well.
+The rules of a game (a class derived from envs.rules.Rules), which is written out and can be solved exactly. Or a
+TwoPlayerVectorEnv (its class, or any callable with the parameters num_envs and seed that returns one), or a class or
+callable that makes a PettingZoo environment, parallel or AEC; with an attribute `sequence_form`, a function of the
+game's parameters, these can be solved exactly as well.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from envs import user_envs
 from envs.construct import blame
 from envs.exploitability import QUALIFIES
 from envs.pettingzoo_games import AECVectorEnv, as_aec
+from envs.rules import Rules, RulesVectorEnv, write_out
 from envs.sequence_form import SequenceForm
 from envs.two_player import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
@@ -23,6 +25,8 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
     """`num_envs` games of what `env_id` names. Raises UnknownName, ConfigurationError."""
     factory = user_envs.find(env_id)
     with blame(f"environment {env_id!r}"):
+        if _are_rules(factory):
+            return RulesVectorEnv(env_id, factory(**kwargs), num_envs, seed)
         if {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
             games = factory(num_envs=num_envs, seed=seed, **kwargs)
             if not isinstance(games, TwoPlayerVectorEnv):
@@ -46,7 +50,11 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
 
 def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
     """The whole game, for exact solution. Raises UnknownName, and ConfigurationError for one that does not give it."""
-    written_out = getattr(user_envs.find(env_id), "sequence_form", None)
+    factory = user_envs.find(env_id)
+    if _are_rules(factory):
+        with blame(f"the rules of environment {env_id!r}"):
+            return SequenceForm.from_tree(write_out(env_id, factory(**parameters)))
+    written_out = getattr(factory, "sequence_form", None)
     if written_out is None:
         raise ConfigurationError(f"environment {env_id!r}: its exploitability cannot be computed; {QUALIFIES}")
     with blame(f"sequence_form of environment {env_id!r}"):
@@ -54,3 +62,7 @@ def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
     if not isinstance(form, SequenceForm):
         raise ConfigurationError(f"environment {env_id!r}: sequence_form made a {type(form).__name__}; {QUALIFIES}")
     return form
+
+
+def _are_rules(factory: Any) -> bool:
+    return isinstance(factory, type) and issubclass(factory, Rules)

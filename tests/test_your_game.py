@@ -7,16 +7,19 @@ import pytest
 import yaml
 
 import envs
+from envs import exploitability
 from envs.check import check
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF
+from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
 
 FORMS = ["examples/nim/nim.py:Nim", "examples/nim/vectorised.py:Nim"]
+BY_RULES = "examples/kuhn/kuhn.py:Kuhn"
 
 
-@pytest.mark.parametrize("env_id", FORMS)
-def test_both_forms_are_accepted(env_id: str) -> None:
+@pytest.mark.parametrize("env_id", [*FORMS, BY_RULES])
+def test_every_form_is_accepted(env_id: str) -> None:
     check(env_id, {}, two_player=True)
 
 
@@ -44,3 +47,21 @@ def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
         if found >= 0.8:
             break
     assert found >= 0.8
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_starter_settings_make_the_game_by_rules_less_exploitable_than_uniform_play() -> None:
+    settings = yaml.safe_load((CONF / "league/mine.yaml").read_text())
+    league = LocalLeague(LeagueConfig.from_dict({**settings, "env": BY_RULES}))
+    form = exploitability.load(BY_RULES)
+    start = exploitability.of(form, exploitability.uniform(form))
+    assert start == pytest.approx(11 / 24)
+    found = start
+    for _ in range(60):
+        league.round()
+        slots, shares = league.mixture()
+        tables = [table(form, league.policy_of(int(slot))) for slot in slots]
+        found = exploitability.of(form, exploitability.mixture(form, tables, shares))
+        if found < start / 2:
+            break
+    assert found < start / 2

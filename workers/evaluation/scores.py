@@ -42,6 +42,7 @@ class Score:
     mixture: float | None
     references: dict[str, float]  # mean return of the main agent against each, over both seats
     gain_within: tuple[float, float] | None = None  # at least, at most: what members of the mixture gain against it
+    uniform: float | None = None  # exploitability of uniform play, to compare with
 
 
 class Scores:
@@ -106,7 +107,8 @@ class Scores:
     ) -> Score:
         """Write a score down; on a full disk it is told all the same, and missing in the file."""
         seconds = self._seconds + time.monotonic() - self._since
-        score = Score(time.time(), seconds, steps, frozen, games, main_agent, mixture, references, gain_within)
+        found = main_agent, mixture, references, gain_within, self.uniform
+        score = Score(time.time(), seconds, steps, frozen, games, *found)
         try:
             drop_half_line(self._path)  # of a disk that was full the last time
             with self._path.open("a") as file:

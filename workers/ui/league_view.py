@@ -83,7 +83,7 @@ def strength(score: Mapping[str, Any]) -> str:
         return "not known yet"
     found = [
         f"{title} {score[name]:.4f}"
-        for name, title in (("mixture", "Nash mixture"), ("main_agent", "main agent"))
+        for name, title in (("mixture", "Nash mixture"), ("main_agent", "main agent"), ("uniform", "uniform play"))
         if score.get(name) is not None
     ]
     parts = [f"exploitability: {', '.join(found)}"] if found else []

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from workers.ui.league_view import LeagueFigures, LeagueView, league_line
+from workers.ui.league_view import LeagueFigures, LeagueView, league_line, strength
 
 
 def figures() -> LeagueFigures:
@@ -50,3 +50,10 @@ def test_the_line_names_the_goal_and_who_does_not_learn() -> None:
     line = league_line(figures(), "3 of 3 alive", 0.02)
     assert "steps 663,000" in line and "goal exploitability 0.02" in line
     assert line.endswith("late frozen, idle paused, new not there yet")
+
+
+def test_exploitability_stands_beside_that_of_uniform_play() -> None:
+    score = {"mixture": 0.0113, "main_agent": 0.042, "uniform": 11 / 24, "references": {}}
+    assert strength(score) == "exploitability: Nash mixture 0.0113, main agent 0.0420, uniform play 0.4583"
+    assert strength({"mixture": 0.0113, "main_agent": None, "references": {}}) == "exploitability: Nash mixture 0.0113"
+    assert strength({"mixture": None, "references": {"uniform": 0.5}}) == "main agent against uniform +0.500"

@@ -1,0 +1,158 @@
+"""envs.rules: a game from its rules is the same game as OpenSpiel's, is played, and wrong rules are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import envs
+from envs import exploitability
+from envs.exploitability import load, uniform
+from envs.rules import CHANCE, TERMINAL, Rules, RulesVectorEnv, TooLarge, write_out
+from envs.sequence_form import SequenceForm
+from warren.errors import ConfigurationError
+
+EXAMPLE = "examples/kuhn/kuhn.py:Kuhn"
+
+
+def rows_of(form: SequenceForm, card: Callable[[int], int], moves: Callable[[int], str]) -> dict[tuple[int, str], int]:
+    """(card, moves) -> the row of the information state."""
+    return {(card(row), moves(row)): row for row in range(len(form.labels))}
+
+
+def pairs() -> tuple[SequenceForm, SequenceForm, np.ndarray]:
+    """Kuhn poker of the example, OpenSpiel's, and which row of OpenSpiel's is the example's i-th."""
+    pytest.importorskip("pyspiel")
+    mine, theirs = load(EXAMPLE), load("openspiel:kuhn_poker")
+    letters = {0: "p", 1: "b"}
+    ours = rows_of(
+        mine,
+        lambda row: int(mine.observation[row, :3].argmax()),
+        lambda row: "".join(letters[int(move)] for move in mine.observation[row, 3:] if move >= 0),
+    )
+    others = rows_of(theirs, lambda row: int(theirs.labels[row][0]), lambda row: theirs.labels[row][1:])
+    assert ours.keys() == others.keys() and len(ours) == 12
+    rows = np.zeros(12, np.int64)
+    for known, row in ours.items():
+        rows[row] = others[known]
+    return mine, theirs, rows
+
+
+def test_the_example_is_openspiels_kuhn_poker_in_value_and_exploitability() -> None:
+    mine, theirs, rows = pairs()
+    assert exploitability.of(mine, uniform(mine)) == pytest.approx(11 / 24)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        policy = rng.dirichlet([0.5, 0.5], 12)
+        other = np.zeros_like(policy)
+        other[rows] = policy
+        assert exploitability.of(mine, policy) == pytest.approx(exploitability.of(theirs, other))
+        assert mine.payoff(*mine.plans(policy)) == pytest.approx(theirs.payoff(*theirs.plans(other)))
+
+
+def test_its_games_are_played_and_pay_what_the_tree_says() -> None:
+    games = envs.make_two_player(EXAMPLE, 400, 0)
+    assert isinstance(games, RulesVectorEnv) and games.max_return == 2.0
+    form, rng = load(EXAMPLE), np.random.default_rng(0)
+    turn, returns = games.reset(), []
+    for _ in range(400):
+        turn = games.step((rng.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1))
+        returns.append(games.pop_finished().returns[:, 0])
+    value = form.payoff(*form.plans(uniform(form)))
+    played = np.concatenate(returns)
+    assert abs(played.mean() - value) < 5 * played.std() / np.sqrt(len(played)) < 0.1
+
+
+class Pick(Rules):
+    """One coin is thrown, the first names it unseen, the second, who sees nothing either, doubles or not."""
+
+    num_actions = 2
+
+    def initial(self) -> Any:
+        return ()
+
+    def to_move(self, state: Any) -> int:
+        return (CHANCE, 0, 1, TERMINAL)[len(state)]
+
+    def chance(self, state: Any) -> list[tuple[int, float]]:
+        return [(0, 0.25), (1, 0.75)]
+
+    def legal(self, state: Any) -> list[int]:
+        return [0, 1]
+
+    def step(self, state: Any, action: int) -> Any:
+        return (*state, action)
+
+    def returns(self, state: Any) -> float:
+        coin, named, doubled = state
+        return (1 if coin == named else -1) * (1 + doubled)
+
+    def observation(self, state: Any) -> Any:
+        return [len(state)]
+
+
+def test_a_player_that_cannot_tell_states_apart_has_one_information_state() -> None:
+    tree = write_out("pick", Pick())
+    assert tree.owner.tolist() == [0, 1] and len(tree.player) == 1 + 2 + 4 + 8
+    form = SequenceForm.from_tree(tree)
+    # The first names the likelier side, so that the second had better not double: 0.75 - 0.25.
+    assert form.best_response(0, form.plans(uniform(form))[1])[0] == pytest.approx(0.5 * 1.5)
+    assert exploitability.of(form, np.array([[0.0, 1.0], [1.0, 0.0]])) == pytest.approx(0.0)
+
+
+def test_a_name_of_an_information_set_is_what_a_person_reads() -> None:
+    class Named(Pick):
+        def information_set(self, state: Any) -> str:
+            return ("", "name it", "double?")[len(state)]
+
+    assert write_out("named", Named()).labels == ["name it", "double?"]
+
+
+def test_a_game_beyond_the_limit_is_refused() -> None:
+    assert len(write_out("pick", Pick(), 15).player) == 15
+    with pytest.raises(TooLarge, match="'pick' has more than 14 histories, or has no end"):
+        write_out("pick", Pick(), 14)
+
+
+def having(**changed: Any) -> Rules:
+    return type("Changed", (Pick,), changed)()
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (having(num_actions=0), "at its beginning: num_actions is 0"),
+        (having(to_move=lambda _, state: 2), "to_move is 2; it must be 0, 1, CHANCE or TERMINAL"),
+        (having(to_move=lambda _, state: TERMINAL, returns=lambda _, state: 0), "no player ever moves"),
+        (having(chance=lambda _, state: [(0, 0.5), (1, 0.4)]), r"probabilities are \[0.5, 0.4\]; .* must sum to 1"),
+        (having(chance=lambda _, state: [(0, 1.5), (1, -0.5)]), "none negative, they must sum to 1"),
+        (having(chance=lambda _, state: [(0, 0.5), (0, 0.5)]), r"names an outcome twice: \[0, 0\]"),
+        (having(legal=lambda _, state: []), r"after the actions and outcomes \[0\]: legal actions are \[\]"),
+        (having(legal=lambda _, state: [0, 2]), r"legal actions are \[0, 2\]; .* within 0 to 1"),
+        (having(legal=lambda _, state: [1] if state[0] else [0, 1]), r"could tell"),
+        (having(step=lambda _, state, action: state), r"step\(0\) returned the very state"),
+        (having(returns=lambda _, state: np.nan), "returns are nan; they must be a finite number"),
+        (having(observation=lambda _, state: [np.inf]), "is not finite"),
+        (having(observation=lambda _, state: [0] * len(state)), r"shape \[2\], elsewhere \[1\]"),
+        (
+            having(information_set=lambda _, state: "all", observation=lambda _, state: [state[0], len(state)]),
+            "'all' of player 0 is observed otherwise here than elsewhere",
+        ),
+    ],
+)
+def test_wrong_rules_are_told_with_the_history_where(rules: Rules, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^game 'pick', .*{message}"):
+        write_out("pick", rules)
+
+
+def test_chance_that_is_not_given_is_told() -> None:
+    with pytest.raises(NotImplementedError, match="`chance` has to say how"):
+        write_out("pick", having(chance=Rules.chance))
+
+
+def test_a_class_of_rules_is_no_environment_of_one_agent() -> None:
+    with pytest.raises(ConfigurationError, match="is a game of two players, which a league trains"):
+        envs.make(EXAMPLE)
