@@ -162,6 +162,10 @@ class AsyncRuns:
         if run.task is not None:
             run.task.cancel()
 
+    def _give_up_all(self) -> None:
+        for run in self._in_loop:
+            run.why = run.why or STOPPING
+
     def _on_broken(self, error: BaseException) -> None:
         for run in self._in_loop:
             run.why = run.why or BROKEN
@@ -177,5 +181,6 @@ class AsyncRuns:
         return all(call.id in worker_state.revoked for call in run.calls)
 
     def stop(self) -> None:
-        """End the loop, and all that still runs in it."""
+        """End the loop, and give up all that still runs in it."""
+        self.loop.call(self._give_up_all)
         self.loop.stop()

@@ -19,9 +19,13 @@ from celery.worker.state import task_ready, task_reserved
 from tasks import compat
 from tasks.app.outcome import EXPIRED, REVOKED, Dropped, NotYet, dropped, failed
 from tasks.app.protocol import problem_with_delay, seconds_until
+from tasks.app.steps import drive
 from tasks.service import Spec
+from tasks.worker.async_runs import Run
 from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.bookkeeping import AWAY, record
+from tasks.worker.celery_async import AsyncTasks, steps_of
+from tasks.worker.event_loop import Turn
 from tasks.worker.intake import HELD_FOR
 from tasks.worker.middleware import Chain, Middleware
 from tasks.worker.running import recording
@@ -42,7 +46,8 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         raise ConfigurationError(
             f"{task.name} runs {minimum} calls together, and its worker may hold {held}; set prefetch to {minimum}"
         )
-    spec = Spec(task.name, True, max(task.batch, 1), minimum, task.wait, task.deliveries - 1)
+    retries, at_once = task.deliveries - 1, task.concurrency
+    spec = Spec(task.name, True, max(task.batch, 1), minimum, task.wait, retries, concurrency=at_once)
     gathering = Gathering.of(consumer)
     queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Needed()], lambda queue, calls: [])))
 
@@ -99,6 +104,7 @@ class Gathering:
         self._scheduler = BatchScheduler((), self._drop, _age)
         self._jobs = 0  # that have not yet taken their calls
         self._timer: Any = None
+        self.tasks: AsyncTasks | None = None  # of `async def` services
 
     @classmethod
     def of(cls, consumer: Any) -> Gathering:
@@ -115,6 +121,8 @@ class Gathering:
             self._queues[queue.spec.name] = queue
             self._scheduler = BatchScheduler(self._queues.values(), self._drop, _age)
         self._timer = None  # it may have gone with that connection
+        if queue.spec.concurrency and self.tasks is None:
+            self.tasks = AsyncTasks(self._consumer.pool, _record_run, self._settle_run)
         return queue
 
     def add(self, queue: ServiceQueue, request: Any) -> None:
@@ -139,6 +147,13 @@ class Gathering:
 
         consumer.qos.increment_eventually()  # others pass
         consumer.timer.call_after(seconds, due)
+
+    def _settle_run(self, run: Run, endings: list[Ending]) -> None:
+        """End the calls that ran in the event loop, and begin others in their place. In the consumer's loop."""
+        with self._lock:
+            self._scheduler.go_on(run.queue)
+        settle(self._consumer, run.calls if endings else (), endings, run.started)
+        self._dispatch()
 
     def _drop(self, queue: ServiceQueue, request: Any, why: str) -> None:
         self._dropped.append((queue, request, why))
@@ -165,13 +180,17 @@ class Gathering:
             # In the pool's thread. What runs is taken now, not when the job was made: by now more may wait.
             with self._lock:
                 self._jobs -= 1
-                batch = self._scheduler.next(lambda: False)
+                stopping = self.tasks is not None and self.tasks.stopping
+                batch = None if stopping else self._scheduler.next(lambda: False)
                 gone, self._dropped = self._dropped, []
             taken.extend((request, dropped(why)) for _, request, why in gone)
-            taken.extend((request, None) for request in (batch[1] if batch else ()))
             started = time.monotonic()
             endings = [_drop(queue.task, request, why) for queue, request, why in gone]
-            endings += run_batch(batch[0].task, batch[1]) if batch else []
+            if batch and self.tasks is not None and batch[0].spec.concurrency:
+                self.tasks.begin(*batch)
+            elif batch:
+                taken.extend((request, None) for request in batch[1])
+                endings += run_batch(batch[0].task, batch[1], pool.turn)
             return endings, started, recording()
 
         def ended(endings: list[Ending], started: float, recorded: Future[Any] | None) -> None:
@@ -208,7 +227,8 @@ def _ready(queue: ServiceQueue) -> int:
     spec = queue.spec
     whole, rest = divmod(len(queue.waiting), spec.batch)
     waited = rest > 0 and spec.wait is not None and time.monotonic() - queue.since >= spec.wait
-    return whole + (waited or rest >= spec.minimum)
+    ready = whole + (waited or rest >= spec.minimum)
+    return min(ready, spec.concurrency - queue.running) if spec.concurrency else ready
 
 
 UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome the result backend or chord could not be given
@@ -216,15 +236,17 @@ DROPPED = "dropped"
 Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPPED, or None for a success
 
 
-def run_batch(task: Any, requests: Sequence[Any]) -> list[Ending]:
+def run_batch(task: Any, requests: Sequence[Any], turn: Turn | None = None) -> list[Ending]:
     """In the pool's thread: one call, then each result, or error, to whoever waits for it."""
-    if any(request.redelivered for request in requests) or task.deliveries == 1:
-        ids = [request.id if request.redelivered else None for request in requests]
-        first = [None if request.redelivered else request.id for request in requests]
-        outcomes = task.app.warren_deliveries.run(task.name, task.deliveries, task.run_calls, requests, ids, first)
-    else:
-        outcomes = task.run_calls(requests) if requests else []
+    if not requests:
+        return []
+    outcomes = drive(steps_of(task, requests), task.run_calls if turn is None else turn.taken_by(task.run_calls))
     return [_record(task, request, outcome) for request, outcome in zip(requests, outcomes, strict=True)]
+
+
+def _record_run(run: Run) -> list[Ending]:
+    task = run.queue.task
+    return [_record(task, request, outcome) for request, outcome in zip(run.calls, run.outcomes or (), strict=True)]
 
 
 def _drop(task: Any, request: Any, why: str) -> Ending:

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -25,6 +26,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 
 from tasks import compat
+from tasks.worker.event_loop import Turn
 
 logger = get_logger(__name__)
 
@@ -51,6 +53,16 @@ def end_worker(error: BaseException) -> None:
     state.should_stop = ENDED_BY_A_TASK
 
 
+class _Last:
+    """A job that a warm stop still does."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __call__(self) -> None:
+        self._job()
+
+
 class OneThreadPool(compat.Pool):
     """A Celery pool of one thread whose callbacks run in the event loop."""
 
@@ -61,6 +73,8 @@ class OneThreadPool(compat.Pool):
         self.limit = 1
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._finished: deque[Job] = deque()
+        self.turn: Turn | None = None  # what services take here while they share state with an event loop
+        self.finishes: list[Job] = []  # called when a warm stop begins, before which nothing else is done
         self._outstanding = 0  # jobs of the event loop that wait for something
         self._changed = threading.Condition()
         self._reader, self._writer = socket.socketpair()
@@ -89,38 +103,55 @@ class OneThreadPool(compat.Pool):
         error_callback: Callable[..., Any] | None = None,
         **_: Any,
     ) -> None:
-        def job() -> None:
-            try:
-                apply_target(
-                    target,
-                    args or (),
-                    kwargs,
-                    callback=self._in_loop(callback),
-                    accept_callback=self._in_loop(accept_callback),
-                    propagate=(SystemExit, KeyboardInterrupt),
-                )
-            except (SystemExit, KeyboardInterrupt) as error:
-                end_worker(error)
-                self.wake()
-                raise
-            except BaseException:
-                logger.critical("a task failed outside its own code", exc_info=True)
-                if error_callback is not None:
-                    self._in_loop(error_callback)(ExceptionInfo())
+        def run() -> None:
+            apply_target(
+                target,
+                args or (),
+                kwargs,
+                callback=self._in_loop(callback),
+                accept_callback=self._in_loop(accept_callback),
+                propagate=(SystemExit, KeyboardInterrupt),
+            )
 
-        self._jobs.put(job)
+        self._jobs.put(partial(self._do, run, error_callback))
+
+    def apply_last(self, function: Job) -> None:
+        """Call `function` in the pool's thread, though a warm stop begins no other job any more; from any thread."""
+        self._jobs.put(_Last(partial(self._do, function, None)))
+
+    def call_soon(self, function: Job) -> None:
+        """Call `function` in the event loop; from any thread."""
+        self._finished.append(function)
+        self.wake()
+
+    def _do(self, run: Job, error_callback: Callable[..., Any] | None) -> None:
+        try:
+            run()
+        except (SystemExit, KeyboardInterrupt) as error:
+            end_worker(error)
+            self.wake()
+            raise
+        except BaseException:
+            logger.critical("a task failed outside its own code", exc_info=True)
+            if error_callback is not None:
+                self._in_loop(error_callback)(ExceptionInfo())
 
     def on_stop(self) -> None:
         """Let the running task finish, then run what it handed back: its acknowledgement is still to be sent.
 
         What waits behind it is not begun: it goes back to its queue.
         """
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._jobs.get_nowait()
-        self._jobs.put(None)
         # Celery begins a cold stop with an ordinary one of the pool; a thread cannot be made to end, nor waited for.
         warm = state.should_terminate is None or state.should_terminate is False
+        for finish in self.finishes if warm and self._thread.is_alive() else ():
+            finish()
+        last = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                if isinstance(job := self._jobs.get_nowait(), _Last):
+                    last.append(job)
+        for job in (*last, None):
+            self._jobs.put(job)
         if warm:
             self._thread.join()
         self._drain()
@@ -167,8 +198,7 @@ class OneThreadPool(compat.Pool):
     def _in_loop(self, callback: Callable[..., Any] | None) -> Callable[..., None]:
         def post(*args: Any) -> None:
             if callback is not None:
-                self._finished.append(lambda: callback(*args))
-                self.wake()
+                self.call_soon(partial(callback, *args))
 
         return post
 

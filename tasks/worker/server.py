@@ -123,9 +123,18 @@ def _revoke(control: Any, task_id: Any, terminate: bool = False, signal: str | N
     """Celery's own; what an `async def` service is at is cancelled besides."""
     answer = revoke(control, task_id, terminate, signal, **options)
     receiver = getattr(control.app, "warren_receiver", None)
+    gathering = getattr(control.consumer, "warren_gathering", None)
     if receiver is not None:
         receiver.revoked()
+    elif gathering is not None and gathering.tasks is not None:
+        gathering.tasks.look_for_revoked()
     return answer
+
+
+def _prefetch(specs: Sequence[Spec]) -> int:
+    """Return how many calls Celery's consumer holds: what plain services need, and all that async ones run at once."""
+    plain = max([1, *(2 * spec.batch for spec in specs if not spec.concurrency)])
+    return plain + sum(2 * spec.concurrency * spec.batch for spec in specs)
 
 
 class Serving:
@@ -171,7 +180,7 @@ class Serving:
             pool=OneThreadPool,
             concurrency=1,
             queues=[queue.name for queue in own] or None,
-            prefetch_multiplier=max([1, *(2 * spec.batch for spec in self.specs)]),
+            prefetch_multiplier=_prefetch(self.specs),
             loglevel=log_level,
             without_gossip=True,
             without_mingle=True,
@@ -258,7 +267,9 @@ class Serving:
 
         def hand_over(payload: Any) -> None:
             done = threading.Event()
-            self.worker.pool.apply_async(_guarded, (handler, payload, done))
+            pool = self.worker.pool
+            handle = handler if pool.turn is None else pool.turn.taken_by(handler)
+            pool.apply_async(_guarded, (handle, payload, done))
             while not done.wait(POLL_EVERY) and not self._ended.is_set():
                 pass
 

@@ -15,3 +15,14 @@ def calling(servers: Servers, run_name: str, tmp_path: Path) -> Iterator[Calling
         yield run
     finally:
         run.close()
+
+
+@pytest.fixture(params=["servers", "embedded"])
+def calling_either(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterator[Calling]:
+    found = request.getfixturevalue(request.param)
+    calling = Calling(found.broker_url, found.redis_url, run_name, tmp_path)
+    try:
+        calling.start()
+        yield calling
+    finally:
+        calling.close()

@@ -149,6 +149,41 @@ class Actor(Worker):
             raise asyncio.CancelledError
         return times
 
+    @service(concurrency=20)
+    async def ahold(self, key: str) -> int:
+        """Await the release of the key, in turns with other calls."""
+        self.store.incr(f"{self.prefix}ran:{key}")
+        try:
+            while not self.store.exists(f"{self.prefix}release:{key}"):
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self.store.incr(f"{self.prefix}ran:{key} cancelled")
+            raise
+        return os.getpid()
+
+    @service(retries=0)
+    async def ahold_once(self, key: str) -> int:
+        return await self.ahold(key)
+
+    @service(response=False, concurrency=20)
+    async def apush(self, key: str) -> None:
+        await self.ahold(key)
+
+    @service(response=False)
+    async def apush_deadly(self, key: str) -> None:
+        await asyncio.sleep(0)
+        self.push_deadly(key)
+
+    @service(batch=8)
+    async def ainverses(self, numbers: list[int]) -> list[float]:
+        await asyncio.sleep(0)
+        return [1 / n for n in numbers]
+
+    @service
+    async def atrouble(self, how: str) -> int:
+        await asyncio.sleep(0)
+        return self.trouble(how)
+
     @service
     def total(self, numbers: list[int]) -> int:
         return sum(numbers)

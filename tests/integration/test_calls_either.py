@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from calling import Calling
-
 from warren.errors import RemoteFailure
-
-
-@pytest.fixture(params=["servers", "embedded"])
-def calling_either(request: pytest.FixtureRequest, run_name: str, tmp_path: Path) -> Iterator[Calling]:
-    found = request.getfixturevalue(request.param)
-    calling = Calling(found.broker_url, found.redis_url, run_name, tmp_path)
-    try:
-        calling.start()
-        yield calling
-    finally:
-        calling.close()
 
 
 def descriptors() -> int:

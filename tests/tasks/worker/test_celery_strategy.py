@@ -99,7 +99,7 @@ class Receiving:
         self.timers: list[tuple[float, Any]] = []
         self.ran: list[list[str]] = []
         self.requests = list[Request]()
-        pool = SimpleNamespace(apply_async=lambda target, callback, error_callback: self.jobs.append(
+        pool = SimpleNamespace(turn=None, apply_async=lambda target, callback, error_callback: self.jobs.append(
             (target, callback, error_callback)))  # fmt: skip
         timer = SimpleNamespace(call_after=self.call_after)
         monkeypatch.setattr(celery_strategy.compat, "request_class", lambda *_: lambda *_, **__: self.requests[-1])
@@ -136,7 +136,7 @@ class Receiving:
 
 def test_a_job_that_fails_outside_of_its_calls_gives_back_all_that_it_took(task, monkeypatch):
     receiving = Receiving(monkeypatch, task)
-    monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken: (_ for _ in ()).throw(OSError("away")))
+    monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken, turn: (_ for _ in ()).throw(OSError("away")))
     receiving.arrive(task, *"abcd")
     receiving.run_job()
     ((seconds, again),) = receiving.timers
@@ -183,7 +183,9 @@ def test_of_several_tasks_the_one_with_the_oldest_call_runs_first(task, monkeypa
     other.__trace__ = None
     receiving = Receiving(monkeypatch, task, other)
     ran: list[Any] = []
-    monkeypatch.setattr(celery_strategy, "run_batch", lambda task, taken: ran.append(task.name) or [None] * len(taken))
+    monkeypatch.setattr(
+        celery_strategy, "run_batch", lambda task, taken, turn: ran.append(task.name) or [None] * len(taken)
+    )
     receiving.arrive(task, "a", "b")
     receiving.arrive(other, "x", "y")
     receiving.arrive(task, "c", "d")

@@ -1,0 +1,93 @@
+"""`async def` services that Celery's own consumer receives: they run in an event loop, the pool's thread sees to them.
+
+What asks Redis, and Celery's books, are the pool's thread's: it begins a batch, goes on with it when a step has ended,
+and records the outcomes. What touches the channel is the consumer's, as for any other task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from tasks.app.steps import Steps
+from tasks.worker.async_runs import STOPPING, AsyncRuns, Run
+from tasks.worker.service_queue import ServiceQueue
+
+FINISH_WITHIN = 2.0  # s after being told to stop in which calls that run may end; the rest goes back to its queue
+CANCELLED_WITHIN = 0.5  # s that calls which are cancelled then may take to end
+
+
+class AsyncTasks:
+    """The batches of one consumer that run in the event loop. Unless said otherwise, for the pool's thread.
+
+    `record`: called with each run that ended, returns what is to become of its requests; `settle`: does that, in the
+    consumer's thread.
+    """
+
+    def __init__(self, pool: Any, record: Callable[[Run], list[Any]], settle: Callable[[Run, list[Any]], None]) -> None:
+        self._pool, self._record, self._settle = pool, record, settle
+        self._runs = AsyncRuns(self._post, self._broken)
+        self._idle = threading.Event()
+        self._idle.set()
+        self.stopping = False
+        pool.turn = self._runs.loop.turn
+        pool.finishes.append(self.finish)
+
+    def begin(self, queue: ServiceQueue, requests: Sequence[Any]) -> None:
+        """Run a batch."""
+        self._idle.clear()
+        self._runs.begin(Run(queue, requests, steps_of(queue.task, requests), _limit(requests), self._ended))
+
+    def look_for_revoked(self) -> None:
+        """Cancel the batches all of whose calls have been revoked; from any thread."""
+        self._runs.look_for_revoked()
+
+    def finish(self) -> None:
+        """Wait for what runs, for a while, then cancel it, since this worker stops; in the consumer's thread."""
+        self.stopping = True
+        if not self._idle.wait(FINISH_WITHIN):
+            self._runs.give_up(list(self._runs.running), STOPPING)
+            self._idle.wait(CANCELLED_WITHIN)
+        self._runs.stop()
+
+    def _post(self, run: Run) -> None:
+        self._pool.apply_last(partial(self._runs.resume, run))
+
+    def _broken(self, error: BaseException) -> None:
+        def fail() -> None:
+            raise error
+
+        self._pool.apply_last(fail)
+
+    def _ended(self, run: Run) -> None:
+        endings = [] if run.outcomes is None else self._record(run)  # what was given up goes back with the connection
+        if not self._runs.running:
+            self._idle.set()
+        self._pool.call_soon(partial(self._settle, run, endings))
+
+
+def steps_of(task: Any, requests: Sequence[Any]) -> Steps:
+    """Return the steps in which requests are run: all at once, unless their deliveries are to be counted."""
+    if any(request.redelivered for request in requests) or task.deliveries == 1:
+        ids = [request.id if request.redelivered else None for request in requests]
+        first = [None if request.redelivered else request.id for request in requests]
+        steps: Steps = task.app.warren_deliveries.steps(task.name, task.deliveries, requests, ids, first)
+        return steps
+    return _at_once(requests)
+
+
+def _at_once(requests: Sequence[Any]) -> Steps:
+    return (yield list(requests))
+
+
+def _limit(requests: Sequence[Any]) -> float | None:
+    """Return when all requests have expired, on the monotonic clock; None where one never does."""
+    moments = [request.expires for request in requests]
+    if not all(moments):
+        return None
+    last = max(moment if moment.tzinfo else moment.replace(tzinfo=UTC) for moment in moments)
+    return time.monotonic() + float((last - datetime.now(UTC)).total_seconds())
