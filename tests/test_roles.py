@@ -14,9 +14,12 @@ import pytest
 from test_compose import COMPOSE, DOCKER, ROLES_FILE, ROOT, read, seconds
 
 from tasks import topology
-from workers.config import roles
+from workers.config import hosts, plain_checks, roles
+from workers.config.command_line import run_of_table
 from workers.config.roles import Keeps, Role
-from workers.config.schema import CONF, Config
+from workers.config.schema import CONF, BrokerConfig, Config
+from workers.doctor import machine
+from workers.launch.training_spec import compiled
 
 Table = Sequence[Role]
 Complaints = Iterator[str]
@@ -176,6 +179,28 @@ def test_agrees_with_the_table(check: Callable[[Table], Complaints]) -> None:
 @holders
 def test_a_row_that_is_made_up_is_missed(check: Callable[[Table], Complaints]) -> None:
     assert [*check((*roles.ROLES, MADE_UP))] != []
+
+
+def test_what_is_made_from_the_table_has_a_new_role_by_its_row_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    watcher = dataclasses.replace(
+        MADE_UP, count="evaluators", id="evaluator_id", device=None, grace=77.0, longest=99.0, answers=True
+    )  # of settings that there are
+    before = Config(run="a-run", trial="t", evaluators=3, algorithm={"name": "ppo"})
+    assert machine.processes_of(before) == 3 and roles.find("watcher") is None
+    monkeypatch.setattr(roles, "ROLES", (*roles.ROLES, watcher))
+    assert machine.processes_of(before) == 6
+    spec = next(one for one in compiled(before, tmp_path).processes if one.role == "watcher")
+    assert (spec.ranks, spec.setting, spec.grace, spec.longest) == (range(3), "evaluators", 77.0, 99.0)
+    assert spec.answers and spec.line(1)[1:3] == ["-m", "workers.watcher"] and spec.line(1)[-1] == "evaluator_id=1"
+    shared = dataclasses.replace(before, broker=BrokerConfig("external"), hosts={"a": {}, "b": {"evaluators": 2}})
+    assert [*hosts.problems(shared)] == [] and hosts.given_totals(shared) == {"evaluators": 2}
+    assert hosts.share(dataclasses.replace(shared, host="b"), watcher) == range(2)
+    lacking = [*plain_checks.problems(dataclasses.replace(before, run=None, trial=None), "watcher")]
+    assert [problem.partition(":")[0] for problem in lacking] == ["trial", "run"]
+    with pytest.raises(ModuleNotFoundError, match=r"workers\.watching"):
+        run_of_table("watcher", before)
 
 
 @holders

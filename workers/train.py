@@ -12,9 +12,11 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 
-# What roles need and takes them long to import; the last with sympy, when torch first asks for a shape.
+from workers.config.roles import ACTOR, LEARNER
+
+# What all runs need and takes long to import; the last with sympy, when torch first asks for a shape.
 HEAVY = (
-    "workers.config.command_line", "workers.config.validation", "workers.learning.worker", "workers.rollout.worker",
+    "workers.config.command_line", "workers.config.validation", LEARNER.work["plain"], ACTOR.work["plain"],
     "torch.fx.experimental.symbolic_shapes",
 )  # fmt: skip
 

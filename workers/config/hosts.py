@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from warren.errors import unknown_name
 from workers.config import roles
+from workers.config.roles import Role
 from workers.config.schema import Config
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
@@ -75,6 +77,21 @@ def ranks(config: Config, setting: str, host: str | None) -> range:
             return range(begin, begin + count)
         begin += count
     return range(0)
+
+
+def shares(config: Config) -> Iterator[tuple[Role, str | None, range]]:
+    """Yield what this host starts: of each role, and where it is each player's of a league, the numbers it has here."""
+    for role in roles.of(config):
+        players: list[str | None] = [*config.league["players"]] if role.each_player and config.league else [None]
+        for player in players:
+            yield role, player, share(config, role, player)
+
+
+def share(config: Config, role: Role, player: str | None = None) -> range:
+    """Return the numbers that this host starts of a role, of that `player` of a league."""
+    if role.count is None:
+        return range(int(leads(config)))
+    return ranks(replace(config, learners=config.learners_of(player or config.player)), role.count, config.host)
 
 
 def given_totals(config: Config) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class Role:
     longest: float = 0.0
     in_a_container: float = 30.0
     stop_order: int = 0
-    queue: str | None = None
+    queue: str = ""
     answers: bool = False
     metrics: str | None = None
     device: str | None = None

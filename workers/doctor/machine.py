@@ -6,12 +6,13 @@ import os
 import resource
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from workers.config.schema import Config, Sampling
+from workers.config import hosts
+from workers.config.schema import Config
 from workers.doctor.broker_checks import size
 from workers.doctor.findings import Finding, Level
 
@@ -59,11 +60,10 @@ def cores(quota: Path = CPU_QUOTA) -> float:
 
 
 def processes_of(config: Config) -> int:
-    """Processes that a launcher starts on this machine for the run, servers left out."""
-    players = config.actors + (config.env_runners if config.sampling is Sampling.served else 0)
-    if config.league is None:
-        return players + 1
-    return players + config.league_workers + config.evaluators + len(config.league["players"])
+    """Return how many processes a launcher starts on this machine for the run, servers left out."""
+    if any(hosts.problems(config)):  # which are told; what there is without other hosts is looked at all the same
+        config = replace(config, hosts={}, host=None)
+    return sum(len(ranks) for _, _, ranks in hosts.shares(config))
 
 
 def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:

@@ -33,14 +33,13 @@ from workers.launch.scaling import Scaling
 from workers.launch.server_watch import ServerWatch
 from workers.launch.spec import RunSpec, ServersSpec
 from workers.launch.stalls import Answering, Stalls, explain
-from workers.launch.supervisor import Managed, Supervisor
+from workers.launch.supervisor import Supervisor
 from workers.servers.forks import Forks
 
 POLL_EVERY = 0.1  # s between polls of children, figures and keys pressed
 BEAT_EVERY = 1.0  # s between polls of the other launchers, and renewals of the lease
 HEALTH_EVERY = 1.0  # s between health checks
 READY_WITHIN = 180.0  # s from the start of a service process until it serves
-LONGEST_GRACE = 180.0  # s that a learner gets for its last update at most
 
 
 class Says(Protocol):
@@ -248,8 +247,7 @@ class Launcher:
         self._health = Health(self.supervisor.standing(), notes)
 
     def _expected_to_answer(self) -> list[str]:
-        roles = ("actor", "gateway", "learner", "league")
-        return [child.name for child in self.supervisor.children if child.alive and child.spec.role.startswith(roles)]
+        return [child.name for child in self.supervisor.children if child.alive and child.spec.answers]
 
     def _servers_away(self) -> bool:
         return bool(self.watch.away())
@@ -341,12 +339,11 @@ class Launcher:
             self.say(f"error: {error}")
 
     def _lengthen_graces(self) -> None:
-        """A learner that is in the middle of an update gets the time that updates take."""
+        """Give a learner that is in the middle of an update the time that updates take."""
         if self.monitor is not None:
-            longest = min(2.0 * self.monitor.update_seconds(), LONGEST_GRACE)
+            longest = 2.0 * self.monitor.update_seconds()
             for managed in self.supervisor.children:
-                if _is_learner(managed):
-                    managed.grace = max(managed.grace, longest)
+                managed.grace = max(managed.grace, min(longest, managed.spec.longest))
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
@@ -364,7 +361,3 @@ def begin_servers(asked: ServersSpec, folder: RunFolder, run: str) -> servers.Be
         asked.mode, asked.broker_url, asked.redis_url,
         folder=folder.path, listen=asked.listen, lock=folder.lock, run=run,
     )  # fmt: skip
-
-
-def _is_learner(managed: Managed) -> bool:
-    return managed.spec.role.partition("-")[0] == "learner"

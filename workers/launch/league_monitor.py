@@ -27,7 +27,7 @@ from workers.launch.configured import ConfiguredMonitor
 from workers.launch.figures import Figures, Troubles, scores, statuses
 from workers.launch.learning_times import LearningClock, UpdateTimes
 from workers.launch.monitor import Context, Health
-from workers.launch.training_spec import learners_of
+from workers.launch.training_spec import added_learners, learner_name
 from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
@@ -68,7 +68,7 @@ class LeagueMonitor(ConfiguredMonitor):
         for player, figures in self.figures.players.items():
             if isinstance(figures, Figures):
                 self._updates[player].poll(figures)
-                self._troubles.poll(f"learner-{player}", figures)
+                self._troubles.poll(learner_name(player), figures)
         told = {name: figures["steps"] for name, figures in self.figures.players.items() if "steps" in figures}
         self._clock.poll(told)
         return self._ended()
@@ -132,7 +132,7 @@ class LeagueMonitor(ConfiguredMonitor):
             if player.name not in self.figures.players:
                 self.context.say(f"player {player.name} was added; starting its learner")
                 self._follow(player.name)
-                for spec in learners_of(self.config, self.context.folder.path, player.name, added=True):
+                for spec in added_learners(self.config, self.context.folder.path, player.name):
                     for rank in spec.ranks:
                         self.context.supervisor.start(spec, rank)
         self.figures.states = {name: self._state(name, roster) for name in self.figures.players}
@@ -144,7 +144,7 @@ class LeagueMonitor(ConfiguredMonitor):
         for state in ("removed", "frozen", "paused"):
             if getattr(player, state, False):
                 return state
-        process = next((one for one in self.context.supervisor.children if one.name == f"learner-{name}"), None)
+        process = next((one for one in self.context.supervisor.children if one.name == learner_name(name)), None)
         if process is not None and (process.done or process.given_up):
             return "no learner"
         return LEARNING

@@ -9,8 +9,9 @@ import time
 import uuid
 from pathlib import Path
 
+from workers.config.roles import Done
 from workers.launch.run_file import RunFile, Share
-from workers.launch.spec import Done, ProcessSpec, RunSpec, ServersSpec
+from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.launch.user_middleware import VARIABLE as MIDDLEWARE
 
 UNKNOWN_FOR = 10  # s that an environment's call waits for a service that no worker has ever offered

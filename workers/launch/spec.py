@@ -8,26 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
+from workers.config.roles import Done, Restart
+
 GRACE = 8.0  # s that a process has to finish what it holds after being told to stop, where nothing else is configured
-
-
-class Restart(Enum):
-    """What a process that fails again and again means for the run."""
-
-    critical = "critical"  # the run ends, with the process's last lines
-    optional = "optional"  # the run goes on without it; it is tried again after growing pauses
-    never = "never"  # the run goes on without it
-
-
-class Done(Enum):
-    """What an end with status 0 means."""
-
-    restart = "restart"  # it was to run for as long as the run does: started again
-    once = "once"  # its work is done
-    run = "run"  # its work is done, and with it the run
 
 
 @dataclass(frozen=True)
@@ -38,7 +23,8 @@ class ProcessSpec:
     process. `phase`: 0 for what starts at once, 1 for what starts when all services of all hosts are served; the run
     is over when all that started in phase 1, anywhere, is done. `stop_order`: those of 0 are stopped first.
     `setting`: what a person calls the number of them, where it may be changed while the run lasts. `forked`: it may be
-    forked from a process that has imported what most roles need (workers/servers/fork_server.py).
+    forked from a process that has imported what most roles need (workers/servers/fork_server.py). `longest`: s of grace
+    that it gets at most where an update takes longer than `grace`. `answers`: it answers remote control.
     """
 
     role: str
@@ -51,12 +37,13 @@ class ProcessSpec:
     phase: int = 0
     stop_order: int = 0
     grace: float = GRACE
+    longest: float = 0.0
     setting: str | None = None
     suffix: str = ""  # of the names: tells them from another host's
     single: bool = False  # there is one of it in the run, and its name is the role's alone
     num: int | None = None  # processes of it in the whole run; default: those of `ranks`
     forked: bool = False
-    anywhere: bool = False  # other hosts than the one that leads may start some of it
+    answers: bool = False
 
     def name(self, rank: int) -> str:
         """The process's name, and that of its log."""

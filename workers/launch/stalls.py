@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-PLAYER = "main"  # who learns where there is no league, and the policy that actors have
+from workers.config.roles import ACTOR, LEARNER
+from workers.runtime.session import PLAYER
+
 STALL_AFTER = 10.0  # s without a step after which the panel says so
 ASK_EVERY = 5.0  # s between two questions to the roles, while something stands still
 ANSWER_WITHIN = 2.0  # s that a role has to answer; its event loop is free while it computes
@@ -52,9 +54,9 @@ def explain(
 def _what(player: str, causes: Sequence[str], depths: Mapping[str, int], begun: bool) -> str:
     if causes:
         return "; ".join(causes)
-    if segments := depths.get(f"learner.{player or PLAYER}", 0):
+    if segments := depths.get(LEARNER.queue.format(player=player or PLAYER), 0):
         return f"the learner, which has {segments} messages waiting and is computing, or does not answer"
-    if rollouts := depths.get(f"actor.{PLAYER}", 0):
+    if rollouts := depths.get(ACTOR.queue, 0):
         return f"actors: {rollouts} rollouts wait for one that is free"
     return "rollouts that actors have in hand" if begun else "actors and the learner to load, and the first rollouts"
 

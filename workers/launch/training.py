@@ -40,16 +40,6 @@ FIXED_ON_RESUME = re.compile(
     r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
 )
 
-
-# What roles need and takes them long to import, beside what all runs need.
-HEAVY = {
-    "league": (
-        "workers.leagues.actor", "workers.leagues.learner", "workers.leagues.service", "workers.evaluation.worker",
-    ),
-    "served league": ("workers.leagues.served", "workers.env.runner"),
-    "served": ("workers.rollout.served", "workers.env.runner"),
-}  # fmt: skip
-
 # What a learner draws its curve with: its end would wait for these imports.
 AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")
 
@@ -61,8 +51,7 @@ def run(config: Config, forks: Forks | None = None) -> int:
     """
     if forks is not None:
         if may_fork(config):
-            kinds = ("league", f"{config.sampling.value} league") if config.league else (config.sampling.value,)
-            forks.load([module for kind in kinds for module in HEAVY.get(kind, ())])
+            forks.load([str(role.module(config)) for role in roles.of(config) if role.forked])
         else:
             forks.close()
     if not hosts.leads(config):

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tasks.topology import Topology
-from workers.config.schema import Config, Sampling
+from workers.config.schema import BrokerConfig, Config, Sampling
 from workers.doctor import broker_checks, clocks, machine, redis_server
 from workers.doctor.broker_facts import ANSWER, BrokerFacts, consumer_timeout_of, of_nodes, of_status
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
@@ -177,6 +177,16 @@ def test_a_league_has_a_learner_a_player() -> None:
     assert machine.processes_of(Config(actors=2, league={"players": {"a": {}, "b": {}}})) == 6
     served = Config(actors=2, sampling=Sampling.served, league={"players": {"a": {}, "b": {}}})
     assert machine.processes_of(served) == 8
+
+
+def test_every_process_that_a_launcher_starts_counts_and_no_other_hosts() -> None:
+    several = {"players": {"a": {"learners": 3}, "b": {}}}
+    assert machine.processes_of(Config(learners=2, actors=1)) == 3
+    assert machine.processes_of(Config(learners=2, actors=1, flower_port=5555)) == 4
+    assert machine.processes_of(Config(learners=2, actors=1, league=several)) == 1 + 3 + 2 + 2
+    shared = Config(hosts={"master": {"actors": 2}, "box-2": {"actors": 5}}, broker=BrokerConfig("external"))
+    assert [machine.processes_of(replace(shared, host=host)) for host in (None, "master", "box-2")] == [3, 3, 5]
+    assert machine.processes_of(replace(shared, hosts={"master": 3})) == 3, "what is wrong is told elsewhere"
 
 
 def test_hosts_whose_clocks_are_apart_are_named() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import redis
 
+from workers.config.roles import Done
 from workers.launch.folder import RunFolder
 from workers.launch.launcher import Launcher, Outcome
 from workers.launch.services_monitor import ShareMonitor
-from workers.launch.spec import Done, ProcessSpec, RunSpec, ServersSpec
+from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.servers import Servers
 
 

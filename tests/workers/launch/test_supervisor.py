@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from warren.errors import WarrenError
+from workers.config.roles import Done, Restart
 from workers.launch import supervisor as module
-from workers.launch.spec import Done, ProcessSpec, Restart
+from workers.launch.spec import ProcessSpec
 from workers.launch.supervisor import Supervisor
 
 # Stands for a role: does what the file named after the child says.

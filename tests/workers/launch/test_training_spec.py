@@ -10,11 +10,11 @@ import pytest
 
 from warren.errors import ConfigurationError
 from workers.config import hosts
+from workers.config.roles import Done, Restart
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify
-from workers.launch.spec import Done, Restart
-from workers.launch.training_spec import compiled, learners_of
+from workers.launch.training_spec import added_learners, compiled
 
 
 def compose(*overrides: str, folder: Path | None = None) -> Config:
@@ -44,7 +44,7 @@ def test_a_flower_an_evaluator_or_an_added_players_learner_never_ends_a_run(tmp_
     restarts = {spec.role: spec.restart for spec in compiled(config, tmp_path).processes}
     assert restarts["flower"] is restarts["evaluator"] is Restart.optional
     assert restarts["actor"] is restarts["league"] is restarts["learner-main"] is Restart.critical
-    assert [spec.restart for spec in learners_of(config, tmp_path, "late", added=True)] == [Restart.optional]
+    assert [spec.restart for spec in added_learners(config, tmp_path, "late")] == [Restart.optional]
 
 
 @pytest.mark.parametrize(
