@@ -39,15 +39,18 @@ class Call:
     """One call, as middleware and `current_call` see it.
 
     `service`: its full name. `id`: the same however often it is sent or run. `headers`: the caller's own, texts,
-    numbers and booleans by name. `state`: for middleware to keep what it needs between its hooks, on one side.
+    numbers and booleans by name. `tried`: how often this worker has run it before, and it raised what its service
+    tries again. `state`: for middleware to keep what it needs between its hooks, on one side.
     """
 
-    __slots__ = ("args", "headers", "id", "kwargs", "service", "state")
+    __slots__ = ("args", "failed_first", "headers", "id", "kwargs", "service", "state", "tried")
 
     def __init__(self, service: str, call_id: str, args: Sequence[Any], kwargs: dict[str, Any], headers: Any) -> None:
         self.service, self.id, self.args, self.kwargs = service, call_id, args, kwargs
         self.headers: dict[str, Any] = headers
         self.state: dict[str, Any] = {}
+        self.tried = 0
+        self.failed_first = 0.0  # when it had first raised that, on the monotonic clock
 
     def __repr__(self) -> str:
         return f"Call({self.service}, {self.id})"

@@ -15,10 +15,11 @@ with that thread. So they share state without locks.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, TypeVar, overload
 
+from tasks.retrying import RetryOn as RetryOn
 from tasks.topology import ONE_WAY_LENGTH, ROLE_TASKS
 from warren.errors import ConfigurationError
 
@@ -90,6 +91,7 @@ def service(
     isolate: bool | None = None,
     bound: int | None = None,
     concurrency: int | None = None,
+    retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -103,6 +105,7 @@ def service(
     isolate: bool | None = None,
     bound: int | None = None,
     concurrency: int | None = None,
+    retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -114,13 +117,15 @@ def service(
     `gather`: "greedy" runs a batch as soon as nothing more is waiting, so a lone call never sits out a timer;
     "exactly" waits for `batch` calls, as msagent's `batch` does; a number waits for that many. `wait`: s after which a
     batch leaves with fewer.
-    `isolate` (default: where there is a response), `bound` (only without a response): see Spec.
+    `isolate` (default: where there is a response), `bound` (only without a response): see Spec. `retry_on`: exceptions
+    after which a call runs again a little later: classes, or a RetryOn that says more.
 
     An `async def` method runs in an event loop of its worker, up to `concurrency` calls of it at a time (CONCURRENCY by
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
     sense, and for a generator.
     """
     problems = []
+    again = RetryOn.of(retry_on)
     if not 1 <= batch <= MOST_BATCH:
         problems.append(
             f"batch={batch}: a batch holds 1 to {MOST_BATCH} calls; a worker holds two, and AMQP counts to 65535"
@@ -154,6 +159,7 @@ def service(
         alone = response if isolate is None else isolate
         held = ONE_WAY_LENGTH if bound is None else bound
         at_once = (concurrency or min(CONCURRENCY, MOST_BATCH // batch)) if is_async else 0
+        function.__retry_on__ = again
         function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held, at_once)
         return function
 

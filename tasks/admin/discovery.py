@@ -27,6 +27,7 @@ class Served:
     failed: int
     dropped: int  # calls that nobody waited for any more
     refused: int  # messages that were no call
+    retried: int  # times that a call was to run again after an exception
     mean_batch: float
     error: str = ""  # what a call failed with last, and where in the service's code
 
@@ -57,17 +58,19 @@ def as_dict(served: Served) -> dict[str, Any]:
 
 
 def describe(served: list[Served], missing: list[str]) -> list[tuple[str, ...]]:
-    """Rows for a person: service, worker, host, pid, up, busy, waiting, calls, failed, dropped, refused, mean batch."""
+    """Rows for a person: service, worker, host, pid, up, busy, waiting, calls, failed, dropped, refused, retried,
+    mean batch.
+    """
     rows = [
         (
             *(one.service, one.worker.partition("@")[0], one.host, str(one.pid)),
             *(duration(time.time() - one.since), f"{one.busy:.0%}", str(one.waiting)),
-            *(f"{one.calls:,}", f"{one.failed:,}", f"{one.dropped:,}", f"{one.refused:,}"),
+            *(f"{one.calls:,}", f"{one.failed:,}", f"{one.dropped:,}", f"{one.refused:,}", f"{one.retried:,}"),
             f"{one.mean_batch:.1f}",
         )
         for one in served
     ]
-    return [*rows, *((name, "nobody", *[""] * 10) for name in missing)]
+    return [*rows, *((name, "nobody", *[""] * 11) for name in missing)]
 
 
 def failures(served: list[Served]) -> list[str]:
@@ -92,7 +95,7 @@ def _served(worker: str, status: dict[str, Any], name: str, counts: dict[str, An
     return Served(
         name, worker, status["host"], status["pid"], status["since"], round(status["busy"], 4),
         int(counts.get("waiting", 0)), calls, int(counts.get("failed", 0)), int(counts.get("dropped", 0)),
-        int(counts.get("refused", 0)),
+        int(counts.get("refused", 0)), int(counts.get("retried", 0)),
         round(calls / batches, 2) if batches else 0.0,
         str(counts.get("error", "")),
     )  # fmt: skip

@@ -44,6 +44,13 @@ class DeadLetter(Outcome):
     """The call's message goes to the dead letters: Celery's Reject."""
 
 
+@dataclass(frozen=True)
+class Again(Failed):
+    """The call raised, and its service wants it tried again, in so many `seconds`."""
+
+    seconds: float = 0.0
+
+
 class NotYet(Outcome):
     """The call has not run, since Redis or the broker is away: it is run a little later."""
 

@@ -20,7 +20,7 @@ import redis
 from celery.exceptions import Retry
 from celery.utils.log import get_logger
 
-from tasks.app.outcome import Dropped, NotYet, Requeue, failed, has_run, not_yet
+from tasks.app.outcome import Again, Dropped, NotYet, Requeue, failed, has_run, not_yet
 from tasks.app.steps import Steps, drive
 from tasks.topology import UNUSED_EXPIRES, Topology
 from warren import redis_client
@@ -186,7 +186,9 @@ class Deliveries:
 
 def _comes_again(outcome: Any) -> bool:
     """Return True where a message of this id runs again, since the call itself asked for it."""
-    return isinstance(outcome, Requeue | NotYet) or (isinstance(outcome, Dropped) and isinstance(outcome.error, Retry))
+    return isinstance(outcome, Requeue | NotYet | Again) or (
+        isinstance(outcome, Dropped) and isinstance(outcome.error, Retry)
+    )
 
 
 def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:

@@ -46,7 +46,8 @@ class Run:
         self.started = time.monotonic()
         self.outcomes: list[Any] | None = None
         self.why = ""  # it was cancelled; written in the loop's thread, as are the next three
-        self.found: list[Any] = []  # outcomes of the present step
+        self.asked: list[Any] = []  # the calls of the present step; written by the owner
+        self.found: list[Any] = []  # their outcomes
         self.error: BaseException | None = None  # of that step, in their place
         self.task: asyncio.Task[None] | None = None
 
@@ -85,8 +86,7 @@ class AsyncRuns:
             run.steps.close()
             self._end(run, None)
         else:
-            run.queue.task.failures.note(run.found)
-            self._go_on(run, partial(run.steps.send, run.found))
+            self._go_on(run, partial(run.steps.send, run.queue.task.concluded(run.asked, run.found)))
 
     def _go_on(self, run: Run, step: Callable[[], list[Any]]) -> None:
         try:
@@ -102,7 +102,7 @@ class AsyncRuns:
                 self.running.discard(run)
                 raise
         else:
-            run.found, run.error = [], None
+            run.asked, run.found, run.error = calls, [], None
             self.loop.call(self._start, run, calls)
 
     def _end(self, run: Run, outcomes: list[Any] | None) -> None:

@@ -14,10 +14,13 @@ from typing import Any
 
 from tasks.app.celery_consumer import Task
 from tasks.app.outcome import Outcome, for_celery
+from tasks.retrying import RetryOn
 from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
 from tasks.worker.hooks import Hooks
 from tasks.worker.running import GivenUp, Local, arun, run
+from tasks.worker.timers import longest_hold
+from tasks.worker.trying_again import tried_again
 
 
 class BatchTask(Task):
@@ -33,6 +36,7 @@ class BatchTask(Task):
     wait: float | None = None
     isolate = False
     hooks: Hooks | None = None  # of the user's middleware
+    retry_on: RetryOn | None = None
     plural = True  # the function receives a list even where batch is 1
     concurrency = 0  # see tasks.service.Spec
     Strategy = "tasks.worker.celery_strategy:strategy"
@@ -56,14 +60,20 @@ class BatchTask(Task):
             outcomes = (
                 self._run_plainly(calls) if self.hooks is None else self.hooks.run(self.name, calls, self._run_plainly)
             )
+        return self.concluded(calls, outcomes)
+
+    def concluded(self, calls: Sequence[Any], outcomes: list[Any]) -> list[Any]:
+        """Note what failed among the outcomes; return them, with what is to be tried again as Again."""
         self.failures.note(outcomes)
-        return outcomes
+        if self.retry_on is None:
+            return outcomes
+        return tried_again(self.name, self.retry_on, longest_hold(self.app), calls, outcomes)
 
     def _run_plainly(self, calls: Sequence[Any]) -> list[Any]:
         return run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
 
     async def arun_calls(self, calls: Sequence[Any], given_up: GivenUp) -> list[Any]:
-        """`run_calls` for an `async def` function. `given_up`: see arun. Who calls it notes the failures."""
+        """`run_calls` for an `async def` function, but for `concluded`. `given_up`: see arun."""
 
         async def arun_plainly(some: Sequence[Any]) -> list[Any]:
             size = max(self.batch, 2 if self.plural else 1)

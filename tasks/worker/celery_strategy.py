@@ -17,7 +17,7 @@ from celery.worker import state as worker_state
 from celery.worker.state import task_ready, task_reserved
 
 from tasks import compat
-from tasks.app.outcome import EXPIRED, REVOKED, Dropped, NotYet, dropped, failed
+from tasks.app.outcome import EXPIRED, REVOKED, Again, Dropped, NotYet, dropped, failed
 from tasks.app.protocol import problem_with_delay, seconds_until
 from tasks.app.steps import drive
 from tasks.service import Spec
@@ -26,10 +26,10 @@ from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.bookkeeping import AWAY, record
 from tasks.worker.celery_async import AsyncTasks, steps_of
 from tasks.worker.event_loop import Turn
-from tasks.worker.intake import HELD_FOR
 from tasks.worker.middleware import Chain, Middleware
 from tasks.worker.running import recording
 from tasks.worker.service_queue import ServiceQueue
+from tasks.worker.timers import longest_hold
 from warren.errors import ConfigurationError
 
 logger = get_logger(__name__)
@@ -127,7 +127,7 @@ class Gathering:
 
     def add(self, queue: ServiceQueue, request: Any) -> None:
         """Take in a request. In the event loop."""
-        request.number = next(_numbers)
+        request.number, request.gathered = next(_numbers), queue
         with self._lock:
             self._scheduler.add(queue, request)
         self._dispatch()
@@ -135,10 +135,15 @@ class Gathering:
     def add_later(self, queue: ServiceQueue, request: Any, seconds: float) -> None:
         """Take in a request when it is due, in so many s; one that is due too late has failed. In the event loop."""
         consumer = self._consumer
-        problem = problem_with_delay(seconds, _longest_hold(queue.task.app))
+        problem = problem_with_delay(seconds, longest_hold(queue.task.app))
         if problem is not None:
             settle(consumer, [request], [_record(queue.task, request, failed(ValueError(problem)))], time.monotonic())
             return
+        self.hold(queue, request, seconds)
+
+    def hold(self, queue: ServiceQueue, request: Any, seconds: float) -> None:
+        """Take in a request again in so many s. In the event loop."""
+        consumer = self._consumer
 
         def due() -> None:
             if self._queues.get(queue.spec.name) is queue:  # else its connection is lost, and it comes again
@@ -217,11 +222,6 @@ _numbers = itertools.count()  # of requests, in the order in which they came
 _age: Callable[[Any], int] = attrgetter("number")
 
 
-def _longest_hold(app: Any) -> float:
-    """Return the s for which a worker may hold a request: half of those after which its broker delivers it again."""
-    return float((app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
-
-
 def _ready(queue: ServiceQueue) -> int:
     """Return how many batches of `queue` may run now."""
     spec = queue.spec
@@ -233,7 +233,7 @@ def _ready(queue: ServiceQueue) -> int:
 
 UNRECORDED = "unrecorded"  # a call that could not run, or whose outcome the result backend or chord could not be given
 DROPPED = "dropped"
-Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPPED, or None for a success
+Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPPED, an Again, or None for a success
 
 
 def run_batch(task: Any, requests: Sequence[Any], turn: Turn | None = None) -> list[Ending]:
@@ -259,6 +259,8 @@ def _record(task: Any, request: Any, outcome: Any) -> Ending:
     if isinstance(outcome, NotYet):
         logger.warning("%s cannot run for now, so it is run again: %s", request.id, outcome.message)
         return UNRECORDED
+    if isinstance(outcome, Again):
+        return outcome
     context = {**request.request_dict, **compat.links_of(request)}
     try:
         info = record(task, compat.tracer_of(task), outcome, (request.args, request.kwargs), context)
@@ -276,6 +278,9 @@ def settle(consumer: Any, requests: Sequence[Any], endings: Sequence[Ending], st
         consumer.timer.call_after(AGAIN_AFTER, _give_back, (again,))
     for request, ending in zip(requests, endings, strict=True):
         if ending is UNRECORDED:
+            continue
+        if isinstance(ending, Again):
+            Gathering.of(consumer).hold(request.gathered, request, ending.seconds)
             continue
         if ending is DROPPED:
             task_ready(request)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import redis
@@ -22,7 +23,7 @@ from celery.utils.log import get_logger
 from tasks import brokers, compat
 from tasks.admin.registry import Directory
 from tasks.amqp.frames import Delivery
-from tasks.app.outcome import Dropped, NotYet, dropped, not_yet, outcome_of
+from tasks.app.outcome import Again, Dropped, NotYet, dropped, not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
 from tasks.service import Spec, Worker, services_of
@@ -295,10 +296,14 @@ class ConsumerLoop:
             if type(outcome) is NotYet:
                 waits = True
                 self._run_later(queue, call, outcome)
+            elif type(outcome) is Again and self._timers.has_room(queue, call):
+                waits = True
+                queue.counts["retried"] += 1
+                self._timers.hold(queue, call, partial(self._scheduler.add, queue, call), outcome.seconds)
             else:
                 self._outcomes.settle(queue, call, outcome)
         if waits:
-            ran = [each for each in zip(calls, outcomes, strict=True) if not isinstance(each[1], NotYet)]
+            ran = [each for each in zip(calls, outcomes, strict=True) if each[0] not in queue.later]
             calls, outcomes = [call for call, _ in ran], [outcome for _, outcome in ran]
         for hook in queue.chain.after_run:
             try:

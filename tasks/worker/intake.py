@@ -17,13 +17,10 @@ from tasks.worker.batch_scheduler import BatchScheduler
 from tasks.worker.outcomes import Outcomes, by_celery
 from tasks.worker.replies import Outbox
 from tasks.worker.service_queue import Call, ServiceQueue
-from tasks.worker.timers import Timers
+from tasks.worker.timers import HELD_FOR, MOST_HELD, Timers
 from warren.errors import BrokerError, ClaimUsed, CodecError
 
 logger = get_logger(__name__)
-
-HELD_FOR = 900.0  # s that a call may wait here for its eta: RabbitMQ takes a message back that is held for 30 minutes
-MOST_HELD = 32  # calls of one service that may: half of what a worker holds, so that others pass
 
 
 class Intake:

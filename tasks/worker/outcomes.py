@@ -89,9 +89,12 @@ class Outcomes:
             if not call.properties.reply_to:
                 logger.warning("a call of %s failed, and names nobody to be told: it is gone", queue.spec.name)
             self._outbox.ack(delivery.tag, delivery.body)
-        elif isinstance(outcome, DeadLetter) or isinstance(outcome.error, DeliveriesExceeded):
-            logger.error("%s", outcome.message)
-            if not self.give_up(queue, call, outcome.message):
+        elif isinstance(outcome, DeadLetter) or isinstance(outcome.error, DeliveriesExceeded) or tried_before(call):
+            reason = outcome.message
+            if tried := tried_before(call):
+                reason = f"it failed {tried + 1} times, last with {outcome.kind}: {reason}"
+            logger.error("%s", reason)
+            if not self.give_up(queue, call, reason):
                 self._outbox.reject(delivery.tag, requeue=False)
         else:
             logger.warning("a call of %s failed, and nobody waits for its result: a dead letter", queue.spec.name)
@@ -113,6 +116,11 @@ class Outcomes:
         if sent:
             self._outbox.ack(call.delivery.tag)
         return sent
+
+
+def tried_before(call: Call) -> int:
+    """Return how often a call has been tried again."""
+    return 0 if call.view is None else call.view.tried
 
 
 def by_celery(properties: Properties, embed: Any) -> bool:

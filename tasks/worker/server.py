@@ -81,6 +81,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         ignore_result=not spec.response,
         deliveries=1 + spec.retries,
         hooks=hooks,
+        retry_on=getattr(method, "__retry_on__", None),
         typing=False,
         shared=False,
     )

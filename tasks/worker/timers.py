@@ -6,10 +6,18 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tasks.worker.service_queue import Call, ServiceQueue
 
+HELD_FOR = 900.0  # s that a call may wait here: RabbitMQ takes a message back that is held for 30 minutes
+MOST_HELD = 32  # calls of one service that may: half of what a worker holds, so that others pass
 AGAIN_AFTER = 1.0  # s between tries of what needs Redis or the broker, while that is away
+
+
+def longest_hold(app: Any) -> float:
+    """Return the s for which a worker may hold a call: half of those after which its broker delivers it again."""
+    return float((app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
 
 
 class Timers:
@@ -36,6 +44,15 @@ class Timers:
 
         queue.later.add(call)
         self.after(AGAIN_AFTER if seconds is None else seconds, due)
+
+    @staticmethod
+    def has_room(queue: ServiceQueue, call: Call) -> bool:
+        """Return whether one more call may be held that failed and is to be tried again.
+
+        One-way calls may take up all that a worker holds of their service: then others wait in the broker, and none is
+        lost. Who waits for an answer is rather told of the failure.
+        """
+        return len(queue.later) < MOST_HELD or not queue.spec.response
 
     def run_next(self) -> None:
         """Run the action that is due first."""

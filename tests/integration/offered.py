@@ -14,6 +14,7 @@ import redis
 from celery.exceptions import Ignore, Reject
 
 from tasks.app import create_app
+from tasks.retrying import RetryOn
 from tasks.service import Worker, event_handler, service
 from tasks.topology import Topology
 from tasks.worker.server import Serving
@@ -127,6 +128,21 @@ class Actor(Worker):
     @service(response=False, retries=0)
     def push_deadly_once(self, key: str) -> None:
         self.push_deadly(key)
+
+    @service(retry_on=RetryOn(ConnectionError, backoff=0.05))
+    def flaky(self, key: str, works_at: int) -> int:
+        times = int(self.store.incr(f"{self.prefix}ran:{key}"))
+        if times < works_at:
+            raise ConnectionResetError(f"{key} is away")
+        return times
+
+    @service(retry_on=RetryOn(ConnectionError, backoff=0.05))
+    async def flaky_async(self, key: str, works_at: int) -> int:
+        return self.flaky(key, works_at)
+
+    @service(response=False, retry_on=RetryOn(ConnectionError, backoff=0.05))
+    def push_flaky(self, key: str, works_at: int) -> None:
+        self.flaky(key, works_at)
 
     @service(response=False, bound=20)
     def push_slowly(self, key: str) -> None:

@@ -32,10 +32,10 @@ WATCH_EVERY = 2.0  # s between queries; each takes as long as workers have to an
 AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
-    *("calls", "failed", "dropped", "refused", "mean batch"),
+    *("calls", "failed", "dropped", "refused", "retried", "mean batch"),
 )
 SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out where lines are short
-RARE = ("refused",)  # left out where all are 0
+RARE = ("refused", "retried")  # left out where all are 0
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
