@@ -147,7 +147,7 @@ def service(
 
     def mark(function: Any) -> Any:
         is_async, found = inspect.iscoroutinefunction(function), list(problems)
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        if _is_generator(function):
             found.append(f"{function.__name__} is a generator: a call has one result; return a list, or send events")
         elif concurrency is not None and not is_async:
             found.append(
@@ -182,16 +182,25 @@ def event_handler(event: str, *, latest: bool = False, bound: int = 1000, retain
 
     `latest=True`: a worker that was busy gets only the newest. Otherwise up to `bound` events wait for it, and the
     oldest go when there are more. A worker that starts later, or again, first gets the newest that was fired before;
-    `retained=False`: it does not.
+    `retained=False`: it does not. An `async def` method runs in the event loop of the worker, for one event at a time.
     """
     if bound < 1:
         raise ConfigurationError(f"@event_handler({event!r}): bound={bound}: at least one event has to fit")
 
     def mark(function: Any) -> Any:
+        if _is_generator(function):
+            raise ConfigurationError(
+                f"@event_handler({event!r}): {function.__name__} is a generator, so nothing of it would run; "
+                "use no yield"
+            )
         function.__subscribed__ = Subscribed(event, latest, bound, retained)
         return function
 
     return mark
+
+
+def _is_generator(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
 
 
 class Worker:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from tasks.brokers import GONE
 from tasks.events import over_amqp, over_redis
 from tasks.service import Subscribed
 from tasks.topology import Topology
-from warren.errors import WireError
+from warren.errors import ConfigurationError, WireError
 
 logger = get_logger(__name__)
 
@@ -47,6 +48,12 @@ class Subscription:
     ) -> None:
         if app is None or topology is None:
             app, topology = context.current()
+        for name, handler in handlers.items():
+            if inspect.iscoroutinefunction(handler):
+                raise ConfigurationError(
+                    f"the handler of event {name!r} is `async def`: a Subscription calls handlers in its thread; give "
+                    "a plain function (asyncio.run_coroutine_threadsafe reaches a loop), or make it one of a Worker's"
+                )
         self._app, self._topology, self._subscriber = app, topology, subscriber
         self._handlers = dict(handlers)
         self._marks = {name: _mark(name, handler) for name, handler in handlers.items()}

@@ -53,14 +53,11 @@ class Run:
 
 
 class AsyncRuns:
-    """The batches that run. `post`: called in the loop's thread with each whose step has ended, for `resume`.
+    """The batches that run. `post`: called in the loop's thread with each whose step has ended, for `resume`."""
 
-    `broken`: see EventLoop.
-    """
-
-    def __init__(self, post: Callable[[Run], None], broken: Callable[[BaseException], None]) -> None:
-        self._post, self._broken = post, broken
-        self.loop = EventLoop(self._on_broken)
+    def __init__(self, loop: EventLoop, post: Callable[[Run], None]) -> None:
+        self.loop, self._post = loop, post
+        loop.on_broken.insert(0, self._on_broken)
         self.running: set[Run] = set()  # written by the owner
         self._in_loop: set[Run] = set()  # written in the loop's thread
 
@@ -118,6 +115,10 @@ class AsyncRuns:
         for run in runs:
             self.loop.call(self._cancel, run, why)
 
+    def give_up_all(self) -> None:
+        """Give up, for STOPPING, what is cancelled when the loop ends; its owner need not wait for it."""
+        self.loop.call(self._give_up_all)
+
     def forsake(self, run: Run) -> None:
         """End a batch that was given up and runs on."""
         run.steps.close()
@@ -166,10 +167,9 @@ class AsyncRuns:
         for run in self._in_loop:
             run.why = run.why or STOPPING
 
-    def _on_broken(self, error: BaseException) -> None:
+    def _on_broken(self, _: BaseException) -> None:
         for run in self._in_loop:
             run.why = run.why or BROKEN
-        self._broken(error)
 
     def _cancel_revoked(self) -> None:
         for run in list(self._in_loop):
@@ -179,8 +179,3 @@ class AsyncRuns:
     @staticmethod
     def _is_revoked(run: Run) -> bool:
         return all(call.id in worker_state.revoked for call in run.calls)
-
-    def stop(self) -> None:
-        """End the loop, and give up all that still runs in it."""
-        self.loop.call(self._give_up_all)
-        self.loop.stop()

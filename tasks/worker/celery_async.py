@@ -30,11 +30,10 @@ class AsyncTasks:
 
     def __init__(self, pool: Any, record: Callable[[Run], list[Any]], settle: Callable[[Run, list[Any]], None]) -> None:
         self._pool, self._record, self._settle = pool, record, settle
-        self._runs = AsyncRuns(self._post, self._broken)
+        self._runs = AsyncRuns(pool.event_loop(), self._post)
         self._idle = threading.Event()
         self._idle.set()
         self.stopping = False
-        pool.turn = self._runs.loop.turn
         pool.finishes.append(self.finish)
 
     def begin(self, queue: ServiceQueue, requests: Sequence[Any]) -> None:
@@ -52,16 +51,10 @@ class AsyncTasks:
         if not self._idle.wait(FINISH_WITHIN):
             self._runs.give_up(list(self._runs.running), STOPPING)
             self._idle.wait(CANCELLED_WITHIN)
-        self._runs.stop()
+        self._runs.give_up_all()
 
     def _post(self, run: Run) -> None:
         self._pool.apply_last(partial(self._runs.resume, run))
-
-    def _broken(self, error: BaseException) -> None:
-        def fail() -> None:
-            raise error
-
-        self._pool.apply_last(fail)
 
     def _ended(self, run: Run) -> None:
         endings = [] if run.outcomes is None else self._record(run)  # what was given up goes back with the connection

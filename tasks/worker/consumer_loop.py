@@ -90,8 +90,9 @@ class ConsumerLoop:
         self._task_events = TaskEvents(self._app, hostname, self._event_rate) if self._event_rate else None
         specs = [spec for worker in self._workers for spec in services_of(worker)]
         run_calls: Callable[..., list[Any]] = _run_calls
-        if any(spec.concurrency for spec in specs):
+        if self._events.has_async or any(spec.concurrency for spec in specs):
             self._async = AsyncServices(self._settle_async)
+            self._events.use(self._async)
             run_calls = self._async.turn.taken_by(run_calls)
         for spec in specs:
             task = self._tasks[spec.name]
@@ -380,7 +381,7 @@ class ConsumerLoop:
             self._take(deliveries)
         limit = time.monotonic() + FINISH_WITHIN
         self._run_held(limit)
-        while self._async is not None and self._async.running and (left := limit - time.monotonic()) > 0:
+        while self._async is not None and self._async.busy and (left := limit - time.monotonic()) > 0:
             self._outbox.flush()
             link.drain(left)
             self._resume(self._async)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time
+from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import xxhash
@@ -18,6 +21,7 @@ from tasks.events.over_amqp import waiting_messages
 from tasks.events.retained import Retained
 from tasks.service import Subscribed, Worker, handlers_of, role_of
 from tasks.topology import Topology
+from tasks.worker.async_services import AsyncServices
 from tasks.worker.replies import Outbox
 
 logger = get_logger(__name__)
@@ -32,6 +36,11 @@ class Handler:
         self.method, self.on = method, on
         self.assembler = Assembler(on)
         self.last: int | None = None  # digest of the newest payload that it was given
+        self.tags: list[int] = []  # of messages to acknowledge as soon as no event waits
+        # Of an `async def` one, of which one event runs at a time:
+        self.is_async = inspect.iscoroutinefunction(method)
+        self.running = False
+        self.waiting: deque[bytes] = deque()
 
 
 class EventInbox:
@@ -45,6 +54,20 @@ class EventInbox:
             for method, on in handlers_of(worker).items()
         }
         self.busy = 0.0
+        self._async: AsyncServices | None = None
+        self._outbox: Outbox | None = None
+
+    @property
+    def has_async(self) -> bool:
+        """Return whether a handler is `async def`."""
+        return any(handler.is_async for handler in self._handlers.values())
+
+    def use(self, services: AsyncServices) -> None:
+        """Run `async def` handlers by `services`, and the others in turns with them."""
+        self._async = services
+        for handler in self._handlers.values():
+            if not handler.is_async:
+                handler.method = services.turn.taken_by(handler.method)
 
     @property
     def tags(self) -> list[str]:
@@ -58,7 +81,7 @@ class EventInbox:
             queue = self._topology.event_queue(on.event, tag.removeprefix(TAG), waiting_messages(on))
             link.declare(queue)
             link.consume(queue.name, tag, prefetch=WINDOW)
-            handler.assembler = Assembler(on)
+            handler.assembler, handler.tags = Assembler(on), []
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -76,12 +99,14 @@ class EventInbox:
 
     def take(self, deliveries: Sequence[Delivery], outbox: Outbox) -> None:
         """Put messages together to events, and call the handlers of those that are whole."""
+        self._outbox = outbox
         newest: dict[Handler, bytes] = {}
         for delivery in deliveries:
             handler = self._handlers[delivery.consumer]
             body = handler.assembler.add(delivery)
-            for tag in handler.assembler.used():
-                outbox.ack(tag)
+            handler.tags += handler.assembler.used()
+            if not handler.waiting:
+                self._acknowledge(handler)
             if body is not None and handler.on.latest:
                 newest[handler] = body
             elif body is not None:
@@ -89,10 +114,22 @@ class EventInbox:
         for handler, body in newest.items():
             self._handle(handler, body)
 
+    def _acknowledge(self, handler: Handler) -> None:
+        if self._outbox is not None:
+            for tag in handler.tags:
+                self._outbox.ack(tag)
+        handler.tags.clear()
+
     def _handle(self, handler: Handler, body: bytes) -> None:
-        started = time.monotonic()
         if handler.on.retained:
             handler.last = xxhash.xxh3_64_intdigest(body)
+        if handler.is_async:
+            if handler.on.latest:
+                handler.waiting.clear()
+            handler.waiting.append(body)
+            self._begin(handler)
+            return
+        started = time.monotonic()
         try:
             handler.method(codec.decode(body))
         except ENDS_WORKER:
@@ -100,3 +137,21 @@ class EventInbox:
         except BaseException as error:
             logger.error("the handler of event %r failed\n%s", handler.on.event, failed(error).traceback)
         self.busy += time.monotonic() - started
+
+    def _begin(self, handler: Handler) -> None:
+        """Let an `async def` handler have its next event; what it has not had is not acknowledged, and so bounded."""
+        while handler.waiting and not handler.running and self._async is not None:
+            body = handler.waiting.popleft()
+            if not handler.waiting:
+                self._acknowledge(handler)
+            try:
+                payload = codec.decode(body)
+            except Exception as error:
+                logger.error("event %r cannot be read: %s", handler.on.event, error)
+                continue
+            handler.running = True
+            self._async.handle(handler.on.event, handler.method, payload, partial(self._ended, handler))
+
+    def _ended(self, handler: Handler) -> None:
+        handler.running = False
+        self._begin(handler)

@@ -65,11 +65,14 @@ class _Selector(selectors.DefaultSelector):
 
 
 class EventLoop:
-    """A thread with an asyncio loop. `broken`: called in it with what no coroutine may raise, which ended the loop."""
+    """A thread with an asyncio loop.
 
-    def __init__(self, broken: Callable[[BaseException], None]) -> None:
+    `on_broken`: called in it with a SystemExit that a task of the user's own let out, which ended the loop.
+    """
+
+    def __init__(self, *on_broken: Callable[[BaseException], None]) -> None:
         self.turn = Turn()
-        self._broken = broken
+        self.on_broken = list(on_broken)
         self._loop = asyncio.SelectorEventLoop(_Selector(self.turn))
         self._thread = threading.Thread(target=self._run, name="async-services", daemon=True)
         self._thread.start()
@@ -80,6 +83,24 @@ class EventLoop:
             self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError as error:  # closed: this worker ends
             logger.debug("not called in the loop of async services: %s", error)
+
+    def spawn(
+        self, function: Callable[[Any], Any], payload: Any, ended: Callable[[BaseException | None], None]
+    ) -> None:
+        """Have `function(payload)` awaited; `ended` is called in the loop, with what it raised. From any thread."""
+
+        async def guarded() -> BaseException | None:
+            try:
+                await function(payload)
+            except BaseException as error:  # SystemExit too, which would end the loop before anybody was told
+                return error
+            return None
+
+        def start() -> None:
+            task = self._loop.create_task(guarded())
+            task.add_done_callback(lambda done: ended(None if done.cancelled() else done.result()))
+
+        self.call(start)
 
     def create_task(self, coroutine: Any, name: str) -> asyncio.Task[Any]:
         """Start a coroutine; in the loop's thread."""
@@ -99,8 +120,9 @@ class EventLoop:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_forever()
-        except BaseException as error:  # a task of the user's own raised SystemExit or the like
-            self._broken(error)
+        except BaseException as error:
+            for told in self.on_broken:
+                told(error)
         try:
             self._loop.run_until_complete(self._end())
             self._loop.close()

@@ -26,7 +26,7 @@ from celery.utils.log import get_logger
 from celery.worker import state
 
 from tasks import compat
-from tasks.worker.event_loop import Turn
+from tasks.worker.event_loop import EventLoop, Turn
 
 logger = get_logger(__name__)
 
@@ -73,7 +73,8 @@ class OneThreadPool(compat.Pool):
         self.limit = 1
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._finished: deque[Job] = deque()
-        self.turn: Turn | None = None  # what services take here while they share state with an event loop
+        self.turn: Turn | None = None  # what services take here while they share state with an event loop,
+        self._loop: EventLoop | None = None  # which is made when it is first needed
         self.finishes: list[Job] = []  # called when a warm stop begins, before which nothing else is done
         self._outstanding = 0  # jobs of the event loop that wait for something
         self._changed = threading.Condition()
@@ -119,6 +120,22 @@ class OneThreadPool(compat.Pool):
         """Call `function` in the pool's thread, though a warm stop begins no other job any more; from any thread."""
         self._jobs.put(_Last(partial(self._do, function, None)))
 
+    def end(self, error: BaseException) -> None:
+        """End this worker by `error`, as if a task had raised it; from any thread."""
+
+        def fail() -> None:
+            raise error
+
+        self.apply_last(fail)
+
+    def event_loop(self) -> EventLoop:
+        """Return the event loop in which this worker's `async def` services and handlers run."""
+        with self._changed:
+            if self._loop is None:
+                self._loop = EventLoop(self.end)
+                self.turn = self._loop.turn
+            return self._loop
+
     def call_soon(self, function: Job) -> None:
         """Call `function` in the event loop; from any thread."""
         self._finished.append(function)
@@ -145,6 +162,8 @@ class OneThreadPool(compat.Pool):
         warm = state.should_terminate is None or state.should_terminate is False
         for finish in self.finishes if warm and self._thread.is_alive() else ():
             finish()
+        if self._loop is not None:
+            self._loop.stop()
         last = []
         with contextlib.suppress(queue.Empty):
             while True:

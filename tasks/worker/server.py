@@ -7,6 +7,7 @@ celery_strategy.py gathers them.
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import threading
@@ -263,14 +264,24 @@ class Serving:
                 )
                 self._subscriptions.append(found.start())
 
-    def _in_pool(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
+    def _in_pool(self, handler: Callable[[Any], Any]) -> Callable[[Any], None]:
         """`handler`, run in the pool and waited for: meanwhile further events stay in the queue, which is bounded."""
 
         def hand_over(payload: Any) -> None:
-            done = threading.Event()
-            pool = self.worker.pool
-            handle = handler if pool.turn is None else pool.turn.taken_by(handler)
-            pool.apply_async(_guarded, (handle, payload, done))
+            done, pool = threading.Event(), self.worker.pool
+
+            def ended(error: BaseException | None) -> None:
+                done.set()
+                if isinstance(error, ENDS_WORKER):
+                    pool.end(error)
+                elif error is not None:
+                    logger.error("an event handler failed\n%s", failed(error).traceback)
+
+            if inspect.iscoroutinefunction(handler):
+                pool.event_loop().spawn(handler, payload, ended)
+            else:
+                handle = handler if pool.turn is None else pool.turn.taken_by(handler)
+                pool.apply_async(_guarded, (handle, payload, done))
             while not done.wait(POLL_EVERY) and not self._ended.is_set():
                 pass
 

@@ -28,6 +28,8 @@ class Actor(Worker):
         self.store, self.prefix = store, prefix
         self.received: list[int] = []
         self.newest: list[int] = []
+        self.areceived: list[int] = []
+        self.anewest: list[int] = []
 
     @service
     def infer(self, observation: np.ndarray) -> np.ndarray:
@@ -211,6 +213,23 @@ class Actor(Worker):
     @event_handler("stated", latest=True)
     def note_newest(self, number: int) -> None:
         self.newest.append(number)
+
+    @event_handler("acounted", bound=100)
+    async def anote(self, number: int) -> None:
+        """Note an event, but none before they are released."""
+        while not self.store.exists(f"{self.prefix}release:acounted"):
+            await asyncio.sleep(0.02)
+        self.areceived.append(number)
+
+    @event_handler("acounted", latest=True)
+    async def anote_newest(self, number: int) -> None:
+        while not self.store.exists(f"{self.prefix}release:acounted"):
+            await asyncio.sleep(0.02)
+        self.anewest.append(number)
+
+    @service
+    def aevents_received(self) -> tuple[list[int], list[int]]:
+        return self.areceived, self.anewest
 
     @service
     def events_received(self) -> tuple[list[int], list[int]]:

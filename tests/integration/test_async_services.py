@@ -12,6 +12,7 @@ from calling import Calling
 from celery.exceptions import TaskRevokedError
 from waiting import until
 
+from tasks.events import EventDispatcher
 from warren.errors import CallError, DeadlinePassed, RemoteFailure
 
 
@@ -80,6 +81,17 @@ def test_asyncio_callers_and_asyncio_services_meet(calling_either):
         return await asyncio.gather(*calls)
 
     assert len(set(asyncio.run(scenario()))) == 1
+
+
+def test_async_handlers_get_events_one_after_another_and_keep_no_call_waiting(calling_either):
+    events = EventDispatcher(calling_either.app, calling_either.topology)
+    for fired in range(60):
+        events.fire("acounted", fired)
+    assert calling_either.solver.call("actor.aevents_received") == ([], [])  # answered while both handlers await
+    calling_either.release("acounted")
+    until(lambda: all(found[-1:] == [59] for found in calling_either.solver.call("actor.aevents_received")))
+    received, newest = calling_either.solver.call("actor.aevents_received")
+    assert received == list(range(60)) and newest == sorted(newest) and len(newest) < 30
 
 
 def test_a_one_way_call_that_kills_its_worker_kills_three(calling: Calling):

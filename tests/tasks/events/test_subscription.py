@@ -13,7 +13,7 @@ from tasks.brokers import InMemoryBroker
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler
 from tasks.events.retained import FIRED, SUBSCRIBED, Retained
 from tasks.topology import Topology
-from warren.errors import WireError
+from warren.errors import ConfigurationError, WireError
 
 TOPOLOGY = Topology("memory")
 
@@ -151,3 +151,10 @@ def test_firing_renews_the_entry_that_says_that_services_subscribe_to_the_event(
     store.table.clear()  # Redis lost all
     firing.keep("weights", b"2")
     assert store.renewed >= before + 2 and store.table == {"weights": SUBSCRIBED}
+
+
+def test_an_async_handler_is_refused_where_no_loop_is():
+    async def hear(payload: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match="'said' is `async def`"):
+        Subscription(SimpleNamespace(), TOPOLOGY, {"said": hear}, "me")

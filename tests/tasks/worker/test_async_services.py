@@ -12,11 +12,13 @@ import pytest
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
 from waiting import until
-from worker.serving_in_memory import InMemoryServing
+from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec
+from tasks.amqp import frames
+from tasks.events.chunks import WINDOW
 from tasks.middleware import Call, Middleware, current_call
-from tasks.service import Worker, service
+from tasks.service import Worker, event_handler, service
 from tasks.worker import consumer_loop
 from warren.errors import CodecError, ConfigurationError
 
@@ -354,6 +356,56 @@ def test_while_redis_is_away_calls_of_retries_0_wait(serving, waiter):
     waiter.released.add("key")
 
 
+class Listener(Worker):
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard, self.go = list[Any](), threading.Event()
+
+    @service
+    def ping(self) -> str:
+        return "pong"
+
+    @event_handler("said", retained=False, bound=1000)
+    async def hear(self, payload: Any) -> None:
+        while not self.go.is_set():
+            await asyncio.sleep(0.002)
+        self.heard.append(payload)
+        if payload == "bad":
+            raise Panic("heard")
+        if payload == "end":
+            raise SystemExit(1)
+
+
+def test_an_async_handler_has_one_event_at_a_time_and_bounds_what_waits(monkeypatch):
+    listener = Listener()
+    serving = InMemoryServing(monkeypatch, listener)
+
+    def fire(*payloads: Any) -> None:
+        for payload in payloads:
+            method = frames.publish_method(1, TOPOLOGY.event("said").name, "")
+            body = codec.encode(payload)
+            serving.link.send(b"".join([method, *frames.content(1, b"\x00\x00", body, serving.link.frame_max)]))
+
+    serving.start()
+    try:
+        fire(*range(100))
+        assert serving.answer(serving.send("listener.ping")) == ("", "pong")
+        waiting = [len(queue.messages) for name, queue in serving.broker.host.queues.items() if ".event." in name]
+        assert waiting[0] >= 100 - 2 * WINDOW
+        listener.go.set()
+        fire("bad", "after")
+        until(lambda: listener.heard == [*range(100), "bad", "after"])
+        serving.broker.cut()
+        until(lambda: serving.loop.ready.is_set() and len(serving.broker.connections) == 1)
+        serving.link = serving.broker.connect()
+        until(lambda: fire("again") or "again" in listener.heard)
+        fire("end")
+        until(lambda: not serving.loop._thread.is_alive())
+        assert isinstance(serving.loop.failure, SystemExit)
+    finally:
+        serving.loop.stop()
+
+
 class Noted(Middleware):
     def __init__(self) -> None:
         self.log = list[Any]()
@@ -401,6 +453,12 @@ def test_a_generator_is_refused_and_so_is_concurrency_for_a_plain_method():
         @service(response=False)
         async def lines(self: Any) -> Any:
             yield 1
+
+    with pytest.raises(ConfigurationError, match="heard is a generator"):
+
+        @event_handler("said")
+        def heard(self: Any, payload: Any) -> Any:
+            yield payload
 
     with pytest.raises(ConfigurationError, match=r"concurrency=4: plain is no `async def`"):
 
