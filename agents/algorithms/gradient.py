@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import isfinite
 from typing import Any, Generic, TypeVar
 
@@ -15,6 +16,7 @@ from agents.algorithms.batches import Batch
 from agents.algorithms.burn_in import BurnInConfig
 from agents.algorithms.contract import Needs
 from agents.algorithms.flat_parameters import FlatParameters
+from agents.algorithms.late_checks import LateChecks
 from agents.algorithms.numbers import not_finite
 from agents.algorithms.peers import ALONE, Peers, cuts, standardized
 from agents.algorithms.settings import Allowed
@@ -25,7 +27,7 @@ from agents.operators.schedules import InverseSquareRoot, Linear
 from agents.operators.unrolls import weighted_channels
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from warren.errors import ConfigurationError
+from warren.errors import ConfigurationError, NotFinite
 
 REWARD_CLIP = 10.0  # deviations that a scaled reward is cut to, as ppo2's VecNormalize has it
 
@@ -86,6 +88,7 @@ class GradientAlgorithm(Generic[C]):
         self.generator = torch.Generator().manual_seed(seed)
         self.parameters = FlatParameters(policy)
         self.optimizer = Adam(self.parameters.values, config.learning_rate)
+        self.late = LateChecks(self.parameters.gradient) if policy.device.type == "cuda" else None
         self.discounted = RunningMoments()  # sums of rewards, where those are scaled
 
     @property
@@ -165,8 +168,11 @@ class GradientAlgorithm(Generic[C]):
     def learned_from(self, batch: Batch, target: Callable[[], Tensor]) -> None:
         """End an update: count the steps of all learners' batches, and normalise by them from now on.
 
-        `target` [..., channels] of the value is asked for only where values are normalised.
+        `target` [..., channels] of the value is asked for only where values are normalised. Raises NotFinite where a
+        minibatch came to no number that `descend` did not look at.
         """
+        if self.late is not None:
+            self.late.look()
         with torch.no_grad():
             self.policy.take_in(batch.observation, None if self.policy.value_scale is None else target())
         # Counted last: an update that a lost learner interrupts is made again, and must not count twice.
@@ -182,20 +188,31 @@ class GradientAlgorithm(Generic[C]):
     ) -> Tensor:
         """One step of the optimizer down the gradient, cut to `max_grad_norm`; its norm before that.
 
-        Raises NotFinite, having changed nothing, where the loss or the norm is nan or infinite. For its message: the
-        loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it is. Of several
-        learners the gradient is that of all their `steps` together, whose mean the loss is.
+        Raises NotFinite, having changed nothing, where the loss or the norm is nan or infinite. On a GPU it is raised
+        when the update ends (`learned_from`), neither that minibatch nor those after it having changed anything. For
+        its message: the loss's `terms`, what they were computed from (`inputs`), and which minibatch of the update it
+        is. Of several learners the gradient is that of all their `steps` together, whose mean the loss is.
         """
         gradient = self.parameters.gradient.zero_()
         loss.backward()  # type: ignore[no-untyped-call]
         loss_of_all = self.peers.average(gradient, loss.detach(), steps)
         grad_norm: Tensor = torch.linalg.vector_norm(gradient)
-        if not isfinite((loss_of_all + grad_norm).item()):  # nan and infinity outlive a sum
-            where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
-            raise not_finite(where, loss, terms or {}, inputs or {}, self.policy.network)
+        number = loss_of_all + grad_norm  # nan and infinity outlive a sum
+        failed: Tensor | None = None
+        if self.late is not None and self.peers.size == 1:  # several learners wait for each other at each minibatch
+            given = loss.detach(), _detached(terms or {}), _detached(inputs or {}), minibatch
+            failed = self.late.failed(number, partial(self._not_finite, *given))
+        elif not isfinite(number.item()):
+            raise self._not_finite(loss, terms or {}, inputs or {}, minibatch)
         gradient.mul_((self.config.max_grad_norm / (grad_norm + 1e-6)).clamp(max=1.0))
-        self.optimizer.step()
+        self.optimizer.step(failed)
         return grad_norm
+
+    def _not_finite(
+        self, loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor], minibatch: int
+    ) -> NotFinite:
+        where = f"{self.config.name}, minibatch {minibatch} of the update after {self.steps:,} environment steps"
+        return not_finite(where, loss, terms, inputs, self.policy.network)
 
     def take_teacher(self, teacher: Policy, name: str = "of these weights") -> None:
         """Keep the student near `teacher`, called `name` in messages, from now on; it is not changed.
@@ -264,3 +281,7 @@ class GradientAlgorithm(Generic[C]):
                 for name, part in self.parameters.split(moment):
                     if f"adam.{key}.{name}" in tensors:  # one that no gradient had reached has none
                         part.copy_(tensors[f"adam.{key}.{name}"])
+
+
+def _detached(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach() for name, tensor in tensors.items()}

@@ -8,14 +8,24 @@ from gymnasium.spaces import Box, Discrete
 
 from agents import build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS
+from agents.algorithms.late_checks import MOST, LateChecks
 from warren.errors import NotFinite
 
 SMALL = {"ppo": {"minibatch_size": 16}, "appo": {"minibatch_size": 16}}
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+# A GPU's checks are made when an update ends; they are the same on a CPU.
+WAYS = pytest.mark.parametrize("way", ["at once", "late", pytest.param("cuda", marks=NO_GPU)])
 
 
-def make(name, **settings):
+def make(name, way="at once", **settings):
     policy = build_policy({"hidden_sizes": [8]}, Box(-1, 1, (4,), np.float32), Discrete(3), 1)
-    return build_algorithm(name, {**SMALL.get(name, {}), **settings}, policy, 1)
+    algorithm = build_algorithm(
+        name, {**SMALL.get(name, {}), **settings}, policy.to("cuda" if way == "cuda" else "cpu"), 1
+    )
+    if way == "late":
+        algorithm.late = LateChecks(algorithm.parameters.gradient)
+    assert (algorithm.late is None) == (way == "at once")
+    return algorithm
 
 
 def everything(algorithm):
@@ -28,10 +38,11 @@ def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(tensor, other[key]) for key, tensor in one.items())
 
 
+@WAYS
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("bad", [np.nan, 1e30])  # the square of the one that is a number is none
-def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, bad):
-    algorithm = make(name)
+def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, bad, way):
+    algorithm = make(name, way)
     algorithm.update([random_trajectory(algorithm.policy, seed=1)])
     before = everything(algorithm)
     trajectory = random_trajectory(algorithm.policy, seed=2)
@@ -46,13 +57,15 @@ def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, 
     assert "env.reward_scale" in said
 
 
-def test_a_later_minibatch_leaves_what_those_before_it_made(monkeypatch):
-    algorithm, steps = make("ppo"), []
+@WAYS
+def test_a_later_minibatch_leaves_what_those_before_it_made(way):
+    algorithm, steps = make("ppo", way), []
     step = algorithm.optimizer.step
 
-    def counted():
-        step()
-        steps.append(everything(algorithm))
+    def counted(skipped=None):
+        step(skipped)
+        if not skipped:
+            steps.append(everything(algorithm))
 
     algorithm.optimizer.step = counted
     trajectory = random_trajectory(algorithm.policy, seed=2)
@@ -63,11 +76,12 @@ def test_a_later_minibatch_leaves_what_those_before_it_made(monkeypatch):
     ):
         algorithm.update([trajectory])
     assert all(torch.isfinite(tensor).all() for tensor in everything(algorithm).values())
-    assert same(everything(algorithm), steps[-1]) if steps else algorithm.optimizer.state == {}
+    assert steps and same(everything(algorithm), steps[-1])
 
 
-def test_weights_that_are_no_numbers_are_named():
-    algorithm = make("ppo")
+@WAYS
+def test_weights_that_are_no_numbers_are_named(way):
+    algorithm = make("ppo", way)
     trajectory = random_trajectory(algorithm.policy, seed=2)
     name, weight = next(iter(algorithm.policy.network.named_parameters()))
     with torch.no_grad():
@@ -83,3 +97,56 @@ def test_a_gradient_that_is_none_though_the_loss_is_a_number_is_named():
         NotFinite, match=r"the gradient's norm is not finite, though the loss is; .*gradient of .* is nan"
     ):
         algorithm.descend(torch.sqrt((weight * 0).sum()) * 0)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_checks_that_wait_for_the_updates_end_change_no_bit_of_what_is_learned(name):
+    outcomes = []
+    for way in ("at once", "late"):
+        algorithm = make(name, way)
+        metrics = [algorithm.update([random_trajectory(algorithm.policy, seed=seed)]).metrics for seed in range(4)]
+        outcomes.append((everything(algorithm), metrics))
+    (weights, metrics), (again, same_metrics) = outcomes
+    assert same(weights, again) and metrics == same_metrics
+
+
+def raised(way, bad):
+    """Return what ends an update whose minibatches `bad` have gradients of nan; weights and gradient by then."""
+    algorithm = make("a2c", way)
+    weight = next(iter(algorithm.policy.network.parameters()))
+    with pytest.raises(NotFinite) as error:
+        for minibatch in range(1, 6):
+            # The derivative of the root of 0 is infinite, and no number where it is multiplied by 0.
+            loss = (weight * 0).square().sum().sqrt() if minibatch in bad else weight[0].square().sum() * minibatch
+            algorithm.descend(loss, {"loss": loss}, {"weight": weight}, minibatch)
+        algorithm.late.look()
+    return str(error.value), everything(algorithm), algorithm.parameters.gradient.isnan()
+
+
+@pytest.mark.parametrize("bad", [{1}, {2, 3}, {3, 5}, {5}])
+def test_of_several_minibatches_the_first_is_told_with_its_gradient_and_no_later_one_is_learned_from(bad):
+    (said, weights, gradient), (late, same_weights, same_gradient) = (raised(way, bad) for way in ("at once", "late"))
+    assert said == late and f"minibatch {min(bad)} of" in said and "gradient of" in said
+    assert all(torch.equal(tensor, same_weights[name]) for name, tensor in weights.items())
+    assert torch.equal(gradient, same_gradient) and gradient.any()
+
+
+def test_checks_do_not_wait_longer_than_for_so_many_minibatches():
+    algorithm = make("a2c", "late")
+    weight = next(iter(algorithm.policy.network.parameters()))
+    for minibatch in range(1, MOST + 1):
+        algorithm.descend(weight.sum() * torch.nan, minibatch=minibatch)
+    with pytest.raises(NotFinite, match="minibatch 1 of the update"):
+        algorithm.descend(weight.sum(), minibatch=MOST + 1)
+
+
+def test_what_failed_in_one_update_is_forgotten_by_the_next():
+    algorithm = make("ppo", "late")
+    trajectory = random_trajectory(algorithm.policy, seed=2)
+    before, good = everything(algorithm), trajectory.reward.copy()
+    trajectory.reward[:] = np.nan
+    with pytest.raises(NotFinite):
+        algorithm.update([trajectory])
+    trajectory.reward[:] = good
+    algorithm.update([trajectory])
+    assert not any(torch.equal(tensor, before[name]) for name, tensor in algorithm.policy.state_dict().items())

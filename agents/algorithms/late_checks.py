@@ -1,0 +1,55 @@
+"""Checks that losses and gradients are finite, for many minibatches at once: a GPU is waited for once an update.
+
+To read one number of each minibatch would stop the processor that queues the GPU's work until the GPU has done it all.
+So a flag stays on the device, and from the first minibatch that fails on no step changes anything (the optimizer's
+kernel looks at the flag); it is read when the update ends, and the error is that of the minibatch which failed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from warren.errors import NotFinite
+
+MOST = 64  # minibatches that are not looked at: each keeps what its error would tell
+
+
+class LateChecks:
+    """Checks of one algorithm, whose gradient is `gradient`, float [P]."""
+
+    def __init__(self, gradient: Tensor) -> None:
+        self._gradient = gradient
+        self._begin()
+
+    def _begin(self) -> None:
+        self._made: list[tuple[Tensor, Callable[[], NotFinite]]] = []  # whether it or one before failed; its error
+        self._failed = self._gradient.new_zeros((), dtype=torch.float32)
+        self._first: Tensor | None = None  # the gradient that failed first, if one did
+
+    def failed(self, number: Tensor, error: Callable[[], NotFinite]) -> Tensor:
+        """Return float32 []: 1 where `number` of this minibatch, or of one since the last look, is not finite, else 0.
+
+        `error` makes the error that `look` raises then, if this minibatch was the first. Raises it itself after MOST.
+        """
+        if len(self._made) >= MOST:
+            self.look()
+        before, self._failed = self._failed, torch.maximum(self._failed, (~torch.isfinite(number)).float())
+        kept = torch.zeros_like(self._gradient) if self._first is None else self._first
+        self._first = torch.where(self._failed > before, self._gradient, kept)
+        self._made.append((self._failed, error))
+        return self._failed
+
+    def look(self) -> None:
+        """Wait for the device; raise the error of the first minibatch that failed since the last look, if one did."""
+        if not self._made:
+            return
+        failed = torch.stack([flag for flag, _ in self._made]).tolist()
+        errors, first = [error for _, error in self._made], self._first
+        self._begin()
+        if 1.0 in failed:
+            assert first is not None
+            self._gradient.copy_(first)  # which the error describes
+            raise errors[failed.index(1.0)]()
