@@ -1,1 +1,1 @@
-"""Hydra's configuration: one primary file a role, one group a choice. workers/config/schema.py holds the schema."""
+"""Hydra's configuration: one group a choice, all roles from warren.yaml. workers/config/schema.py holds the schema."""

@@ -17,7 +17,7 @@ from tasks import topology
 from workers.config import hosts, plain_checks, roles
 from workers.config.command_line import run_of_table
 from workers.config.roles import Keeps, Role
-from workers.config.schema import CONF, BrokerConfig, Config
+from workers.config.schema import BrokerConfig, Config
 from workers.doctor import machine
 from workers.launch.training_spec import compiled
 
@@ -92,11 +92,6 @@ def the_paths_of_metrics(table: Table) -> Complaints:
 
 
 @holder
-def the_primary_files(table: Table) -> Complaints:
-    yield from differ("conf", {path.stem for path in CONF.glob("*.yaml")} - {"train", "warren"}, names(table))
-
-
-@holder
 def the_queues(table: Table) -> Complaints:
     of = topology.Topology("a-run", players=("one",))
     known = {of.learner_queue("one").routing_key, of.actor_queue().routing_key}
@@ -157,8 +152,8 @@ def kubernetes(table: Table) -> Complaints:
 @holder
 def the_pages(table: Table) -> Complaints:
     page = (ROOT / "docs" / "configuration.md").read_text()
-    listed = set(re.findall(r"conf/(\w+)\.yaml", page.split("\n\n")[1]))
-    yield from differ("docs/configuration.md", listed - {"train", "warren"}, names(table))
+    listed = set(re.findall(r"`workers\.(\w+)`", page.split("\n\n")[1]))
+    yield from differ("docs/configuration.md", listed, names(table))
     page = (ROOT / "docs" / "training.md").read_text()
     scaled = {f"`{role.count}=" for role in table if role.count and role.scaled and role.count != "actors"}
     section = page.split("## More or fewer actors")[1].split("\n## ")[0]

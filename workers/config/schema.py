@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from warren.errors import ConfigurationError
+from workers.config.roles import ROLES
 
 if TYPE_CHECKING:
     import envs
@@ -237,6 +238,9 @@ def _goal(*, _root_: DictConfig) -> float | None:
 
 
 ConfigStore.instance().store(name="base_config", node=Config)
+for _role in ROLES:  # each is a primary configuration, as conf/train.yaml is
+    _help = {"help": {"header": f"python -m workers.{_role.name} {_role.does}"}}
+    ConfigStore.instance().store(name=_role.name, node={"defaults": ["warren", "_self_"], "hydra": _help})
 OmegaConf.register_new_resolver("project_of_environment", _project, replace=True)
 OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 

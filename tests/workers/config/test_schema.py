@@ -11,9 +11,10 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import ConfigurationError
+from workers.config.roles import ROLES
 from workers.config.schema import CONF, BrokerConfig, Config, EnvConfig, Sampling, from_hydra, from_yaml, to_yaml
 
-ROLES = sorted(path.stem for path in CONF.glob("*.yaml") if path.stem != "warren")
+NAMES = ("train", *(role.name for role in ROLES))
 LEAGUES = "league"  # of another schema: test_league_local.py plays every one of them
 OPTIONS = sorted((path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != LEAGUES)
 
@@ -29,13 +30,15 @@ def composed(role: str = "train", *overrides: str) -> Config:
     return from_hydra(hydra.compose(role, list(overrides)))
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", NAMES)
 def test_every_role_composes(role: str) -> None:
     assert composed(role).algorithm["name"] == "ppo"
 
 
-def test_there_is_a_primary_file_for_every_role() -> None:
-    assert {"train", "learner", "actor", "flower"} <= set(ROLES)
+@pytest.mark.parametrize("role", NAMES)
+def test_the_help_of_every_role_begins_with_its_command(role: str) -> None:
+    header = hydra.compose(role, return_hydra_config=True).hydra.help.header
+    assert header.startswith(f"python -m workers.{role}")
 
 
 @pytest.mark.parametrize(("group", "option"), OPTIONS)
