@@ -8,22 +8,41 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import runpy
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from tasks import context
+from warren.environment import secret
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.launch.user_code import Place, find, load
 from workers.launch.user_middleware import install_from_environment
+from workers.runtime.lease import present
 
 
 def run(place: Place, kwargs: dict[str, Any]) -> int:
     """Run it to its end."""
     signal.signal(signal.SIGTERM, _stop)
     sys.argv = [place.where]
+    with _present(place):
+        _run(place, kwargs)
+    return 0
+
+
+def _present(place: Place) -> AbstractContextManager[None]:
+    """Return what holds a lease in the run that the environment names; nothing where it names none."""
+    if not all(secret(name) for name in context.VARIABLES):
+        return nullcontext()
+    app, topology = context.current()
+    return present(app, topology, f"script {Path(place.where).name} {os.environ.get('WARREN_RANK', '')}".strip())
+
+
+def _run(place: Place, kwargs: dict[str, Any]) -> None:
     if place.attribute is not None:
         getattr(load(place), place.attribute)(**kwargs)
     elif place.is_file:
@@ -31,7 +50,6 @@ def run(place: Place, kwargs: dict[str, Any]) -> int:
         runpy.run_path(place.where, run_name="__main__")
     else:
         runpy.run_module(place.where, run_name="__main__", alter_sys=True)
-    return 0
 
 
 def _stop(*_: Any) -> None:

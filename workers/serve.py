@@ -24,6 +24,7 @@ from workers.config.command_line import guarded
 from workers.launch.membership import Membership
 from workers.launch.user_code import arguments, find, find_class
 from workers.launch.user_middleware import install_from_environment
+from workers.runtime.lease import present
 from workers.servers import check
 
 logger = logging.getLogger(__name__)
@@ -41,16 +42,17 @@ def run(options: argparse.Namespace) -> int:
     check(app.conf.broker_url, app.conf.result_backend)
     made = find_class(place, options.name or place.attribute or "")
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"
-    # What it fires and calls while it is being made goes to the run, too.
-    worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
-    serving = Serving(app, topology, [worker], name, log_level=options.log_level)
-    membership = Membership(app.conf.result_backend, topology)
+    with present(app, topology, f"service {name}"):
+        # What it fires and calls while it is being made goes to the run, too.
+        worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
+        serving = Serving(app, topology, [worker], name, log_level=options.log_level)
+        membership = Membership(app.conf.result_backend, topology)
 
-    def ready() -> None:
-        logger.info("%s serves %s", name, ", ".join(spec.name for spec in serving.specs))
-        membership.serves(name)
+        def ready() -> None:
+            logger.info("%s serves %s", name, ", ".join(spec.name for spec in serving.specs))
+            membership.serves(name)
 
-    status = serving.run(on_ready=ready)
+        status = serving.run(on_ready=ready)
     # The last garbage collections would visit all that torch imported, when many processes have few seconds to end.
     gc.disable()
     gc.freeze()

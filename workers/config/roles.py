@@ -111,7 +111,7 @@ class Role:
 
     def keeps_folder(self, config: Config) -> bool:
         """Return whether the process of this configuration writes into the run's folder."""
-        first = self.id is not None and getattr(config, self.id) == 0
+        first = self.id is not None and not getattr(config, self.id)
         return self.keeps is Keeps.each or (self.keeps is Keeps.first and first)
 
 

@@ -91,7 +91,7 @@ class GatewayConfig:
     port: int = 8000  # of HTTP, shared by all gateways of a host; 0: any that is free, for each its own
     tcp_port: int | None = None  # of the raw form; null: it is not served
     public: str | None = None  # host name under which games reach this machine; default: `address`
-    own_port: int = 0  # first port that gateways have to themselves, for redirects: plus actor_id; 0: any that is free
+    own_port: int = 0  # first port that gateways have to themselves, for redirects, plus actor_id; 0: any free one
     max_sessions: int = 10_000  # open at once, in each gateway
     max_agents: int = 256  # of a session
     max_connections: int = 10_000  # to each gateway at once; fewer where the system allows fewer open files
@@ -168,12 +168,12 @@ class Config:
     evaluators: int = 1
     restore: str | None = None  # the folder of a league's snapshot to begin with
 
-    # Of a role started by hand or by the launcher.
-    actor_id: int = 0
-    env_runner_id: int = 0
+    # Of a role started by hand or by the launcher; null: the next number that is free.
+    actor_id: int | None = None
+    env_runner_id: int | None = None
+    league_id: int | None = None  # the league worker 0 keeps the league's folder
+    evaluator_id: int | None = None  # the evaluator 0 scores the league
     learner_id: int = 0  # of several learners of a player
-    league_id: int = 0  # the league worker 0 keeps the league's folder
-    evaluator_id: int = 0
     player: str = "main"  # whom a learner trains
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)

@@ -19,6 +19,7 @@ from tasks.client.future import Handle
 from tasks.client.solver import Solver
 from tasks.events import STATUS, Subscription
 from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure
+from workers.config import roles
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.env.group import Group
@@ -29,6 +30,7 @@ from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 
 logger = logging.getLogger(__name__)
@@ -45,10 +47,10 @@ SWITCH = 0.0005  # s for which a thread may compute before another gets its turn
 class EnvRunner:
     """Steps the groups until told to stop."""
 
-    def __init__(self, config: Config, session: Session) -> None:
+    def __init__(self, config: Config, session: Session, stopping: threading.Event | None = None) -> None:
         self.config, self.session = config, session
         self.source = source_name(config.env_runner_id, "env")
-        self.stopping = threading.Event()
+        self.stopping = stopping or threading.Event()
         self.failure: BaseException | None = None
         self.timing = Timing()
         self._ending = Ending(session.redis, session.topology.key_prefix)
@@ -188,20 +190,22 @@ def run(config: Config) -> int:
     log_to_stderr(config.log_level)
     session = Session(config, *connect(config))
     join(session)
-    runner = EnvRunner(config, session)
+    stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: runner.stopping.set())
-    subscription = Subscription(
-        session.app,
-        session.topology,
-        {STATUS: runner.on_status},
-        subscriber=f"env-{config.env_runner_id}",
-        on_connected=runner.on_connected,
-    ).start()
-    runner.start()
-    runner.stopping.wait()
-    runner.end()
-    subscription.stop()
+        signal.signal(number, lambda *_: stopping.set())
+    with standing(session, roles.ENV, stopping) as config:
+        runner = EnvRunner(config, session, stopping)
+        subscription = Subscription(
+            session.app,
+            session.topology,
+            {STATUS: runner.on_status},
+            subscriber=f"env-{config.env_runner_id}",
+            on_connected=runner.on_connected,
+        ).start()
+        runner.start()
+        runner.stopping.wait()
+        runner.end()
+        subscription.stop()
     if isinstance(runner.failure, ConfigurationError):
         raise runner.failure
     return 0 if runner.failure is None else 1

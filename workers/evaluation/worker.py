@@ -31,6 +31,7 @@ from league.rules.win_rates import Slots
 from league.state.history import History
 from tasks.events import EVALUATION
 from warren.errors import BrokerError, WarrenError
+from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
@@ -45,6 +46,7 @@ from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class EvaluatorRole:
             self._policy_at,
         )
         self.evaluator = evaluator_of(league, games, self.returns, self._policy_at, seed, self.claims, recorder)
-        self.scores = Scores(league, run_folder(config), seed) if config.evaluator_id == 0 else None
+        self.scores = Scores(league, run_folder(config), seed) if not config.evaluator_id else None
         self._score_at = 0.0
         self._pictures_at = time.monotonic() + FIRST_PICTURES
         self._history = History()
@@ -211,10 +213,11 @@ def run(config: Config) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     run_folder(config).mkdir(parents=True, exist_ok=True)
-    evaluator = EvaluatorRole(config, session, league_of(config))
-    subscription = closing(session, f"evaluator-{config.evaluator_id}", stopping.set)
-    try:
-        evaluator.run(stopping)
-    finally:
-        subscription.stop()
+    with standing(session, roles.EVALUATOR, stopping) as config:
+        evaluator = EvaluatorRole(config, session, league_of(config))
+        subscription = closing(session, f"evaluator-{config.evaluator_id}", stopping.set)
+        try:
+            evaluator.run(stopping)
+        finally:
+            subscription.stop()
     return 0

@@ -12,6 +12,7 @@ from agents import build_policy, devices
 from envs import gamecore_actors
 from warren.environment import secret
 from warren.errors import ConfigurationError
+from workers.config import roles
 from workers.config.schema import Config, GatewayConfig
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.neighbours import Neighbours
@@ -31,7 +32,7 @@ PROBE = 5.0  # s for a gateway that has the port already to say whose it is
 class GatewayRole(AnsweringRole):
     """Serves games, and sends what they lived through to the learner as any actor does."""
 
-    name = "gateway"
+    role = roles.GATEWAY
     sampler: GatewaySampler
 
     def __init__(self, config: Config, session: Session, far: bool = False) -> None:
@@ -56,7 +57,7 @@ class GatewayRole(AnsweringRole):
             gateway.port,
             gateway.tcp_port,
             shared=gateway.port != 0,
-            own_port=own_port(gateway, config.actor_id),
+            own_port=own_port(gateway, session.config.actor_id or 0),
             facts=self.facts,
             on_failure=self._failed,
         )

@@ -24,7 +24,7 @@ from redis.retry import Retry
 from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
-from workers.runtime.lease import SECONDS, Holder, living
+from workers.runtime.lease import SECONDS, Holder, leader_key, living
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
 LEASE = 12.0  # s for which a lease holds; it is renewed every second, and by a thread
@@ -33,7 +33,8 @@ DAY = 24 * 3600
 ANSWER_WITHIN = 4.0  # s; who renews also looks after processes, and must not wait for Redis for long
 TOKEN_LENGTH = 16
 
-# KEYS: lease, last token. ARGV: token, text, ms. Sets the lease when it is free or ours; else who has it.
+# KEYS: lease, last token, index of hosts. ARGV: token, text, ms, whether it is taken, name of a host that follows or
+# "". Sets the lease when it is free or ours; else who has it.
 _RENEW = """
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, 16) ~= ARGV[1] then return held end
@@ -41,10 +42,9 @@ local last = redis.call('GET', KEYS[2])
 if last and last ~= ARGV[1] and ARGV[4] == '0' then return last end
 redis.call('SET', KEYS[2], ARGV[1])
 redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'PX', ARGV[3])
+if ARGV[5] ~= '' then redis.call('SADD', KEYS[3], ARGV[5]) end
 return false
 """
-
-
 # KEYS, ARGV: as above. Leaves what a lease of ours says as it is; one that has run out is taken as above.
 _EXTEND = (
     """
@@ -114,6 +114,7 @@ class Membership:
             redis_url, retry=Retry(ConstantBackoff(0.2), 1), socket_timeout=ANSWER_WITHIN
         )
         self._run, self._prefix = topology.run, topology.key_prefix
+        self._hosts = f"{self._prefix}hosts"
         self.token = secrets.token_hex(TOKEN_LENGTH // 2)
         self._renew, self._extend = self._redis.register_script(_RENEW), self._redis.register_script(_EXTEND)
         self._said: tuple[bool, Presence] | None = None  # what the place says
@@ -174,6 +175,8 @@ class Membership:
         held = self._redis.get(key)
         if isinstance(held, bytes) and held[:TOKEN_LENGTH].decode(errors="replace") == self.token:
             self._redis.delete(key, f"{key}:last")
+            if not leader:
+                self._redis.srem(self._hosts, host)
 
     def living(self) -> list[Holder]:
         """Return the processes of the run that hold a lease of their work, which no launcher does."""
@@ -184,9 +187,10 @@ class Membership:
         return self._read(self._key(True, ""))
 
     def hosts(self) -> dict[str, Presence]:
-        """Host -> what it said last, of those that joined."""
-        keys = [key for key in self._redis.scan_iter(match=f"{self._prefix}host:*", count=1000) if b":last" not in key]
-        found = [self._read(key) for key in keys]
+        """Return host -> what it said last, of those that joined."""
+        names: Any = self._redis.smembers(self._hosts)
+        stored: Any = self._redis.mget([self._key(False, name.decode()) for name in sorted(names)]) if names else []
+        found = [Presence.read(one) for one in stored]
         return {presence.host: presence for presence in found if presence is not None}
 
     def post_card(self, card: Mapping[str, object]) -> None:
@@ -215,8 +219,9 @@ class Membership:
 
     def _set(self, leader: bool, presence: Presence, first: bool, script: Any = None) -> bytes | None:
         key, text = self._key(leader, presence.host), json.dumps(asdict(replace(presence, token="")))
-        arguments: list[str | int] = [self.token, text, int(LEASE * 1000), int(first)]
-        held: Any = (script or self._renew)(keys=[key, f"{key}:last"], args=arguments)
+        follows = "" if leader else presence.host
+        arguments: list[str | int] = [self.token, text, int(LEASE * 1000), int(first), follows]
+        held: Any = (script or self._renew)(keys=[key, f"{key}:last", self._hosts], args=arguments)
         return held if isinstance(held, bytes) else None
 
     def _key(self, leader: bool, host: str) -> str:
@@ -240,11 +245,6 @@ def named(holders: Sequence[Holder]) -> str:
     """Return these processes as text, the first of them by name."""
     more = [f"{len(holders) - NAMED} more"] if len(holders) > NAMED else []
     return ", ".join([*map(str, holders[:NAMED]), *more])
-
-
-def leader_key(prefix: str) -> str:
-    """The Redis key of the leader's lease; a run has it while its launcher runs."""
-    return f"{prefix}leader"
 
 
 def read_card(stored: Any) -> dict[str, Any]:

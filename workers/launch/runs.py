@@ -22,9 +22,9 @@ from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
 from workers.launch.broker_names import Names, listed
-from workers.launch.membership import Membership, Presence, Superseded, leader_key, named, read_card, still_live
+from workers.launch.membership import Membership, Presence, Superseded, named, read_card, still_live
 from workers.launch.scale_request import STOP, request
-from workers.runtime.lease import Holder, living
+from workers.runtime.lease import Holder, leader_key, living
 from workers.servers import check_broker, check_redis, record, redact
 from workers.servers.folder_lock import is_locked
 

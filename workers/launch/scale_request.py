@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 
 from tasks.topology import key_prefix
 from warren.errors import BrokerError, ConfigurationError, unknown_name
-from workers.launch.membership import leader_key
+from workers.runtime.lease import leader_key
 
 NODE, COMMAND, STOP = "launcher", "scale", "stop"
 ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request

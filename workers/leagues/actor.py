@@ -25,6 +25,7 @@ from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
+from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
@@ -46,6 +47,7 @@ from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -297,17 +299,18 @@ def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
     session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
     session.declare()
     join(session)
-    actor = make(config, session, league_of(config))
-    join(session, actor.fields)
-    name = f"actor-{config.actor_id}"
-    subscription = Subscription(
-        session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
-    ).start()
-    try:
-        status = actor.work(name)
-    finally:
-        actor.leave()
-        subscription.stop()
+    with standing(session, roles.ACTOR) as config:
+        actor = make(config, session, league_of(config))
+        join(session, actor.fields)
+        name = f"actor-{config.actor_id}"
+        subscription = Subscription(
+            session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
+        ).start()
+        try:
+            status = actor.work(name)
+        finally:
+            actor.leave()
+            subscription.stop()
     if isinstance(actor.failure, ConfigurationError):
         raise actor.failure
     return 1 if actor.failure is not None else status

@@ -57,7 +57,7 @@ class ServedLeagueRole(LeagueActorRole):
         self._wanted = 0  # complete trajectories of it
         self._failure: Exception | None = None  # why it could not be played for
         self._generator = torch.Generator().manual_seed(self._seed("actions"))
-        self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id)
+        self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id or 0)
 
     def _builder(self) -> Callable[[int], Policy]:
         build, device = policy_builder(self.league), devices.resolve(self.config.actor_device, "actor_device")

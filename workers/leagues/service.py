@@ -31,7 +31,7 @@ from tasks.service import Worker, service
 from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
-from workers.config import initial_weights, teachers
+from workers.config import initial_weights, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
@@ -42,8 +42,8 @@ from workers.replays.sending import ReplayKeeper
 from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, policy_builder, store_of
-from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate, log_to_stderr
+from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -242,43 +242,33 @@ def run(config: Config) -> int:
     store, league = store_of(session, VIEW_AGE), league_of(config)
     stopping = threading.Event()
     threads: list[threading.Thread] = []
-    lease = Lease(session.redis, session.topology.key_prefix, "the league's keeper")
-    if config.league_id == 0:
-        lease.take(stopping, "give this worker league_id=1, or more")
-        lease.hold(stopping, lost_to)
-        Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
-        begin(store, session.pool, league, saved_league(config))
-        own = Keeper(
-            store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
-        )
-        threads.append(threading.Thread(target=keep, args=(own, stopping), name="keeper"))
-        if league.records:
-            folder = run_folder(config) / REPLAYS
-            replays = ReplayKeeper(session.redis, session.topology.key_prefix, folder, league.replay_bytes)
-            threads.append(threading.Thread(target=replays.run, args=(stopping,), name="replays"))
-    else:
-        wait_for_league(store)
-    service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
-    serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
-    subscription = closing(session, name, stop_worker)
-
-    def ready() -> None:
-        for thread in threads:
-            thread.start()
-
-    try:
-        return serving.run(on_ready=ready)
-    finally:
-        stopping.set()
-        subscription.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+    with standing(session, roles.LEAGUE, stopping) as config:
         if config.league_id == 0:
-            lease.release()
+            Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
+            begin(store, session.pool, league, saved_league(config))
+            own = Keeper(
+                store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
+            )
+            threads.append(threading.Thread(target=keep, args=(own, stopping), name="keeper"))
+            if league.records:
+                folder = run_folder(config) / REPLAYS
+                replays = ReplayKeeper(session.redis, session.topology.key_prefix, folder, league.replay_bytes)
+                threads.append(threading.Thread(target=replays.run, args=(stopping,), name="replays"))
+        else:
+            wait_for_league(store)
+        service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
+        serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
+        subscription = closing(session, name, stop_worker)
 
+        def ready() -> None:
+            for thread in threads:
+                thread.start()
 
-def lost_to(who: str) -> None:
-    """The keeper's lease is another's: two would write the same files."""
-    logger.error("%s; this worker stops", who)
-    stop_worker()
+        try:
+            return serving.run(on_ready=ready)
+        finally:
+            stopping.set()
+            subscription.stop()
+            for thread in threads:
+                if thread.ident is not None:
+                    thread.join()

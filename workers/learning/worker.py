@@ -305,7 +305,7 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
 def lease_of(session: Session, player: str) -> Lease:
     """The right to be this learner of `player`."""
     number = f" {session.config.learner_id}" if session.config.learner_id else ""
-    return Lease(session.redis, session.topology.key_prefix, f"learner{number} of player {player}")
+    return session.lease(f"learner{number} of player {player}")
 
 
 def name_of(config: Config, role: str = "learner") -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -22,12 +21,12 @@ from workers.rollout.answering import AnsweringRole
 from workers.rollout.group_calls import Answer, Call
 from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served_sampler import ServedSampler
-from workers.runtime.lease import Lease
 from workers.runtime.session import Session, event_rate
 
 logger = logging.getLogger(__name__)
 
 AT_ONCE = 64  # calls in a forward pass at most
+ACT = "act"
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: env runners wait for one of them
 
 
@@ -119,52 +118,32 @@ class ServedRole(AnsweringRole):
 class Role(Protocol):
     """What `serve` asks of an actor."""
 
-    stopping: threading.Event
-    failure: BaseException | None
-
     def on_ready(self) -> None:
         """It serves."""
 
     def on_stopping(self) -> None:
         """Told to stop."""
 
-    def stop(self) -> None:
-        """End this process."""
-
 
 def service_of(actor_id: int) -> str:
     """What the groups of this actor ask."""
-    return f"actor-{actor_id}.act"
+    return f"actor-{actor_id}.{ACT}"
 
 
 def serve(session: Session, role: Role, deciding: Callable[[], Deciding], name: str) -> int:
-    """Answer env runners until told to stop; the exit status. Another actor of this number is a failure of `role`."""
+    """Answer env runners until told to stop; return the exit status."""
     sys.setswitchinterval(SWITCH)
-    config, ended = session.config, threading.Event()
-
-    def superseded(by: str) -> None:
-        logger.error("%s", by)
-        role.failure = RuntimeError(by)
-        role.stop()
-
-    lease = Lease(session.redis, session.topology.key_prefix, f"actor {config.actor_id}")
-    lease.take(role.stopping, "give each actor an actor_id of its own")
-    lease.hold(ended, superseded)
-    own_service = service_of(config.actor_id)
+    config, own_service = session.config, f"{name}.{ACT}"
     own = type("Acting", (Acting,), {"role": own_service.partition(".")[0]})(deciding)
-    try:
-        serving = Serving(
-            session.app,
-            session.topology,
-            [Joining(deciding, own_service), own],
-            name,
-            event_rate=event_rate(config),
-            log_level=config.log_level,
-        )
-        return serving.run(role.on_ready, role.on_stopping)
-    finally:
-        ended.set()
-        lease.release()
+    serving = Serving(
+        session.app,
+        session.topology,
+        [Joining(deciding, own_service), own],
+        name,
+        event_rate=event_rate(config),
+        log_level=config.log_level,
+    )
+    return serving.run(role.on_ready, role.on_stopping)
 
 
 def run(config: Config) -> int:

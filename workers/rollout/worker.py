@@ -25,6 +25,7 @@ from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, WarrenError
+from workers.config import roles
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
 from workers.rollout.answers import answer
@@ -41,6 +42,7 @@ from workers.runtime.connect import connect, far
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
 from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name
+from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
 
@@ -53,14 +55,15 @@ WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so a
 class ActorRole:
     """Environments, a copy of the policy, and the newest weights."""
 
-    name = "actor"  # of its processes
+    role = roles.ACTOR
     sampler: ClosableSampler
     fields: list[str] | None = None  # what the algorithm asks samplers to collect, once a policy was made
 
     def __init__(self, config: Config, session: Session, far: bool = False) -> None:
         """`far`: whether the servers are."""
         self.config, self.session, self._far = config, session, far
-        self.source = source_name(config.actor_id)
+        self.number = config.actor_id or 0
+        self.source = source_name(self.number)
         # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
         # the run's seed. (A process id would not do: in containers they coincide.)
         seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
@@ -114,7 +117,7 @@ class ActorRole:
         env = self.config.env
         settings = replace(env.settings(), workers=0)
         times = next(self._times_made)
-        first = self.config.actor_id * env.num_envs
+        first = self.number * env.num_envs
         names = [f"{self.config.seed}/environment {first + index}/{times}" for index in range(env.num_envs)]
 
         def make(seed: int, policy: Policy) -> VectorSampler:
@@ -133,7 +136,7 @@ class ActorRole:
         if self.config.deterministic:
             rank, ranks = share
             if (
-                round_id == self._round or self.config.actor_id % ranks != rank
+                round_id == self._round or self.number % ranks != rank
             ):  # the other rollouts of the round are of the other actors' environments
                 self.stopping.wait(OTHERS_WAIT)
                 raise Reject("another actor has to play this", requeue=True)
@@ -148,7 +151,7 @@ class ActorRole:
         if not self.config.deterministic:
             return self._noted(self.collect())
         if self._repeated is None or self._repeated[0] != version:  # else a round that was dispatched once more
-            self._repeated = (version, {"actor": self.config.actor_id, **self._noted(self.collect())})
+            self._repeated = (version, {"actor": self.number, **self._noted(self.collect())})
         return self._repeated[1]
 
     def _noted(self, payload: dict[str, Any]) -> dict[str, Any]:
@@ -299,28 +302,29 @@ def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
 
     Raises ConfigurationError when the environment fails again after it was made anew.
     """
-    verify(config, role=make.name)
+    verify(config, role=make.role.name)
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     broker_url, redis_url = connect(config)
     session = Session(config, broker_url, redis_url)
     session.declare()
     join(session)
-    actor = make(config, session, far(redis_url))
-    join(session, actor.fields)
-    name = f"{make.name}-{config.actor_id}"
-    subscription = Subscription(
-        session.app,
-        session.topology,
-        {WEIGHTS: actor.on_weights, STATUS: actor.on_status},
-        subscriber=name,
-        on_connected=actor.on_connected,
-    ).start()
-    status = actor.work(name)
-    actor.stopping.set()
-    if actor.thread.is_alive():
-        actor.thread.join(timeout=5.0)
-    subscription.stop()
+    with standing(session, make.role) as config:
+        actor = make(config, session, far(redis_url))
+        join(session, actor.fields)
+        name = f"{make.role.name}-{config.actor_id}"
+        subscription = Subscription(
+            session.app,
+            session.topology,
+            {WEIGHTS: actor.on_weights, STATUS: actor.on_status},
+            subscriber=name,
+            on_connected=actor.on_connected,
+        ).start()
+        status = actor.work(name)
+        actor.stopping.set()
+        if actor.thread.is_alive():
+            actor.thread.join(timeout=5.0)
+        subscription.stop()
     if isinstance(actor.failure, ConfigurationError):
         raise actor.failure
     return 1 if actor.failure is not None else status

@@ -14,24 +14,32 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import redis
 from celery.utils.log import get_logger
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
-from warren.errors import ConfigurationError
+from tasks.topology import Topology
+from warren import redis_client
+from warren.errors import ConfigurationError, WarrenError
 
 logger = get_logger(__name__)
 
 SECONDS = 15.0  # s that a lease holds after it was last renewed
+ANSWER_WITHIN = 4.0  # s, from Redis about a lease
 POLL_EVERY = 0.2  # s between tries to get one
 SAY_EVERY = 60.0  # s between lines of log about a Redis that is away
+APART = "#"  # between shared work and the token of one that does it
 RELEASED_WITHIN = 3.0  # s that the end of a process waits for Redis
 _TOKENS: set[str] = set()  # of this process's own leases
 
@@ -58,14 +66,16 @@ redis.call('ZREM', KEYS[2], ARGV[2])
 class Lease:
     """The right to be `work`, a short name; the keys begin with `prefix`.
 
-    `try_to_take` and `renew` raise redis.RedisError.
+    `shared`: any number may do this work, and each has a lease of its own. `try_to_take` and `renew` raise
+    redis.RedisError.
     """
 
-    def __init__(self, client: Any, prefix: str, work: str, seconds: float = SECONDS) -> None:
-        self._redis, self._key, self._index, self._work = client, _key(prefix, work), _index(prefix), work
-        self._milliseconds = int(1000 * seconds)
+    def __init__(self, client: Any, prefix: str, work: str, seconds: float = SECONDS, shared: bool = False) -> None:
         token = secrets.token_hex(8)
         _TOKENS.add(token)
+        self._redis, self._index, self._work = client, _index(prefix), f"{work}{APART}{token}" if shared else work
+        self._key = _key(prefix, self._work)
+        self._milliseconds = int(1000 * seconds)
         me = {"host": socket.gethostname(), "pid": os.getpid(), "space": _space(), "token": token}
         self._me = json.dumps(me)
 
@@ -96,6 +106,11 @@ class Lease:
                     said = True
             if stopping.wait(POLL_EVERY):
                 return False
+
+    def held_here(self) -> bool:
+        """Return whether a process that this one sees has it, and lives. Raises redis.RedisError."""
+        holder = self._redis.get(self._key)
+        return holder is not None and _read(holder).get("space") == _space() and not _dead(holder)
 
     def try_to_take(self) -> str:
         """Get the lease where nobody has it, or one that is known to have died; else return who has it, as text."""
@@ -132,6 +147,28 @@ class Lease:
 
         threading.Thread(target=renew, name="lease", daemon=True).start()
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Hold it, once it was taken, to the end of the block, and give it back.
+
+        When another process has got it meanwhile this one is told to stop, and the end raises WarrenError.
+        """
+        ended, lost = threading.Event(), []
+
+        def stop(why: str) -> None:
+            logger.error("%s; this process stops", why)
+            lost.append(why)
+            os.kill(os.getpid(), signal.SIGTERM)  # which every role takes for the order to stop
+
+        self.hold(ended, stop)
+        try:
+            yield
+        finally:
+            ended.set()
+            self.release()
+        if lost:
+            raise WarrenError(lost[0])
+
     def release(self) -> None:
         """Let the next have it at once, if Redis answers within RELEASED_WITHIN; otherwise it runs out."""
 
@@ -150,6 +187,21 @@ class Lease:
         """Who has it, as text."""
         data = self._redis.get(self._key)
         return "nobody" if data is None else _described(data)
+
+
+def connect(redis_url: str) -> Any:
+    """Return a client for leases: who renews one, or gives it back, has to know soon how it stands."""
+    return redis_client.connect(redis_url, retry=Retry(NoBackoff(), 1), socket_timeout=ANSWER_WITHIN)
+
+
+@contextmanager
+def present(app: Any, topology: Topology, work: str) -> Iterator[None]:
+    """Hold a lease of `work` in the run of a Celery app, as any number of processes may, to the end of the block."""
+    lease = Lease(connect(app.conf.result_backend), topology.key_prefix, work, shared=True)
+    with suppress(redis.RedisError):  # it is taken once Redis is back
+        lease.renew()
+    with lease.kept():
+        yield
 
 
 def held(client: Any, prefix: str, work: str) -> bool:
@@ -174,11 +226,16 @@ def living(client: Any, prefix: str) -> list[Holder]:
     works = client.zrange(_index(prefix), 0, -1)
     stored = client.mget([_key(prefix, "").encode() + work for work in works]) if works else []
     found = [
-        Holder(work.decode(errors="replace"), _described(holder))
+        Holder(work.decode(errors="replace").partition(APART)[0], _described(holder))
         for work, holder in zip(works, stored, strict=True)
         if holder is not None and not _dead(holder)
     ]
     return sorted(found, key=lambda one: one.work)
+
+
+def leader_key(prefix: str) -> str:
+    """Return the Redis key of the lease of a run's leader, which a run has while its launcher runs."""
+    return f"{prefix}leader"
 
 
 def _key(prefix: str, work: str) -> str:

@@ -23,6 +23,8 @@ from tasks.worker.pool import OneThreadPool, stop_worker
 from tasks.worker.task_events import given_rate
 from warren import redis_client
 from workers.config.schema import Config
+from workers.runtime import lease
+from workers.runtime.lease import Lease
 from workers.runtime.segment_ledger import Ledger
 
 EVENT_RATE = 0.01  # of service calls: events of each would cost more than half of their speed
@@ -49,10 +51,15 @@ class Session:
             redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
         self.redis = redis_client.connect(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        self.leases = lease.connect(redis_url)
         replica = redis_client.connect_to_replica(redis_url, retry=Retry(NoBackoff(), 0))
         self.pool = Pool(self.redis, self.topology.key_prefix, replica=replica, cache_bytes=cache_bytes)
         self.ledger = Ledger(self.redis, self.topology.key_prefix)
         self.events = EventDispatcher(self.app, self.topology)
+
+    def lease(self, work: str) -> Lease:
+        """Return the lease of `work` in this run."""
+        return Lease(self.leases, self.topology.key_prefix, work)
 
     def declare(self) -> None:
         """Declare the topology's queues with their exchanges; harmless where they exist."""
@@ -137,6 +144,6 @@ def without_traceback_of_reject(record: logging.LogRecord) -> bool:
     return True
 
 
-def source_name(number: int, role: str = "actor") -> str:
-    """A name for this process of a role that no other, and no earlier one, has."""
-    return f"{role}-{number}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+def source_name(number: int | None, role: str = "actor") -> str:
+    """Return a name for this process of a role that no other, and no earlier one, has."""
+    return f"{role}-{number or 0}-{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"

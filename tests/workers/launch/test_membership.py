@@ -238,3 +238,21 @@ def test_a_presence_of_a_later_version_is_read_as_far_as_it_is_known() -> None:
     text = json.dumps({"host": "a", "left": 3, "machine": "m", "pid": 4, "mood": "good"}).encode()
     found = Presence.read(b"0123456789abcdef" + text)
     assert found is not None and (found.host, found.left, found.where) == ("a", 3, "process 4 on m")
+
+
+def test_the_hosts_of_a_run_are_found_without_looking_through_redis(
+    embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader, *followers = (Membership(embedded.redis_url, Topology(run_name)) for _ in range(3))
+    leader.take(True, Presence("master"))
+    assert leader.hosts() == {}
+    for name, follower in zip(("box-2", "box-3"), followers, strict=True):
+        follower.take(False, Presence(name, left=1))
+    monkeypatch.setattr(leader._redis, "scan_iter", None)
+    assert {name: presence.left for name, presence in leader.hosts().items()} == {"box-2": 1, "box-3": 1}
+    followers[0].leave(False, "box-2")
+    leader._redis.delete(f"warren.{run_name}:host:box-3")  # as its lease runs out
+    assert leader.hosts() == {}
+    followers[1].renew(False, Presence("box-3"))
+    assert set(leader.hosts()) == {"box-3"}
+    leader.leave(True, "master")

@@ -1,0 +1,93 @@
+"""A run without a launcher lives while any of its processes does, whichever it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+from roles_by_hand import Roles
+from waiting import until
+
+from tasks.topology import key_prefix
+from warren.errors import ConfigurationError
+from workers.launch import runs
+from workers.runtime.lease import living
+from workers.servers import Servers
+
+GAME = Path(__file__).parents[2] / "examples" / "gamecore" / "actor.py"
+OWN = """
+import time
+from tasks.service import Worker, service
+
+class Own(Worker):
+    @service
+    def ask(self) -> int:
+        return 1
+
+def wait():
+    time.sleep(600)
+"""
+STARTS = 240.0  # s; seven processes import torch at once
+
+
+@pytest.mark.slow
+def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
+    servers: Servers, tmp_path: Path, run_name: str
+) -> None:
+    client = redis.Redis.from_url(servers.redis_url)
+    (tmp_path / "own.py").write_text(OWN)
+    roles = Roles(servers, tmp_path, run_name)
+    environment = {**os.environ, **servers.environment(), "WARREN_RUN": run_name}
+
+    def works() -> list[str]:
+        return [re.sub(r"^(service .*)-\d+$", r"\1", holder.work) for holder in living(client, key_prefix(run_name))]
+
+    def own(module: str, place: str) -> subprocess.Popen[str]:
+        line = [sys.executable, "-m", f"workers.{module}", f"{tmp_path / 'own.py'}:{place}"]
+        return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
+
+    others: list[subprocess.Popen[str]] = []
+    try:
+        started = [
+            roles.start("actor"),
+            roles.start("gateway", f"env.id=gamecore:{GAME}:CartPole", "sampling=streaming", "gateway.port=0"),
+            roles.start("env", "sampling=served"),
+            roles.start("league", "league=rps"),
+            roles.start("evaluator", "league=rps"),
+        ]
+        others += [own("serve", "Own"), own("script", "wait")]
+        expected = ["actor-0", "env-0", "evaluator-0", "gateway-0", "league-0"]
+        expected += ["script own.py", "service Own-0"]
+
+        def all_there() -> bool:
+            ended = [process.communicate()[1] for process in [*started, *others] if process.poll() is not None]
+            assert not ended, (ended, works())
+            return works() == expected
+
+        until(all_there, f"{expected}", STARTS)
+        found = runs.find(run_name, [runs.Servers(servers.broker_url, servers.redis_url)])
+        assert "running, without a launcher: actor-0 (process " in found.describe()
+        for process in (started[0], started[3], *others):
+            process.kill()
+            process.wait()
+        gone = ("actor-0", "league-0", "script own.py", "service Own-0")
+        assert works() == [work for work in expected if work not in gone], "killed ones of this machine"
+        with pytest.raises(ConfigurationError, match="is running: env-0 "):
+            runs.purge(found)
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(STARTS)
+        assert works() == []
+        runs.purge(found)
+        assert list(client.scan_iter(f"{key_prefix(run_name)}*")) == []
+    finally:
+        roles.close()
+        for process in others:
+            process.kill()
+            process.wait()

@@ -1,0 +1,69 @@
+"""Each process of a run has, for as long as it lives, a lease that says so, and a number among those of its role."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import redis
+from celery.utils.log import get_logger
+
+from warren.errors import ConfigurationError
+from workers.config.roles import Keeps, Role
+from workers.config.schema import Config
+from workers.runtime.lease import Lease, leader_key
+from workers.runtime.session import Session
+
+logger = get_logger(__name__)
+
+# The first number of those that are started by hand beside a launcher, which counts its own from 0 and may have more.
+BY_HAND = 1000
+AGAIN_AFTER = 1.0  # s until Redis is asked again
+
+
+@contextmanager
+def standing(session: Session, role: Role, stopping: threading.Event | None = None) -> Iterator[Config]:
+    """Hold the lease of this process of a role; yield the configuration with its number.
+
+    Where none was given it is the next that is free. Where number 0 of a role writes into the run's folder, whoever
+    would have the next number waits whether that one lives. A process that is silent for so long that another has got
+    its number stops. Ends its wait when `stopping` is set. Raises ConfigurationError for a number that another has,
+    WarrenError at the end where another has got it meanwhile.
+    """
+    assert role.id is not None
+    stopping = stopping or threading.Event()
+    given = getattr(session.config, role.id)
+    if given is None:
+        number, lease = _next_free(session, role, stopping)
+        logger.info("this is %s-%d of run %s", role.name, number, session.config.run)
+    else:
+        number, lease = given, session.lease(f"{role.name}-{given}")
+        lease.take(stopping, f"leave {role.id} out, and this one gets the next that is free")
+    numbered: dict[str, Any] = {role.id: number}
+    with lease.kept():
+        yield replace(session.config, **numbered)
+
+
+def _next_free(session: Session, role: Role, stopping: threading.Event) -> tuple[int, Lease]:
+    """Return a number of its role that no other process has, and its lease; waits for a Redis that is away."""
+    keeps = role.keeps is not Keeps.nobody
+    while True:
+        try:
+            first = BY_HAND if session.leases.exists(leader_key(session.topology.key_prefix)) else 0
+            keeper = session.lease(f"{role.name}-0")
+            if keeps and not first and not keeper.held_here():
+                with suppress(ConfigurationError):  # it lives
+                    keeper.take(stopping)
+                    return 0, keeper
+            for number in itertools.count(max(first, int(keeps))):
+                lease = session.lease(f"{role.name}-{number}")
+                if not lease.try_to_take():
+                    return number, lease
+        except redis.RedisError as error:
+            logger.warning("waiting for Redis: %s", error)
+        if stopping.wait(AGAIN_AFTER):
+            return 0, session.lease(f"{role.name}-0")
