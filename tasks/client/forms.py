@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from tasks.client import maps
-from tasks.client.arguments import Args, of_call
+from tasks.client.arguments import Args, of_call, whole
 from tasks.client.async_client import AsyncClient
 from tasks.client.chord import gather
 from tasks.client.deadline import checked
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.client.outgoing import Extras
+from tasks.client.stubs import stub_of
 from tasks.middleware import Middleware, checked_headers
 from tasks.service import Spec, role_of
 from warren.errors import ConfigurationError
+
+T = TypeVar("T")
 
 UNSET: Any = object()
 
@@ -33,6 +36,8 @@ class Forms(ABC):
     def call(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
         """Return what the service returns for these arguments; None at once for a service without a response.
 
+        Arguments given as one Args are the service's, all of them: Args(state, deadline=3.0).
+
         Raises NoSuchService, NobodyServing, DeadlinePassed, WorkerLost and RemoteFailure (all CallError), BrokerError
         when the broker is away, CodecError for arguments that cannot be sent, ConfigurationError for a `deadline` that
         no call can have.
@@ -42,6 +47,8 @@ class Forms(ABC):
 
     def send(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Handle:
         """Start a call and return its handle. For a service without a response it ends when the broker has the call."""
+        if args and type(args[0]) is Args:
+            args, kwargs = whole(args, kwargs)
         limit = self.deadline if deadline is UNSET else checked(deadline)
         spec = self._known(service) or self._find(service)
         client: Driver = self._client()
@@ -105,6 +112,8 @@ class Forms(ABC):
         For a service without a response it ends when the broker has the call: await it now and then, since calls wait
         in this process while too many are unconfirmed.
         """
+        if args and type(args[0]) is Args:
+            args, kwargs = whole(args, kwargs)
         return self._asend(service, args, kwargs, self.deadline if deadline is UNSET else checked(deadline))
 
     def _asend(self, service: str, args: Any, kwargs: Any, limit: float | None) -> asyncio.Future[Any]:
@@ -176,6 +185,17 @@ class Forms(ABC):
         before = self._extras.headers if self._extras is not None else {}
         extras = Extras(self._middleware, {**before, **checked_headers(headers or {})})
         return _View(self, limit, extras)
+
+    def stub(self, kind: Callable[..., T], role: str = "") -> T:
+        """Return an object with the type of `kind` whose methods call services of its role; `async def` ones await.
+
+        `kind`: a worker's class, or a Protocol with the calls of its services, for a worker that is not imported here
+        or runs in batches. `role`: by default the worker's, or the class's `role` or name, in lower case. All arguments
+        are the service's: options are those of `solver.options(...).stub(...)`. Raises ConfigurationError for what
+        names no service.
+        """
+        made: T = stub_of(self, kind, role)
+        return made
 
     # Of the Solver.
 
