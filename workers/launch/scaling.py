@@ -49,9 +49,9 @@ class Group:
         return len(self.members) + self.elsewhere
 
     def add_to(self, supervisor: Supervisor) -> str:
-        """Start one more; its name."""
-        managed = supervisor.start(self.spec, self.next_rank)
-        self.next_rank += 1
+        """Start one more; return its name. Raises WarrenError."""
+        rank, self.next_rank = self.next_rank, self.next_rank + 1
+        managed = supervisor.start(self.spec, rank)
         self.members.append(managed.name)
         return managed.name
 
@@ -103,7 +103,7 @@ class Scaling:
                 continue  # who asked has been told that nothing was done
             try:
                 answer.set_result(self._answer(body))
-            except (WarrenError, redis.RedisError) as error:
+            except (WarrenError, redis.RedisError, OSError) as error:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
@@ -157,15 +157,19 @@ class Scaling:
         if changed:  # first: Redis may be away, and nothing is done yet
             self._keep({**self.counts, **changed})
         done: list[str] = []
-        for setting, number in changed.items():
-            group = self._groups[setting]
-            added = [group.add_to(self._supervisor) for _ in range(number - group.count)]
-            removed = [group.members.pop() for _ in range(group.count - number)]
-            for name in removed:
-                self._supervisor.remove(name)
-            done += [f"started {name}" for name in added] + [f"told {name} to finish and leave" for name in removed]
+        try:
+            for setting, number in changed.items():
+                group = self._groups[setting]
+                for _ in range(number - group.count):
+                    done.append(f"started {group.add_to(self._supervisor)}")
+                for name in [group.members.pop() for _ in range(group.count - number)]:
+                    self._supervisor.remove(name)
+                    done.append(f"told {name} to finish and leave")
+        except WarrenError as error:  # the system starts no more processes
+            self._keep(self.counts)
+            return {"error": "; ".join([str(error), *done, f"there are {_listed(self.counts)}"])}
         if done:
-            self._say(f"{', '.join(f'{setting}={number}' for setting, number in new.items())}: {'; '.join(done)}")
+            self._say(f"{_listed(new)}: {'; '.join(done)}")
         return {"done": done, "counts": self.counts}
 
     def _notes(self) -> list[str]:
@@ -199,6 +203,10 @@ class Scaling:
         if problems:
             raise ConfigurationError(problems)
         return new
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{setting}={number}" for setting, number in counts.items())
 
 
 class RequestListener(ConsumerMixin):  # type: ignore[misc]

@@ -77,12 +77,16 @@ class Supervisor:
         self.children: list[Managed] = []
 
     def start(self, spec: ProcessSpec, rank: int) -> Managed:
-        """Start one process of `spec`, and supervise it."""
+        """Start one process of `spec`, and supervise it. Raises WarrenError where the system starts none."""
         log = self._folder / "logs" / f"{spec.name(rank)}.log"
         log.parent.mkdir(exist_ok=True)
         managed = Managed(spec, rank, log, spec.grace)
         self.children.append(managed)
-        self._start(managed)
+        try:
+            self._start(managed)
+        except OSError as error:
+            self.children.remove(managed)
+            raise WarrenError(f"{managed.name} could not be started: {error}") from error
         return managed
 
     def poll(self) -> bool:
@@ -103,8 +107,7 @@ class Supervisor:
         assert managed.child is not None
         if managed.retry_at:
             if time.monotonic() >= managed.retry_at and not self._away():
-                managed.restarts += 1
-                self._start(managed)
+                self._start_again(managed)
             return False
         if managed.child.status == 0:
             if managed.spec.done is not Done.restart:
@@ -180,6 +183,14 @@ class Supervisor:
         forks = self._forks if spec.forked else None
         managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace, forks)
         managed.started_at, managed.retry_at, managed.ended_at = time.monotonic(), 0.0, 0.0
+
+    def _start_again(self, managed: Managed) -> None:
+        try:
+            self._start(managed)
+            managed.restarts += 1
+        except OSError as error:  # no memory, processes or open files are left, for now
+            managed.retry_at = time.monotonic() + MOST_WAIT
+            self._say(f"{managed.name} could not be started: {error}; trying again in {MOST_WAIT:g} s")
 
     def _report(self, managed: Managed) -> None:
         """A death: say it, and when the next try is; or that there is none."""

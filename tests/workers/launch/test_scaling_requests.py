@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,7 @@ from celery import Celery
 
 from workers.launch.scaling import Scaling
 from workers.launch.spec import ProcessSpec
+from workers.launch.supervisor import Supervisor
 
 
 class Stage:
@@ -90,6 +93,24 @@ def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
     ]
     assert stage.left == ["actor-1", "actor-0"]
     assert stage.scaling.counts == {"actors": 1}
+
+
+def test_a_process_that_cannot_be_started_is_told_and_the_run_goes_on_with_those_that_could(tmp_path: Path) -> None:
+    stage, said = Stage(), list[str]()
+    supervisor = Supervisor(tmp_path, {}, 2, said.append)
+    (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # whoever opens it for writing gets an OSError
+    working = replace(stage.spec, command=("-c", "import time; time.sleep(600)"))
+    stage.scaling._supervisor, stage.scaling._groups["actors"].spec = supervisor, working
+    try:
+        answer = stage.ask(wanted={"actors": "+3"}, identity="a")
+        assert "actor-4 could not be started: [Errno 21]" in answer["error"]
+        assert "started actor-3" in answer["error"] and "actors=4" in answer["error"]
+        assert [child.name for child in supervisor.children] == ["actor-3"] and supervisor.alive() == 1
+        assert stage.scaling.counts == {"actors": 4} and stage.kept == [{"actors": 6}, {"actors": 4}]
+        assert stage.ask(wanted={"actors": "+3"}, identity="a") == answer, "it is not carried out a second time"
+        assert not supervisor.poll() and stage.ask(wanted={"actors": "+1"}, identity="b")["done"] == ["started actor-5"]
+    finally:
+        supervisor.stop()
 
 
 @pytest.mark.parametrize("wanted", ["4", None, [1], {"actors": None}, {"actors": {"a": 1}}, {7: "+1"}])

@@ -97,6 +97,21 @@ def test_a_child_that_keeps_dying_is_given_up_with_its_last_lines(stage: Callabl
     assert it.starts("actor-0") == 3
 
 
+def test_a_child_that_cannot_be_started_again_yet_is_tried_again(stage: Callable[..., Stage]) -> None:
+    it = stage(restarts=5)
+    it.add("actor-0", WORK)
+    log = it.folder / "logs" / "actor-0.log"
+    it.poll_until(log.exists)
+    (child,) = it.supervisor.processes()
+    child.kill()
+    it.poll_until(lambda: bool(it.said))
+    log.rename(log.with_suffix(".kept"))
+    log.mkdir()  # whoever opens it for writing gets an OSError, as where the machine allows no more processes
+    it.poll_until(lambda: "actor-0 could not be started: [Errno 21]" in it.said[-1])
+    log.rmdir()
+    it.poll_until(lambda: it.supervisor.alive() == 1)
+
+
 def test_no_restarts_means_none(stage: Callable[..., Stage]) -> None:
     it = stage(restarts=0)
     it.add("actor-0", FAIL)
