@@ -16,19 +16,22 @@ from typing import Any
 import amqp
 import celery
 import redis
+from celery.app.task import Context
 from celery.utils.log import get_logger
 from celery.worker import loops
 from celery.worker.consumer import Consumer as CeleryConsumer
 from celery.worker.request import Request as CeleryRequest
 
+import tasks.app.revoking  # noqa: F401  every worker of a run revokes as it says there
 from tasks import brokers
 from tasks.app.dead_letters import letter_of, send_dead_letter
+from tasks.app.formats import answering
 from tasks.app.outcome import Outcome, for_celery, outcome_of
 from tasks.app.protocol import problem_with_body, problem_with_headers
 from tasks.app.redelivery import DELIVERIES, Deliveries, was_redelivered
 from tasks.codec import claim_check
 from tasks.middleware import Call
-from warren.errors import BrokerError, ClaimUsed, DeliveriesExceeded
+from warren.errors import BrokerError, ClaimUsed, CodecError, DeliveriesExceeded
 
 logger = get_logger(__name__)
 
@@ -128,10 +131,23 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         reason = f"the message cannot be run: {reason}"
         self.refused[reason] += 1
         logger.error("a message goes to the dead letters: %s", reason)
+        self._tell(message, reason)
         if send_dead_letter(self.app, letter_of(self.app, message), reason):
             message.ack_log_error(unsettled, self.connection_errors)
         else:
             message.reject_log_error(unsettled, self.connection_errors)
+
+    def _tell(self, message: Any, reason: str) -> None:
+        """Let whoever waits for a service's answer have the reason, where only the result backend can tell."""
+        headers = message.headers
+        waits = problem_with_headers(headers) is None and not headers.get("ignore_result")
+        if not waits or brokers.of(self.app).dead_letters:
+            return
+        try:
+            with answering(message.content_type or ""):
+                self.app.backend.mark_as_failure(headers["id"], CodecError(reason), request=Context(headers))
+        except Exception as error:
+            logger.warning("the caller of %s could not be told: %s", headers["task"], error)
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
         """Refuse `message`, or give it back a little later when what failed may heal."""

@@ -52,7 +52,7 @@ class RunNode(Node):  # type: ignore[misc]
         # To an exchange that does not exist, the broker would close the channel of whoever replies.
         if reply_to is not None and not (
             isinstance(reply_to, Mapping)
-            and reply_to.get("exchange") == self.mailbox.reply_exchange.name
+            and reply_to.get("exchange") in (self.mailbox.reply_exchange.name, self.mailbox.stock_reply_exchange)
             and isinstance(reply_to.get("routing_key"), str)
         ):
             return f"it asks for a reply elsewhere than on {self.mailbox.reply_exchange.name}"
@@ -66,6 +66,14 @@ class RunMailbox(Mailbox):  # type: ignore[misc]
     node_cls = RunNode
     exchange_fmt = "%s.pidbox"
     reply_exchange_fmt = "%s.reply"
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings | {"serializer": "json"})  # for clients that know Celery alone
+
+    @property
+    def stock_reply_exchange(self) -> str:
+        """Name of the exchange on which clients that know Celery alone ask for answers."""
+        return str(Mailbox.reply_exchange_fmt % self.namespace)
 
     def get_queue(self, hostname: str) -> Queue:
         """A worker's queue of commands."""

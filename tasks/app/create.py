@@ -11,8 +11,10 @@ from redis.retry import Retry
 from tasks import codec, compat
 from tasks.app.celery_consumer import Task
 from tasks.app.control import RunControl, RunEvents
+from tasks.app.formats import store_in_kind
+from tasks.app.publishing import RunAMQP
 from tasks.app.redelivery import Deliveries
-from tasks.app.uncompressed import RunAMQP, refuse_compressed_results
+from tasks.app.uncompressed import refuse_compressed_results
 from tasks.codec import claim_check
 from tasks.topology import DEAD_EXPIRES, Topology
 from warren import redis_client
@@ -34,6 +36,7 @@ class _App(compat.App):
     def prepare_backend(self, backend: Any) -> None:
         compat.retry_redis(backend, Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
         refuse_compressed_results(backend)
+        store_in_kind(backend)
 
 
 def create_app(
@@ -69,7 +72,7 @@ def create_app(
         task_serializer=serializer,
         result_serializer=codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
         accept_content=[codec.NAME, "json"],
-        result_accept_content=[codec.NAME, "json"],
+        result_accept_content=[codec.STORED, codec.NAME, "json"],
         # Routes and queues come from the topology alone.
         task_routes=[topology.route],
         task_queues=topology.task_queues(),

@@ -92,8 +92,8 @@ def not_yet(error: BaseException) -> NotYet:
     return NotYet(error, kind_of(error), text_of(error))
 
 
-def kind_of(error: BaseException) -> str:
-    """Return the name of the error's class, with its module where that is not the language's own."""
+def kind_of(error: Any) -> str:
+    """Return the name of the class of `error`, or of any value, with its module unless it is the language's own."""
     cls = type(error)
     return text_of(cls, lambda one: one.__qualname__ if one.__module__ == "builtins" else _full_name(one))
 

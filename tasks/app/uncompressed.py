@@ -1,7 +1,8 @@
 """Compressed messages and results are refused unread: one of 1 MB may unpack to 1 GB before anything can look at it.
 
-kombu unpacks a message with a header `compression` while it makes the message's object, and Celery unpacks a stored
-result by a mark in its first bytes. Warren sends neither: long bodies go by claim check.
+kombu unpacks a message with a header `compression` while it makes the message's object, and one with a content encoding
+such as bz2 when its payload is read; Celery unpacks a stored result by a mark in its first bytes. Warren sends none of
+these: long bodies go by claim check.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import kombu
-from celery.app.amqp import AMQP
 from kombu.connection import ConnectionPool
 from kombu.message import Message
 
 from tasks.compat import COMPRESSED_RESULT
 from warren.errors import CodecError
+
+ENCODINGS = ("binary", "utf-8", "us-ascii")
 
 
 def refusal(compression: object) -> str:
@@ -24,19 +26,32 @@ def refusal(compression: object) -> str:
     return f"it is compressed ({compression!r:.60}), and Warren unpacks nothing: send it without `compression`"
 
 
+def _problem(headers: Any, encoding: Any) -> str | None:
+    """Return why a message would be unpacked, or None."""
+    if headers and headers.get("compression"):
+        return refusal(headers["compression"])
+    # Python knows "encodings" that unpack, as bz2 and zip do, and kombu decodes by any of them.
+    if not encoding or str(encoding).lower() in ENCODINGS:
+        return None
+    return f"its content encoding is {encoding!r:.60}, and Warren takes {', '.join(ENCODINGS)}"
+
+
 class _Uncompressed(Message):  # type: ignore[misc]
-    """The base of every message class here: one with a header `compression` has an error, and its body stays as it is.
+    """The base of every message class here: one that kombu would unpack has an error, and its body stays as it is.
 
     kombu gives such a message to its consumer's `on_decode_error`.
     """
 
-    def __init__(self, body: Any = None, *args: Any, headers: Any = None, **settings: Any) -> None:
-        if headers and headers.get("compression"):
+    def __init__(
+        self, body: Any = None, *args: Any, headers: Any = None, content_encoding: Any = None, **settings: Any
+    ) -> None:
+        problem = _problem(headers, content_encoding)
+        if problem is not None:
             try:
-                raise CodecError(refusal(headers["compression"]))
+                raise CodecError(problem)
             except CodecError:
                 self.errors = [sys.exc_info()]  # kombu unpacks nothing that has an error
-        super().__init__(body, *args, headers=headers, **settings)
+        super().__init__(body, *args, headers=headers, content_encoding=content_encoding, **settings)
 
 
 _classes: dict[type, type] = {}  # a transport's class of messages -> the same over _Uncompressed
@@ -73,12 +88,6 @@ class _RunPool(ConnectionPool):  # type: ignore[misc]
         open_channel = made.channel
         made.channel = lambda: _refusing(open_channel())
         return made
-
-
-class RunAMQP(AMQP):  # type: ignore[misc]
-    """`app.amqp` of every app of a run."""
-
-    Connection = BrokerConnection = RunConnection
 
 
 def refuse_compressed_results(backend: Any) -> None:

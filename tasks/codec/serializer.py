@@ -27,8 +27,9 @@ from tasks.codec.decoder import unpack
 from tasks.codec.encoder import pack
 
 NAME = "warren"  # what task_serializer and accept_content call the format
-STORED = "warren-stored"  # the same, never as a claim check: for results, which lie in Redis themselves
+STORED = "warren-stored"  # for results, which lie in Redis themselves: never a claim check; JSON is read as well
 CONTENT_TYPE = "application/x-warren"
+STORED_TYPE = "application/x-warren-stored"
 
 
 def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
@@ -48,6 +49,13 @@ def decode(data: bytes | bytearray | memoryview) -> Any:
     return unpack(claim_check.redeem(data) if claim_check.is_stub(data) else data)
 
 
+def decode_stored(data: bytes | bytearray | memoryview) -> Any:
+    """Return a stored result: what `decode` returns, or JSON, which calls of clients that know Celery alone leave."""
+    if bytes(data[:1]) in (b"{", b"["):
+        return serialization.loads(bytes(data), "application/json", "utf-8")
+    return decode(data)
+
+
 def register(claims: ClaimStore | None = None) -> str:
     """Make the format known to kombu, and so to Celery, as the serializers NAME and STORED. Again is harmless.
 
@@ -56,6 +64,7 @@ def register(claims: ClaimStore | None = None) -> str:
     is `args[0]` of its EncodeError or DecodeError.
     """
     name = NAME if claims is None else f"{NAME}:{claims.prefix}"
-    for known, write in ((STORED, pack), (NAME, pack), (name, partial(encode, claims=claims))):
+    serialization.register(STORED, pack, decode_stored, content_type=STORED_TYPE, content_encoding="binary")
+    for known, write in ((NAME, pack), (name, partial(encode, claims=claims))):
         serialization.register(known, write, decode, content_type=CONTENT_TYPE, content_encoding="binary")
     return name

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis
 from billiard.einfo import ExceptionInfo
-from celery import signals
+from celery import signals, states
 from celery.app.task import Context
 from celery.exceptions import BackendError, TaskRevokedError
 from celery.utils.log import get_logger
 
+from tasks.app.formats import answering, answers_json
 from tasks.app.outcome import ENDS_WORKER, EXPIRED, DeadLetter, Dropped, failed, for_celery, text_of
 from tasks.brokers import GONE
 from tasks.worker.running import Arguments
@@ -31,18 +32,28 @@ def replayed() -> tuple[Any] | None:
     return kept
 
 
-def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any) -> Any:
+def record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any, content_type: str) -> Any:
     """Have Celery record the outcome of a call; return the ExceptionInfo of what was raised, or None.
 
     An outcome that Celery cannot record is a failure. Raises one of AWAY when a server that it needs is away.
     """
+    with answering(content_type):
+        if answers_json() and request.get("ignore_result") is None:
+            request = {**request, "ignore_result": False}  # it knows no decorator, and waits unless it says otherwise
+        return _record(task, trace, outcome, call, request)
+
+
+def _record(task: Any, trace: Callable[..., Any], outcome: Any, call: Arguments, request: Any) -> Any:
     try:
         if isinstance(outcome, Dropped) and isinstance(outcome.error, TaskRevokedError):
             _record_dropped(task, outcome.error, call, request)
+            _fail_groups(task, outcome.error, request)
             return None
         info = _replay(task, trace, outcome, call, request)
         if isinstance(outcome, DeadLetter):
             _record_rejected(task, for_celery(outcome), call, request)
+        if info is not None:
+            _fail_groups(task, getattr(info.exception, "exc", info.exception), request)
         return info
     except (*ENDS_WORKER, *AWAY):
         raise
@@ -83,6 +94,23 @@ def _record_rejected(task: Any, error: Exception, call: Arguments, request: Any)
     """Do as Celery's Request does with what will never run again."""
     context = _context(call, request)
     task.backend.mark_as_failure(request["id"], error, request=context, store_result=_stores(task, request))
+
+
+def _fail_groups(task: Any, error: Exception, request: Any) -> None:
+    """Fail the members of groups further on in the chain: Celery does so with its single tasks alone."""
+    if _stores(task, request):
+        for member in _members(request.get("chain")):
+            task.backend.store_result(member, error, states.FAILURE)
+
+
+def _members(signatures: Any, within: bool = False) -> Iterator[str]:
+    """Yield the ids of all tasks in groups among `signatures`."""
+    for signature in signatures or ():
+        tasks = (signature.get("kwargs") or {}).get("tasks")
+        if signature.get("subtask_type") in ("group", "chain") and isinstance(tasks, list | tuple):
+            yield from _members(tasks, within or signature["subtask_type"] == "group")
+        elif within and (found := (signature.get("options") or {}).get("task_id")):
+            yield found
 
 
 def _context(call: Arguments, request: Any) -> Context:

@@ -13,12 +13,13 @@ from typing import Any
 
 from celery import signals
 from celery.utils.log import get_logger
-from celery.worker import state as worker_state
 from celery.worker.state import task_ready, task_reserved
 
 from tasks import compat
+from tasks.app.formats import answering
 from tasks.app.outcome import EXPIRED, REVOKED, Again, Dropped, NotYet, dropped, failed
 from tasks.app.protocol import problem_with_delay, seconds_until
+from tasks.app.revoking import is_revoked
 from tasks.app.steps import drive
 from tasks.service import Spec
 from tasks.worker.async_runs import Run
@@ -66,10 +67,13 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
             decoded=False,
             utc=app.uses_utc_timezone(),
         )
-        if (request.expires or request.id in consumer.controller.state.revoked) and request.revoked():
-            if task.hooks is not None:
-                task.hooks.drop(task.name, request, EXPIRED if request.maybe_expire() else REVOKED)
-            return
+        if request.expires or request.id in consumer.controller.state.revoked:
+            with answering(request.content_type):
+                gone = request.revoked()
+            if gone:
+                if task.hooks is not None:
+                    task.hooks.drop(task.name, request, EXPIRED if request.maybe_expire() else REVOKED)
+                return
         signals.task_received.send(sender=consumer, request=request)
         request.send_event("task-received", name=request.name, args="", kwargs="")
         task_reserved(request)
@@ -91,7 +95,7 @@ class _Needed(Middleware):
         """See Middleware."""
         if call.expires and call.maybe_expire():
             return EXPIRED
-        return REVOKED if call.id in worker_state.revoked else None
+        return REVOKED if is_revoked(call.request_dict) else None
 
 
 class Gathering:
@@ -263,7 +267,8 @@ def _record(task: Any, request: Any, outcome: Any) -> Ending:
         return outcome
     context = {**request.request_dict, **compat.links_of(request)}
     try:
-        info = record(task, compat.tracer_of(task), outcome, (request.args, request.kwargs), context)
+        call = (request.args, request.kwargs)
+        info = record(task, compat.tracer_of(task), outcome, call, context, request.content_type)
     except AWAY as error:  # for longer than Celery's own patience
         logger.warning("the outcome of %s cannot be recorded, so it will run again: %s", request.id, error)
         return UNRECORDED

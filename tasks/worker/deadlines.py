@@ -8,6 +8,7 @@ from celery.worker import state as worker_state
 
 from tasks.amqp.messages import EXPIRES_BYTES
 from tasks.app.outcome import EXPIRED, REVOKED
+from tasks.app.revoking import is_revoked
 from tasks.worker.middleware import Middleware
 from tasks.worker.service_queue import Call, ServiceQueue
 
@@ -29,7 +30,7 @@ class Deadlines(Middleware):
         expires = headers.get("expires")
         if expires and is_past(expires, self._now):
             return EXPIRED
-        if worker_state.revoked and headers["id"] in worker_state.revoked:
+        if (worker_state.revoked or worker_state.revoked_stamps) and is_revoked(headers):
             return REVOKED
         return None
 

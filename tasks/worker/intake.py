@@ -6,10 +6,10 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery, Properties
 from tasks.amqp.messages import EXPIRES_BYTES
+from tasks.app.formats import read_body
 from tasks.app.outcome import failed
 from tasks.app.protocol import is_moment, problem_with_body, problem_with_delay, problem_with_headers, seconds_until
 from tasks.app.uncompressed import refusal
@@ -49,7 +49,7 @@ class Intake:
                 self._outbox.ack(delivery.tag)
                 return
         try:
-            body = codec.decode(delivery.body)
+            body = read_body(properties.content_type, delivery.body)
         except BrokerError as error:  # Redis, which holds it behind a claim check, may come back
             logger.warning("a call of %s cannot be read for now, trying again: %s", queue.spec.name, error)
             self._timers.hold(queue, call, lambda: self.accept(queue, delivery))

@@ -69,7 +69,7 @@ class Outcomes:
         request |= {"correlation_id": properties.correlation_id, "reply_to": properties.reply_to}
         request["delivery_info"] = {"redelivered": delivery.redelivered, "priority": None}
         try:
-            info = record(queue.task, queue.trace, outcome, (call.args, call.kwargs), request)
+            info = record(queue.task, queue.trace, outcome, (call.args, call.kwargs), request, properties.content_type)
         except AWAY as error:
             logger.warning("the outcome of %s cannot be recorded for now, trying again: %s", queue.spec.name, error)
             self._timers.again(lambda: self._settle_celerys(queue, call, outcome))

@@ -7,6 +7,7 @@ celery_strategy.py gathers them.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import socket
@@ -19,7 +20,7 @@ from celery import bootsteps, signals
 from celery.exceptions import SecurityWarning
 from celery.utils.log import get_logger
 from celery.worker import state
-from celery.worker.control import control_command, inspect_command, revoke
+from celery.worker.control import inspect_command
 
 from tasks import brokers
 from tasks.admin.registry import Directory
@@ -85,6 +86,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         retry_on=getattr(method, "__retry_on__", None),
         typing=False,
         shared=False,
+        __header__=functools.partial(method),  # as `link_error` it is sent the id of what failed, not run on the spot
     )
 
 
@@ -118,19 +120,6 @@ def _services(control: Any, **_: Any) -> dict[str, Any] | None:
     if receiver is None:
         return None
     return {"host": socket.gethostname(), "pid": os.getpid(), **receiver.status()}
-
-
-@control_command(name="revoke", variadic="task_id", signature="[id1 [id2 [... [idN]]]]")  # type: ignore[untyped-decorator]
-def _revoke(control: Any, task_id: Any, terminate: bool = False, signal: str | None = None, **options: Any) -> Any:
-    """Celery's own; what an `async def` service is at is cancelled besides."""
-    answer = revoke(control, task_id, terminate, signal, **options)
-    receiver = getattr(control.app, "warren_receiver", None)
-    gathering = getattr(control.consumer, "warren_gathering", None)
-    if receiver is not None:
-        receiver.revoked()
-    elif gathering is not None and gathering.tasks is not None:
-        gathering.tasks.look_for_revoked()
-    return answer
 
 
 def _prefetch(specs: Sequence[Spec]) -> int:

@@ -203,6 +203,11 @@ class Actor(Worker):
         return self.trouble(how)
 
     @service
+    def echo(self, value: object, how: str = "") -> object:
+        """The value; or the same with an array in a deep place."""
+        return {"a": [1, {"b": WEIGHTS}]} if how == "array" else value
+
+    @service
     def total(self, numbers: list[int]) -> int:
         return sum(numbers)
 

@@ -1,4 +1,4 @@
-"""A client of stock Celery with the serializer and no more of Warren: its calls end as any task's, on both brokers."""
+"""A client of stock Celery with Warren's serializer and no more of it: its calls end as any task's, on both brokers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Stock:
         self.app = Celery("stock", broker=run.broker_url, backend=run.redis_url, set_as_current=False)
         prefix = run.topology.key_prefix
         self.app.conf.update(
-            task_serializer="warren", result_serializer="warren", accept_content=["warren", "json"],
+            task_serializer="warren", result_serializer="warren-stored",
+            accept_content=["warren", "warren-stored", "json"],
             result_backend_transport_options={"global_keyprefix": prefix},
         )  # fmt: skip
         if run.broker_url.startswith("redis"):

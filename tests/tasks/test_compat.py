@@ -268,15 +268,16 @@ def test_what_is_overridden_or_set_is_still_called_so(owner, name):
 # used or overridden, or parameters that it is called with, beside those in HOOKS.
 UNDOCUMENTED: dict[str, tuple[str, ...]] = {
     "billiard.einfo:ExceptionInfo": ("exc_info",),
+    "celery.app.routes:Router": ("expand_destination", "routes", "queues", "app"),
     "celery.concurrency.base:apply_target": ("target", "args", "kwargs", "callback", "accept_callback", "propagate"),
     "celery.events.receiver:EventReceiver": ("capture", "queue_prefix"),
     "celery.worker:loops": ("asynloop", "synloop"),
-    "celery.worker:state": ("revoked", "should_stop", "should_terminate", "total_count"),
+    "celery.worker:state": ("revoked", "revoked_stamps", "should_stop", "should_terminate", "total_count"),
     "celery.worker.consumer:Consumer": ("Blueprint", "loop_args"),
     "celery.worker.request:Request": ("on_failure",),
     "celery.worker.state:task_ready": ("request",),
     "celery.worker.state:task_reserved": ("request",),
-    "kombu.pidbox:Mailbox": ("node_cls", "exchange_fmt"),
+    "kombu.pidbox:Mailbox": ("node_cls", "exchange_fmt", "reply_exchange_fmt"),
     "kombu.pidbox:Node": ("handle_message", "dispatch_from_message"),
     "kombu.transport.pyamqp:SSLTransport": ("establish_connection", "client"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import json
 import zlib
@@ -43,7 +44,14 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return found
 
 
-def receive(app: Any, connection: Any, name: str | None) -> tuple[Any, list[Any]]:
+def receive(
+    app: Any,
+    connection: Any,
+    name: str | None,
+    body: bytes = CLEAR,
+    content_type: str = "application/json",
+    encoding: str = "utf-8",
+) -> tuple[Any, list[Any]]:
     """Return what a consumer got of a message with this `compression`: messages, and messages with their errors."""
     queue = kombu.Queue(f"{app.warren_topology.prefix}.probe", durable=False, auto_delete=True)
     received, errors = list[Any](), list[Any]()
@@ -55,11 +63,11 @@ def receive(app: Any, connection: Any, name: str | None) -> tuple[Any, list[Any]
         with consumer:
             headers = {"compression": name} if name else {}
             connection.Producer(channel).publish(
-                CLEAR,
+                body,
                 routing_key=queue.name,
                 headers=headers,
-                content_type="application/json",
-                content_encoding="utf-8",
+                content_type=content_type,
+                content_encoding=encoding,
             )
 
             def arrived() -> bool:
@@ -77,6 +85,18 @@ def test_a_compressed_message_has_an_error_and_its_own_bytes(app, unpacked, name
     assert isinstance(error, CodecError) and f"it is compressed ({name!r})" in str(error)
     assert (message.body.encode() if isinstance(message.body, str) else message.body) == CLEAR
     assert received == unpacked == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [("bz2", bz2.compress(CLEAR)), ("BZ2", bz2.compress(CLEAR)), ("zip", zlib.compress(CLEAR))],
+    ids=["bz2", "BZ2", "zip"],
+)
+@pytest.mark.parametrize("content_type", ["application/data", "application/x-unknown"])
+def test_a_message_whose_content_encoding_unpacks_has_an_error_and_its_own_bytes(app, encoding, body, content_type):
+    received, ((message, error),) = receive(app, app.connection_for_read(), None, body, content_type, encoding)
+    assert isinstance(error, CodecError) and f"its content encoding is {encoding!r}" in str(error) and received == []
+    assert (message.body.encode("latin-1") if isinstance(message.body, str) else bytes(message.body)) == body
 
 
 def test_a_message_that_is_not_compressed_is_received(app, unpacked):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from tasks import codec
 from tasks.worker import celery_strategy
 from tasks.worker.batching import BatchTask
 from tasks.worker.celery_strategy import AGAIN_AFTER, UNRECORDED, run_batch, settle, strategy
@@ -17,7 +18,7 @@ from warren.errors import ConfigurationError
 class Request:
     """What Celery makes of a message."""
 
-    redelivered, _payload, expires = False, ((), {}, {}), None
+    redelivered, _payload, expires, content_type = False, ((), {}, {}), None, codec.CONTENT_TYPE
 
     def __init__(self, name: str) -> None:
         self.name = "strategy.learn"
@@ -75,7 +76,7 @@ def consumer() -> Any:
 
 
 def test_a_call_whose_outcome_cannot_be_recorded_goes_back_to_its_queue_a_little_later(task, consumer, monkeypatch):
-    def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any) -> None:
+    def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any, content_type: str) -> None:
         if request["id"] == "b":
             raise ConnectionError("Redis is away")
 

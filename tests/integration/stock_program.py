@@ -1,0 +1,173 @@
+"""A program that has Celery and nothing of this project: `python -I -S stock_program.py SITE BROKER REDIS RUN`.
+
+SITE is a folder with Celery, the client of Redis and what they need; beside the standard library it is all that can be
+imported. Each line read is a JSON object, {"do": COMMAND, "with": ARGUMENTS}; each is answered by one. With a further
+argument `worker` it is a worker of the tasks of its own instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+
+SITE, BROKER, REDIS, RUN = sys.argv[1:5]
+sys.path.insert(0, SITE)
+
+from celery import Celery, chain, chord, group  # noqa: E402
+from celery.result import AsyncResult, GroupResult  # noqa: E402
+
+NAME = f"warren.{RUN}"
+OWN = f"own-{RUN}"
+
+
+def route(name, args, kwargs, options, task=None, **_):
+    return {"exchange": f"{NAME}.service", "routing_key": name} if name.startswith("actor.") else {"queue": OWN}
+
+
+app = Celery("stock", broker=BROKER, backend=REDIS)
+app.conf.update(
+    task_routes=route,
+    result_backend_transport_options={"global_keyprefix": f"{NAME}:"},
+)
+if sys.argv[5:] != ["worker"]:
+    app.conf.control_exchange = f"{NAME}.control"  # what this client revokes, the services' workers drop
+if BROKER.startswith("redis"):
+    app.conf.broker_transport_options = {"global_keyprefix": f"{NAME}:"}
+else:
+    app.conf.broker_transport_options = {"confirm_publish": True}  # `apply_async` returns when the broker has the call
+
+
+@app.task(name="actor.add")
+def add(a, b=1, *, scale=1):
+    """Stand for the service of this name."""
+
+
+@app.task(name="own.double")
+def double(number):
+    return 2 * number
+
+
+@app.task(name="own.note")
+def note(said):
+    """Keep what it was called with where `noted` finds it."""
+    app.backend.client.rpush(f"{NAME}:noted", json.dumps(said))
+
+
+results = {}
+
+
+def signature(what):
+    """Make what a test says by {"task": NAME, "args": ..., "options": ...}, {"chain": [...]} and so on."""
+    if "chain" in what:
+        return chain(*map(signature, what["chain"]))
+    if "group" in what:
+        return group([signature(one) for one in what["group"]])
+    if "chord" in what:
+        return chord([signature(one) for one in what["chord"]], signature(what["body"]))
+    made = app.signature(what["task"], args=what.get("args", ()), kwargs=what.get("kwargs", {}))
+    return made.set(**options(what.get("options", {})))
+
+
+def options(given):
+    given = dict(given)
+    if "eta" in given:
+        zone, seconds = given["eta"]
+        now = datetime.now(UTC)
+        now = now.replace(tzinfo=None) if zone == "naive" else now.astimezone(timezone(timedelta(hours=zone)))
+        given["eta"] = now + timedelta(seconds=seconds)
+    for name in ("link", "link_error"):
+        if name in given:
+            given[name] = signature(given[name])
+    return given
+
+
+def apply(key, what, **how):
+    results[key] = signature(what).apply_async(**options(how))
+
+
+def delay(key, *args, **kwargs):
+    results[key] = add.delay(*args, **kwargs)
+
+
+def send(key, name, args):
+    results[key] = app.send_task(name, args)
+
+
+def get(key, **how):
+    try:
+        found = results[key].get(**{"timeout": 60, **how})
+    except Exception as error:
+        return told(error)
+    parts = found if isinstance(found, list) else [found]
+    parts = [told(one) if isinstance(one, Exception) else one for one in parts]
+    return {"value": parts if isinstance(found, list) else parts[0]}
+
+
+def told(error):
+    return {"error": type(error).__name__, "text": str(error)}
+
+
+def look(key):
+    found = results[key]
+    if isinstance(found, GroupResult):
+        return {"ready": found.ready(), "states": [one.state for one in found.results]}
+    return {"state": found.state, "traceback": found.traceback, "id": found.id}
+
+
+def by_id(key, other):
+    results[other] = AsyncResult(results[key].id, app=app)
+
+
+def saved(key, other):
+    results[key].save()
+    results[other] = GroupResult.restore(results[key].id, app=app)
+
+
+def forget(key):
+    results[key].forget()
+
+
+def revoke(key, **how):
+    return app.control.revoke(results[key].id, reply=True, timeout=2.0, **how)
+
+
+def revoke_stamped(**stamps):
+    return app.control.revoke_by_stamped_headers(stamps, reply=True, timeout=2.0)
+
+
+def ping():
+    return app.control.ping(timeout=2.0)
+
+
+def noted():
+    return [json.loads(one) for one in app.backend.client.lrange(f"{NAME}:noted", 0, -1)]
+
+
+def ours():
+    """Name the packages of the project that are imported, and those that could be."""
+    names = ("tasks", "warren", "workers", "league", "agents", "envs")
+    imported = sorted({name.partition(".")[0] for name in sys.modules} & set(names))
+    return {"imported": imported, "can be": [name for name in names if importlib.util.find_spec(name)]}
+
+
+COMMANDS = (apply, delay, send, get, look, by_id, saved, forget, revoke, revoke_stamped, ping, noted, ours)
+
+
+def main():
+    commands = {command.__name__: command for command in COMMANDS}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = {"answer": commands[asked["do"]](*asked["with"], **asked["how"])}
+        except Exception as error:
+            answer = {"raised": type(error).__name__, "text": str(error)}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[5:] == ["worker"]:
+        app.worker_main(["worker", "--pool=solo", "-Q", OWN, "--without-mingle", "--without-gossip", "-l", "INFO"])
+    else:
+        main()
