@@ -14,6 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from warren.errors import LeagueError
 from warren.registry import Registry
 
+EXTINCT = 1e-12  # of the largest share: a share that no longer matters to replicator dynamics
+MOST_WORK = 4_000_000_000  # multiplications of a solution by them: seconds
+
 Distribution = NDArray[np.float64]
 MetaSolver = Callable[[NDArray[np.float64]], Distribution]
 
@@ -67,19 +70,35 @@ def uniform(payoff: NDArray[np.float64]) -> Distribution:
 
 @META_SOLVERS.register("replicator")
 def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: float = 0.02) -> Distribution:
-    """The time average of replicator dynamics from the uniform mixture.
+    """Return the time average of replicator dynamics from the uniform mixture.
 
     The exponential form of the dynamics (multiplicative weights, Freund and Schapire 1999), which stays on the simplex;
-    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game.
+    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game. It takes at most
+    `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000 steps where
+    1,000 players are all alive.
+
+    Players whose share is below EXTINCT are left out of some steps, until all are looked at again: meanwhile no share
+    can grow by more than a factor of e^4, so the average is the same to 1e-8.
     """
-    logits = np.zeros(len(payoff))
-    total = np.zeros(len(payoff))
-    for _ in range(steps):
-        mixture = np.exp(logits - logits.max())
-        mixture /= mixture.sum()
-        total += mixture
-        logits += step_size * (payoff @ mixture)
-    return total / steps
+    n = len(payoff)
+    apart = 2.0 * float(np.abs(payoff).max(initial=0.0)) * step_size  # the most that two logits may part by in a step
+    between = 100 if apart == 0.0 else max(1, min(100, int(4.0 / apart)))
+    total, taken, work = np.zeros(n), 0, 0
+    while taken < steps and work < MOST_WORK:
+        logits = step_size * (payoff @ total)
+        if taken and logits.max() <= taken * step_size * step_size / 20.0:
+            break
+        alive = np.flatnonzero(logits > logits.max() + np.log(EXTINCT))
+        among, mine, sums = payoff[np.ix_(alive, alive)], logits[alive], np.zeros(len(alive))
+        count = min(between, steps - taken)
+        for _ in range(count):
+            mixture = np.exp(mine - mine.max())
+            mixture /= mixture.sum()
+            sums += mixture
+            mine += step_size * (among @ mixture)
+        total[alive] += sums
+        taken, work = taken + count, work + count * len(alive) ** 2 + n**2
+    return total / taken
 
 
 @META_SOLVERS.register("alpha_rank")

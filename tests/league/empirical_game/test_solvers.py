@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from league.empirical_game import solvers
 from league.empirical_game.solvers import (
     META_SOLVERS,
     alpha_rank,
@@ -46,6 +51,52 @@ def test_skewed_rock_paper_scissors_has_its_known_equilibrium(solve: object, sta
 def test_one_who_beats_everyone_is_played_alone(solver: str) -> None:
     ladder = np.sign(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
     assert META_SOLVERS[solver](ladder)[4] > 0.99
+
+
+def plain_replicator(payoff: np.ndarray, steps: int, step_size: float) -> np.ndarray:
+    """Return the time average of the dynamics with every player in every step."""
+    logits, total = np.zeros(len(payoff)), np.zeros(len(payoff))
+    for _ in range(steps):
+        mixture = np.exp(logits - logits.max())
+        mixture /= mixture.sum()
+        total += mixture
+        logits += step_size * (payoff @ mixture)
+    return total / steps
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 13.0])
+@pytest.mark.parametrize("players", [2, 7, 80])
+def test_replicator_leaves_the_extinct_out_and_comes_to_the_same(players: int, scale: float) -> None:
+    rng = np.random.default_rng(players)
+    strength = np.linspace(0.0, 2.0, players)
+    game = np.tanh(np.subtract.outer(strength, strength)) + antisymmetric(rng.normal(size=(players, players)) * 0.2)
+    game *= scale
+    found = replicator(game, 3000, 0.02)
+    for steps in range(100, 3001, 100):  # it may stop sooner, at the end of a hundred
+        if exploitability(game, plain_replicator(game, steps, 0.02)) <= 0.001:
+            break
+    if scale <= 1.0:
+        assert found == pytest.approx(plain_replicator(game, steps, 0.02), abs=1e-8)
+    assert exploitability(game, found) <= max(0.001, exploitability(game, plain_replicator(game, 3000, 0.02)) + 1e-8)
+
+
+def test_replicator_stops_where_nobody_gains_and_at_its_bound_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert replicator(RPS, steps=10**12) == pytest.approx([1 / 3] * 3)
+    monkeypatch.setattr(solvers, "MOST_WORK", 9 * 500)
+    game = skewed(0.2, 0.3, 0.9)
+    assert replicator(game, step_size=0.001, steps=10**12) == pytest.approx(
+        plain_replicator(game, 500, 0.001), abs=1e-9
+    )
+
+
+# By OpenSpiel 2.0.2, open_spiel.python.egt.alpharank.compute([payoff], m=population, alpha=alpha): its pi.
+RECORDED = json.loads((Path(__file__).parent / "alpha_rank.json").read_text())
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=lambda case: f"{len(case['payoff'])} players, alpha {case['alpha']}")
+def test_alpha_rank_comes_to_openspiels_recorded_figures(case: dict[str, Any]) -> None:
+    found = alpha_rank(np.array(case["payoff"]), case["alpha"], case["population"])
+    assert found == pytest.approx(case["ranked"], abs=1e-10)
 
 
 def test_a_copy_of_a_player_does_not_change_what_the_mixture_is_worth() -> None:
