@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode, b85decode
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -134,7 +134,9 @@ class LeagueState:
                 "ratings": self.ratings,
                 "counters": dict(self.counters),
                 "roster_version": self.roster_version,
-                "payoff": b85encode(cells).decode(),
+                "payoff64": b64encode(
+                    cells
+                ).decode(),  # not base 85: that is slow Python, and nobody else runs meanwhile
             }
         )
 
@@ -144,7 +146,8 @@ class LeagueState:
         settings = Settings.from_fields(given["settings"])
         payoff, players = Payoff(settings.decay), len(given["players"])
         payoff.grow(players)
-        cells = np.frombuffer(zlib.decompress(b85decode(given["payoff"])), "<f8")
+        text = b64decode(given["payoff64"]) if "payoff64" in given else b85decode(given["payoff"])  # of older leagues
+        cells = np.frombuffer(zlib.decompress(text), "<f8")
         payoff.cells[:] = cells.reshape(payoff.cells.shape)
         vars(self).update(
             vars(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from pathlib import Path
@@ -59,6 +60,16 @@ def test_a_saved_stream_replays_to_the_same_league(
     path.write_text(lines[0] + "{broken\n" + lines[1])
     with pytest.raises(LeagueError, match="line 2 is no JSON"):
         replay.fold(replay.read_file(path))
+
+
+def test_a_checkpoint_of_an_older_version_whose_payoff_is_in_base_85_is_read(
+    played: tuple[Store, list[tuple[str, LeagueState]]],
+) -> None:
+    live = played[0].load()
+    league = json.loads(live.checkpoint())
+    league["payoff"] = base64.b85encode(base64.b64decode(league.pop("payoff64"))).decode()
+    for given in (live.checkpoint(), json.dumps(league)):
+        assert live.differences(replay.fold([("1-0", {"event": "checkpoint", "league": given})])) == []
 
 
 def test_through_the_matchmaker_that_made_it_a_history_is_as_likely_as_it_was(
