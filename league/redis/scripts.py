@@ -13,18 +13,29 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from league.redis.texts import text
+from league.rules.ratings import ELO_RANGE, ELO_SCALE
+from league.rules.win_rates import CELL_BYTES
+from league.state.ended_matches import KEPT
 from warren.errors import LeagueAbsent
 
 LUA = Path(__file__).parent / "lua"
 ABSENT = "NOLEAGUE"  # the error of guard.lua
+# What the scripts and Python have to know alike, from Python; local variables of each script.
+CONSTANTS = {
+    "CELL": CELL_BYTES,  # of a payoff cell
+    "KEPT_ENDED": KEPT,
+    "ELO_SCALE": ELO_SCALE,
+    "ELO_RANGE": ELO_RANGE,
+}
 UNGUARDED = ("create", "add", "dump", "returns_add", "cell_claim")  # scripts that may run before the league is ready
 
 
 @cache
 def source(name: str, library: str) -> str:
     """The text of one script, with the library that all of its kind share before it."""
+    constants = "".join(f"local {constant} = {value:.17g}\n" for constant, value in CONSTANTS.items())
     parts = [library, *(["guard"] if library == "lib" and name not in UNGUARDED else []), name]
-    return "".join((LUA / f"{part}.lua").read_text() for part in parts)
+    return constants + "".join((LUA / f"{part}.lua").read_text() for part in parts)
 
 
 class Scripts:

@@ -14,6 +14,7 @@ from league.rules.win_rates import MIRRORED, SCORES
 ELO_INITIAL = 1200.0
 ELO_K = 16.0  # points at stake in one game
 ELO_SCALE = 400.0  # points between players of whom one is expected to score ten times as often
+ELO_RANGE = 300.0  # of ELO_SCALE: beyond, the power would overflow, and the answer is 0 or 1 all the same
 
 BETA = 25.0 / 6.0  # what a single game varies by, on the scale of TrueSkill
 TAU = 25.0 / 300.0  # what a strength changes by from game to game, so that no skill is ever certain
@@ -22,8 +23,7 @@ KAPPA = 1e-4  # the least that one game leaves of a variance
 
 def expected_score(rating: float, other: float) -> float:
     """Expected score in (0, 1) of a player rated `rating` against one rated `other` (Elo 1978)."""
-    # Beyond some thousands of points the power would overflow, and the answer is 0 or 1 all the same.
-    exponent = max(-300.0, min(300.0, (other - rating) / ELO_SCALE))
+    exponent = max(-ELO_RANGE, min(ELO_RANGE, (other - rating) / ELO_SCALE))
     score: float = 1.0 / (1.0 + 10.0**exponent)
     return score
 

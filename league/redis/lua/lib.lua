@@ -1,10 +1,9 @@
 -- Begins every script: the league's keys, its clock, its stream, its counters and its payoff.
 -- KEYS[1] is the prefix of all keys of the league. Whatever is decided here is decided alike in league/state/decide.py,
--- and folded back from the stream by league/state/league_state.py.
+-- and folded back from the stream by league/state/league_state.py. What both have to know alike (CELL, KEPT_ENDED,
+-- ELO_SCALE, ELO_RANGE) stands before this, from Python: league/redis/scripts.py.
 
 local P = KEYS[1]
-local CELL = 24 -- bytes: wins, draws, losses of the row's player, float64 little-endian
-local KEPT_ENDED = 100000 -- matches that ended and are known still, and twice as many at most: ended_matches.py
 
 local function now() -- ms
   local time = redis.call('TIME')

@@ -40,7 +40,7 @@ for i = 1, #outcomes do
     else
       draws, back_draws = draws + 1, back_draws + 1
     end
-    local exponent = math.max(-300, math.min(300, (rival - rating) / 400))
+    local exponent = math.max(-ELO_RANGE, math.min(ELO_RANGE, (rival - rating) / ELO_SCALE))
     local change = k * (score - 1 / (1 + 10 ^ exponent))
     rating, rival = rating + change, rival - change
   end
