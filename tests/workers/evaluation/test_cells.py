@@ -138,6 +138,20 @@ def test_what_the_members_gain_at_least_and_at_most_holds_what_they_gain():
     assert evaluator.gain_within(slots, np.eye(1, 5).repeat(2, axis=0)) is None
 
 
+def test_the_more_players_the_members_are_chosen_from_the_wider_is_what_they_gain():
+    games = envs.make_two_player("matrix:rps", 512, 3)
+    evaluator, _ = evaluator_of(policies(games, 20, spread=3.0), games, rounds=4, least=4096, error=0.05)
+    while evaluator.step(np.arange(3)):
+        pass
+    widths = []
+    for players in (3, 20):
+        mixture = np.zeros((2, players))
+        mixture[:, :3] = 1 / 3
+        low, high = evaluator.gain_within(np.arange(players), mixture)
+        widths.append(high - low)
+    assert widths[0] < widths[1] < 2.0 * widths[0]
+
+
 def test_a_game_that_returns_more_than_was_said_is_refused_and_more_than_was_guessed_is_learned(caplog):
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     assert games.max_return == 2.0
