@@ -73,9 +73,9 @@ def replicator(payoff: NDArray[np.float64], steps: int = 20_000, step_size: floa
     """Return the time average of replicator dynamics from the uniform mixture.
 
     The exponential form of the dynamics (multiplicative weights, Freund and Schapire 1999), which stays on the simplex;
-    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game. It takes at most
-    `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000 steps where
-    1,000 players are all alive.
+    its time average comes within log(n) / (steps * step_size) + step_size / 2 of the value of the game. It takes at
+    most `steps`, fewer once a best response gains no more than step_size / 20, or after MOST_WORK: some 4,000 steps
+    where 1,000 players are all alive.
 
     Players whose share is below EXTINCT are left out of some steps, until all are looked at again: meanwhile no share
     can grow by more than a factor of e^4, so the average is the same to 1e-8.

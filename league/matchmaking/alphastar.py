@@ -1,7 +1,8 @@
 """The three kinds of player of AlphaStar's league, each rule as published, each constant a field.
 
 Source: Vinyals et al. 2019, Methods and the published multi-agent pseudocode. Two slips of the pseudocode are mended as
-the paper's text says: a snapshot is taken before the weights are reset, and the league exploiter's reset is drawn.
+the paper's text says: a snapshot is taken before the weights are reset, and the league exploiter's reset is drawn. A
+snapshot is due at `checkpoint_max_steps`, not beyond: where periods divide it, the end that meets it counts.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ class AlphaStar(Kind):
         lowest = float(view.win_rates(me.slot, examiners).min()) if len(examiners) else 0.0
         if lowest > self.checkpoint_win_rate:
             reason = f"lowest win rate {lowest:.3f} above {self.checkpoint_win_rate}"
-        elif steps > self.checkpoint_max_steps:
+        elif steps >= self.checkpoint_max_steps:
             reason = f"{steps} steps since the last snapshot"
         else:
             return Decision(reason=f"lowest win rate {lowest:.3f}, not above {self.checkpoint_win_rate}")
@@ -135,6 +136,7 @@ class MainAgent(AlphaStar):
 class MainExploiter(AlphaStar):
     """Finds the weaknesses of the main agents; begins anew after every snapshot."""
 
+    begins_frozen: ClassVar[bool] = False
     reset_probability: float = 1.0
     too_strong_win_rate: float = 0.1
 
@@ -155,6 +157,7 @@ class MainExploiter(AlphaStar):
 class LeagueExploiter(AlphaStar):
     """Finds weaknesses of the whole league; begins anew after a quarter of its snapshots."""
 
+    begins_frozen: ClassVar[bool] = False
     reset_probability: float = 0.25
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from league.matchmaking.view import Player, View
-from league.rules.pfsp import pfsp
+from league.rules.pfsp import NEGLIGIBLE, pfsp
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError, MatchmakingError, unknown_name
 from warren.registry import Registry
@@ -66,6 +66,10 @@ class Decision:
 @dataclass(frozen=True)
 class Kind:
     """One kind of player. `steps` below are environment steps."""
+
+    # Whether the weights that its players begin with enter the league as frozen ones. Exploiters' do not: they have
+    # nothing to exploit before there is somebody else.
+    begins_frozen: ClassVar[bool] = True
 
     # Steps between snapshots of a player: 0 snapshots at the end of every learning period, None never.
     snapshot_every: int | None = 0
@@ -148,7 +152,7 @@ def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
     if len(slots) == 0:
         raise MatchmakingError("there is nobody to choose from; add a player or wait for the first snapshot")
     total = values.sum()
-    if total < 1e-10:
+    if total < NEGLIGIBLE:
         return Candidates(slots, np.full(len(slots), 1.0 / len(slots)))
     return Candidates(slots, values / total)
 

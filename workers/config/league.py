@@ -157,6 +157,10 @@ class LeagueConfig:
         if problems:
             raise ConfigurationError(problems)
 
+    def progress_in_period(self, steps: int, end: int) -> float:
+        """Return how much of a learning period that ends at `end` decisions is over at `steps`, in [0, 1]."""
+        return 1.0 - min(1.0, max(0, end - steps) / self.period_steps)
+
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
         """From a YAML file's contents. Raises ConfigurationError for names that do not exist."""

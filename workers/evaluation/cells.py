@@ -208,8 +208,8 @@ class Evaluator:
     def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
         """Between what and what the best of the mixture's members gain against `mixture` (2, n), in points a game.
 
-        With confidence 1 - alpha over all cells between `slots` together, since members are chosen by what these say, at
-        all times while these are the players. None for one member.
+        With confidence 1 - alpha over all cells between `slots` together, since members are chosen by what these say,
+        at all times while these are the players. None for one member.
         """
         members = np.flatnonzero(mixture.max(axis=0) > 0.0)
         if len(members) < 2:

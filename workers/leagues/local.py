@@ -24,8 +24,7 @@ import envs
 from agents import Algorithm, build_algorithm, build_policy
 from agents.checkpoints import load_weights
 from agents.policies import Policy
-from league.matchmaking import Decision, names_of
-from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
+from league.matchmaking import KINDS, Decision
 from league.matchmaking.view import ModelRef, Player
 from league.rules.settings import Settings
 from league.rules.win_rates import Slots
@@ -105,8 +104,7 @@ class LocalLeague:
     def learn(self, trainee: Trainee) -> dict[str, float]:
         """Games for one update, and the update; at the end of a period what the player's kind decides."""
         trajectory = trainee.matches.collect(self.config.lanes)
-        period = self.config.period_steps
-        progress = 1.0 - max(0, trainee.period_end - trainee.steps) / period
+        progress = self.config.progress_in_period(trainee.steps, trainee.period_end)
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
         metrics = trainee.algorithm.update([trajectory]).metrics
         trainee.steps += trajectory.num_steps
@@ -142,7 +140,7 @@ class LocalLeague:
             fields=algorithm.needs.fields,
         )
         trainee = Trainee(name, policy, algorithm, sampler)
-        if player.kind not in names_of(MainExploiter) | names_of(LeagueExploiter):  # those need somebody to begin with
+        if KINDS[player.kind].begins_frozen:
             self._freeze(trainee, self.league.snapshot(name, 0))
         return trainee
 

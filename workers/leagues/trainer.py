@@ -11,6 +11,7 @@ from celery.utils.log import get_logger
 
 from agents import Algorithm, build_algorithm, checkpoints
 from agents.policies import Policy
+from league.matchmaking import KINDS
 from league.matchmaking.view import ModelRef
 from league.state.periods import LearningPeriod
 from tasks.events import STATUS, WEIGHTS, of_player
@@ -22,7 +23,7 @@ from workers.leagues.wire import period_from_wire, period_to_wire
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.ring import RanksChanged
 from workers.learning.trainer import Trainer
-from workers.runtime.league_paths import begins_frozen, player_folder, policy_builder
+from workers.runtime.league_paths import player_folder, policy_builder
 from workers.runtime.session import Session
 
 logger = get_logger(__name__)
@@ -117,9 +118,9 @@ class LeagueTrainer(Trainer):
     def before_update(self) -> None:
         """Hyperparameters as they are at this point of the period."""
         assert self.period is not None
-        left = max(0, self._period_end - self.progress.steps) / self.league.period_steps
+        progress = self.league.progress_in_period(self.progress.steps, self._period_end)
         try:
-            self.algorithm.adjust(self.period.at(1.0 - min(1.0, left)))
+            self.algorithm.adjust(self.period.at(progress))
         except ConfigurationError as error:  # set by hand: a slip there is no reason to stop learning
             if str(error) != self._refused:
                 self._refused = str(error)
@@ -227,7 +228,7 @@ class LeagueTrainer(Trainer):
         unlearned = self.progress.version == 0 and self.progress.updates == 0
         if period.generation != self.generation or (unlearned and period.model is not None):
             self._start_from(period.model, period.generation, anew=period.from_initial)
-        if unlearned and period.steps == 0 and begins_frozen(kind):
+        if unlearned and period.steps == 0 and KINDS[kind].begins_frozen:
             self.publish()
             self.client.snapshot(self.player, self.progress.version)
 

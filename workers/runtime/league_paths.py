@@ -8,8 +8,6 @@ from pathlib import Path
 import envs
 from agents import build_policy
 from agents.policies import Policy
-from league.matchmaking import names_of
-from league.matchmaking.alphastar import LeagueExploiter, MainExploiter
 from league.redis.store import Store
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
@@ -44,11 +42,3 @@ def policy_builder(league: LeagueConfig) -> Callable[[int], Policy]:
     games.close()
     spaces = games.single_observation_space, games.single_action_space
     return lambda seed: build_policy(league.network, *spaces, seed)
-
-
-def begins_frozen(kind: str) -> bool:
-    """Whether the initial weights of players of this kind enter the league as its first models.
-
-    Exploiters' do not: they have nothing to exploit before there is somebody else.
-    """
-    return kind not in names_of(MainExploiter) | names_of(LeagueExploiter)

@@ -160,8 +160,8 @@ def test_nobody_is_snapshotted_before_the_fewest_steps_nor_later_than_the_most(r
     for other in race.players:
         if other != name:
             set_win_rate(race, name, other, 0.0)
-    assert decide(race, name, 4_000_000_000)[0] is False
-    assert decide(race, name, 4_000_000_001)[0] is True
+    assert decide(race, name, 3_999_999_999)[0] is False
+    assert decide(race, name, 4_000_000_000)[0] is True
 
 
 @pytest.mark.parametrize("name", ["main", "left"])
@@ -205,6 +205,8 @@ def test_every_constant_is_configuration(race: LeagueState) -> None:
     assert "main" not in play(race, "main", pfsp_share=0.0, verification_share=0.0, too_strong_win_rate=0.6)
     assert "main" not in play(race, "exploiter", too_strong_win_rate=0.6)
     assert decide(race, "main", 20, checkpoint_min_steps=10, checkpoint_max_steps=15) == (True, False)
+    assert decide(race, "main", 15, checkpoint_min_steps=10, checkpoint_max_steps=15) == (True, False)
+    assert decide(race, "main", 14, checkpoint_min_steps=10, checkpoint_max_steps=15) == (False, False)
     assert decide(race, "main", 12, checkpoint_min_steps=10, checkpoint_win_rate=0.4) == (True, False)
     assert decide(race, "main", 5_000_000_000, reset_probability=1.0) == (True, True)
 

@@ -181,3 +181,8 @@ def test_whoever_plays_only_a_removed_player_is_told_so(small: LeagueState) -> N
     small.apply({"event": "changed", "name": "main@1", "field": "removed", "value": "1", "by": "test"})
     with pytest.raises(MatchmakingError, match="'main@1', which was removed"):
         play(small, "fixed", opponent="main@1")
+
+
+def test_exploiters_alone_bring_no_frozen_model_of_their_beginning() -> None:
+    late = {name for name in KINDS if not KINDS[name].begins_frozen}
+    assert late == {"main_exploiter", "league_exploiter"}
