@@ -131,6 +131,10 @@ class StockClient(Driver):
         finally:
             self._tending.release()
 
+    def drop(self) -> None:
+        """See Driver."""
+        self._closed = True
+
     def close(self) -> None:
         """See Driver."""
         self._closed = True

@@ -97,6 +97,15 @@ class Driver(ABC):
     def close(self) -> None:
         """End for good; what is under way fails."""
 
+    @property
+    def closed(self) -> bool:
+        """Return whether it has ended for good."""
+        return self._closed
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Drop the connection at once, of a client without calls that nobody uses any more."""
+
     def attend(self, handle: Handle) -> None:
         """Have the answer of `handle` taken in though nobody waits for it."""
         self.table.attend(handle)

@@ -303,6 +303,12 @@ class Client(Driver):
         for call, error in failed:
             self.table.fail(call, error)
 
+    def drop(self) -> None:
+        """See Driver."""
+        self._closed = True
+        if (link := self._connector.link) is not None:
+            link.discard()
+
     def close(self) -> None:
         """Close the connection for good; what is under way fails."""
         self._closed = True

@@ -30,6 +30,7 @@ from tasks.client.celery_rpc import StockClient
 from tasks.client.deadline import checked
 from tasks.client.driver import Driver
 from tasks.client.forms import Forms
+from tasks.client.idle import Idle, Lease
 from tasks.client.outgoing import Extras
 from tasks.client.rpc import Client
 from tasks.middleware import Middleware, checked_middleware
@@ -54,8 +55,9 @@ logger = get_logger(__name__)
 class Solver(Forms):
     """Calls services of one run, by default that of the environment. Safe to use from any thread and event loop.
 
-    Each thread and each event loop has a connection of its own, from its first call on; `close`, `aclose` and the ends
-    of `with` and `async with` close them all, and a loop's goes with the loop too.
+    Each thread and each event loop has a connection of its own, from its first call on; one of a thread that has ended
+    is the next thread's. `close`, `aclose` and the ends of `with` and `async with` close them all, and a loop's goes
+    with the loop too.
 
     `deadline`: s that a call may take by default (None: any time). `patience`: s that a service may be without a
     worker, or the broker away, before calls fail for it. `middleware`: around all calls of it; None for what the
@@ -81,7 +83,7 @@ class Solver(Forms):
         self._directory = Directory(app, topology)
         self._specs: dict[str, Spec] = {}
         self._look_again_at = time.monotonic() + SPECS_LAST
-        self._local = threading.local()
+        self._local, self._idle = threading.local(), Idle()
         self._clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bridges: dict[asyncio.AbstractEventLoop, AsyncClient] = {}
         self._entering = threading.Lock()  # while a client is made, or all are closed
@@ -120,6 +122,7 @@ class Solver(Forms):
         with self._entering:
             self._closed, self._local = True, threading.local()
             bridges, self._bridges = self._bridges, {}
+        self._idle.clear()
         for bridge in bridges.values():
             bridge.close()
         for client in list(self._clients):
@@ -202,11 +205,11 @@ class Solver(Forms):
         return spec.name if spec is not None else name
 
     def _client(self) -> Driver:
-        client: Driver | None = getattr(self._local, "client", None)
-        if client is None or self._local.pid != os.getpid():
-            client = self._local.client = self._new_client()
-            self._local.pid = os.getpid()
-        return client
+        lease: Lease | None = getattr(self._local, "lease", None)
+        if lease is None or lease.pid != os.getpid():
+            client = None if self._closed else self._idle.take()
+            lease = self._local.lease = Lease(client or self._new_client(), self._idle)
+        return lease.client
 
     def _new_client(self, may_block: bool = True) -> Any:
         if self._closed:

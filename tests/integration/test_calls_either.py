@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from calling import Calling
 from waiting import until
 
+from tasks import brokers
 from tasks.admin.discovery import discover
 from tasks.app.dead_letters import REASON
 from warren.errors import RemoteFailure
@@ -73,3 +76,54 @@ def test_a_one_way_call_that_has_spent_its_retries_is_a_dead_letter_and_counted(
         assert [one.retried for one in discover(calling.app) if one.service == "actor.push_flaky"] == [3]
     finally:
         calling.close()
+
+
+def test_threads_that_follow_each_other_share_a_connection(calling_either, monkeypatch):
+    solver, links, results = calling_either.solver, list[Any](), list[int]()
+    connect = brokers.of(calling_either.app).connect
+    monkeypatch.setattr(brokers.of(calling_either.app), "connect", lambda: links.append(connect()) or links[-1])
+
+    def in_turn(number: int) -> int:
+        for turn in range(number):
+            thread = threading.Thread(target=lambda turn=turn: results.append(solver.call("actor.add", turn)))
+            thread.start()
+            thread.join()
+        return descriptors()
+
+    after_20 = in_turn(20)
+    assert in_turn(200) <= after_20
+    assert results == [*range(1, 21), *range(1, 201)] and len(links) <= 1
+
+
+def test_threads_at_the_same_time_have_connections_of_their_own_and_leave_16_at_most(calling_either, monkeypatch):
+    solver, links, meet = calling_either.solver, list[Any](), threading.Barrier(30)
+    connect = brokers.of(calling_either.app).connect
+    monkeypatch.setattr(brokers.of(calling_either.app), "connect", lambda: links.append(connect()) or links[-1])
+
+    def call(turn: int) -> int:
+        meet.wait(60.0)
+        result: int = solver.call("actor.add", turn)
+        meet.wait(60.0)
+        return result
+
+    for round_ in (1, 2):
+        with concurrent.futures.ThreadPoolExecutor(30) as threads:
+            assert sorted(threads.map(call, range(30))) == list(range(1, 31))
+        until(lambda: len(solver._idle._clients) == 16)
+        assert sum(link.alive for link in links) == (16 if links else 0)
+        assert len(links) in (0, 30 + (round_ - 1) * 14)
+
+
+def test_one_way_calls_of_a_thread_that_ended_arrive_and_fail_no_other_threads_flush(calling_either):
+    solver = calling_either.solver
+
+    def push() -> None:
+        for _ in range(10):
+            solver.call("actor.push", "of a thread")
+
+    for _ in range(3):
+        thread = threading.Thread(target=push)
+        thread.start()
+        thread.join()
+    assert solver.flush() == 0
+    until(lambda: calling_either.ran("of a thread") == 30)
