@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import redis
-from roles_by_hand import Roles
+from integration.training_run import TrainingRun
+from roles_by_hand import PATIENCE, Roles
 from waiting import until
 
 from tasks.topology import key_prefix
@@ -91,3 +93,40 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
         for process in others:
             process.kill()
             process.wait()
+
+
+@pytest.mark.slow
+def test_an_actor_by_hand_beside_a_launcher_takes_a_number_and_the_settings_of_the_run(
+    servers: Servers, tmp_path: Path
+) -> None:
+    urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
+    settings = ("sampling=streaming", "env.id=Acrobot-v1", "env.num_envs=4", "env.goal=null", "actors=1")
+    client = redis.Redis.from_url(servers.redis_url)
+    with TrainingRun(tmp_path, *settings, **urls) as run:
+
+        def by_hand(*overrides: str) -> subprocess.Popen[str]:
+            line = [sys.executable, "-m", "workers.actor", f"run={run.name}", *overrides]
+            environment = {**os.environ, **servers.environment()}
+            return subprocess.Popen(line, env=environment, stderr=subprocess.PIPE, text=True)
+
+        run.until(lambda: run.metrics())
+        more, wrong = by_hand(), by_hand("env.id=CartPole-v1")
+        try:
+            _, refusal = wrong.communicate(timeout=PATIENCE)
+            works = run.until(lambda: len(found := living(client, key_prefix(run.name))) == 3 and found)
+            run.after_updates(5)
+            run.process.send_signal(signal.SIGINT)
+            assert run.wait(60) == 130
+            _, log = more.communicate(timeout=PATIENCE)
+        finally:
+            for process in (more, wrong):
+                process.kill()
+    assert [holder.work for holder in works] == ["actor-0", "actor-1000", "learner of player main"]
+    assert wrong.returncode == 2
+    assert [line for line in refusal.splitlines() if "error" in line] == [
+        f"error: env.id: CartPole-v1 here, but run {run.name} has Acrobot-v1; leave env.id out, and this process takes "
+        "the run's"
+    ]
+    assert more.returncode == 0 and "Traceback" not in log, log
+    assert "ResourceLocked" not in log and f"this is actor-1000 of run {run.name}" in log
+    run.account()

@@ -10,7 +10,7 @@ import re
 import select
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +35,8 @@ from workers.servers.checks import redact
 
 # The last two for a number as a group's option, and for a setting of a league where there is none.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
+# Settings by which a group says what a run is of; what else it brings, the run may have changed.
+TELLING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
 # Tables whose file holds only some of the names that may be set; of hosts, none.
 OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
@@ -55,7 +57,7 @@ def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], 
 
         def job(composed: DictConfig) -> None:
             if STOPPED not in status:  # of a sweep, Ctrl-C ends all
-                status.append(guarded(lambda: work(configured(composed))))
+                status.append(guarded(lambda: work(of_run(name, configured(composed)))))
 
         options, overrides = arranged(sys.argv[1:])
         if any(given.startswith("resume=") for given in overrides):  # whose league these are about is in its folder
@@ -88,6 +90,28 @@ def run_of_table(name: str, config: Config) -> int:
         verify(config, name)  # it raises, with all that is wrong
         raise ConfigurationError(found.otherwise)
     return int(importlib.import_module(module).run(config))
+
+
+def of_run(name: str, config: Config) -> Config:
+    """Return the configuration of a role: what it was given, or, of one that a person has started, what its run has."""
+    chosen = HydraConfig.get()
+    # A launcher gives its roles the run folder's configuration. Flower shows a run, and has a port of its own.
+    if roles.find(name) is None or name == roles.FLOWER.name or chosen.job.config_name != name:
+        return config
+    joining = importlib.import_module("workers.runtime.run_settings")  # which is above this package
+    found: Config = joining.joined(name, config, named(name, chosen.overrides.task))
+    return found
+
+
+def named(name: str, overrides: Iterable[str]) -> set[str]:
+    """Return the settings that a command line names; of a chosen group those that say which run it is for."""
+    given = {override.lstrip("+~").partition("=")[0] for override in overrides}
+    groups = {one for one in given if (CONF / one).is_dir()}
+    if not groups:
+        return given
+    plain, chosen = hydra.compose(name), hydra.compose(name, list(overrides))
+    differ = {one for one in TELLING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
+    return given - groups | differ
 
 
 def configured(composed: DictConfig) -> Config:

@@ -256,10 +256,16 @@ def from_hydra(composed: DictConfig) -> Config:
     return config
 
 
-def to_yaml(config: Config) -> str:
-    """The resolved configuration without secrets: the broker's URLs stay out of every file."""
+def to_tree(config: Config) -> DictConfig:
+    """Return a configuration as names and values."""
     tree = OmegaConf.create(OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True))
     assert isinstance(tree, DictConfig)
+    return tree
+
+
+def to_yaml(config: Config) -> str:
+    """Return the resolved configuration without secrets: the broker's URLs stay out of every file."""
+    tree = to_tree(config)
     tree.broker.url = tree.broker.redis_url = None
     return OmegaConf.to_yaml(tree)
 

@@ -25,6 +25,7 @@ from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError, WarrenError
 from workers.runtime.lease import SECONDS, Holder, leader_key, living
+from workers.runtime.run_settings import card_key, read_card
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
 LEASE = 12.0  # s for which a lease holds; it is renewed every second, and by a thread
@@ -195,11 +196,11 @@ class Membership:
 
     def post_card(self, card: Mapping[str, object]) -> None:
         """What who joins is told of the run; it stays until the run is removed."""
-        self._redis.set(f"{self._prefix}card", json.dumps(dict(card)))
+        self._redis.set(card_key(self._prefix), json.dumps(dict(card)))
 
     def card(self) -> dict[str, Any]:
         """What the leader has posted; empty where there is none."""
-        return read_card(self._redis.get(f"{self._prefix}card"))
+        return read_card(self._redis.get(card_key(self._prefix)))
 
     def serves(self, process: str) -> None:
         """The process of that name serves now."""
@@ -245,12 +246,3 @@ def named(holders: Sequence[Holder]) -> str:
     """Return these processes as text, the first of them by name."""
     more = [f"{len(holders) - NAMED} more"] if len(holders) > NAMED else []
     return ", ".join([*map(str, holders[:NAMED]), *more])
-
-
-def read_card(stored: Any) -> dict[str, Any]:
-    """A card as it is stored; empty for what is none."""
-    try:
-        found = json.loads(stored or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

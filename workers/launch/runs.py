@@ -22,9 +22,10 @@ from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
 from workers.launch.broker_names import Names, listed
-from workers.launch.membership import Membership, Presence, Superseded, named, read_card, still_live
+from workers.launch.membership import Membership, Presence, Superseded, named, still_live
 from workers.launch.scale_request import STOP, request
 from workers.runtime.lease import Holder, leader_key, living
+from workers.runtime.run_settings import card_key, read_card
 from workers.servers import check_broker, check_redis, record, redact
 from workers.servers.folder_lock import is_locked
 
@@ -120,7 +121,7 @@ def _by_keys(servers: Servers) -> dict[str, Found]:
             leader: Any = client.get(leader_key(key_prefix(one.run)))
             one.leader = Presence.read(leader)
             one.living = living(client, key_prefix(one.run))
-            one.card = read_card(client.get(f"{key_prefix(one.run)}card"))
+            one.card = read_card(client.get(card_key(key_prefix(one.run))))
     except redis.RedisError as error:
         raise BrokerError(f"Redis {redact(servers.redis_url)} is away: {error}") from error
     finally:

@@ -17,6 +17,7 @@ from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.trainer import STOPPED, LeagueTrainer
 from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of, queue_of, ranks_of
+from workers.runtime import run_settings
 from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
@@ -94,6 +95,7 @@ def run(config: Config) -> int:
     lease = lease_of(session, config.player)
     lease.take(stopping, "a player has one learner")
     found(session)
+    run_settings.leave(session)
     # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
     # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)

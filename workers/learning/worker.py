@@ -29,6 +29,7 @@ from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.shares import RanksDiffer
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
+from workers.runtime import run_settings
 from workers.runtime.actor_count import actors_now
 from workers.runtime.connect import connect, far
 from workers.runtime.joining import found
@@ -344,6 +345,7 @@ def run(config: Config) -> int:
     lease = lease_of(session, PLAYER)
     lease.take(threading.Event(), "a player has one learner")
     found(session)
+    run_settings.leave(session)
     trainer = Trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
     found(session, requested(trainer.algorithm.needs.fields))
     learner = LearnerRole(config, session, trainer)

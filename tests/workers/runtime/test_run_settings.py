@@ -1,0 +1,102 @@
+"""A role that is started by hand takes its run's settings, and contradicts them in one message."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import hydra
+import pytest
+import redis
+from lease_holders import held_by_the_dead
+
+from warren.errors import ConfigurationError
+from workers.config.command_line import named
+from workers.config.schema import CONF, Config, Sampling, from_hydra, to_yaml
+from workers.runtime.lease import Lease
+from workers.runtime.run_settings import joined, leave
+from workers.runtime.session import Session
+from workers.servers import Servers
+
+
+def composed(*overrides: str, name: str = "actor") -> tuple[Config, set[str]]:
+    """Return (the configuration of a command line, the settings that it names)."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return from_hydra(hydra.compose(name, list(overrides))), named(name, list(overrides))
+
+
+@pytest.fixture
+def run(embedded: Servers, run_name: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("WARREN_BROKER_URL", embedded.broker_url)
+    monkeypatch.setenv("WARREN_REDIS_URL", embedded.redis_url)
+    return run_name
+
+
+@pytest.fixture
+def client(embedded: Servers) -> Any:
+    return redis.Redis.from_url(embedded.redis_url)
+
+
+def leads(client: Any, run: str, *overrides: str) -> None:
+    """Have a launcher lead the run of these overrides."""
+    config, _ = composed(f"run={run}", *overrides, name="train")
+    client.set(f"warren.{run}:leader", "some launcher")
+    client.set(f"warren.{run}:card", json.dumps({"kind": "training", "config": to_yaml(config)}))
+
+
+def test_a_role_beside_a_launcher_takes_the_settings_of_the_run(client: Any, run: str) -> None:
+    leads(client, run, "sampling=streaming", "env.id=Acrobot-v1", "network.hidden_sizes=[8]", "seed=3", "actors=5")
+    config, said = composed(f"run={run}", "log_level=ERROR", "actor_device=cpu", "sampling=streaming")
+    found = joined("actor", config, said)
+    assert (found.sampling, found.env.id, found.seed, found.actors) == (Sampling.streaming, "Acrobot-v1", 3, 5)
+    assert found.network["hidden_sizes"] == [8]
+    assert (found.run, found.log_level, found.actor_id) == (run, "ERROR", None)
+
+
+def test_a_role_of_a_league_needs_to_name_no_league(client: Any, run: str) -> None:
+    leads(client, run, "experiment=rps", "league.games=64")
+    found = joined("evaluator", *composed(f"run={run}", "trial=t", name="evaluator"))
+    assert found.league is not None and found.league["games"] == 64 and found.trial == "t"
+    chosen = joined("evaluator", *composed(f"run={run}", "league=rps", name="evaluator"))
+    assert chosen.league == found.league, "what a group brings beside the game is the run's to change"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problems"),
+    [
+        (["env.id=Acrobot-v1"], ["env.id: Acrobot-v1 here, but run {run} has CartPole-v1; leave env.id out"]),
+        (["env=acrobot"], ["env.id: Acrobot-v1 here, but run {run} has CartPole-v1; leave env.id out"]),
+        (["sampling=gathered", "algorithm.gamma=0.5"], ["algorithm.gamma: 0.5", "sampling: gathered here"]),
+        (["league=rps"], ["league.env: "]),
+        (["network.hidden_sizes=[3]"], ["network.hidden_sizes: [3] here, but run {run} has [64, 64]"]),
+        (["+env.kwargs.x=1"], ["env.kwargs.x: 1 here, but run {run} has nothing"]),
+    ],
+)
+def test_a_setting_that_was_given_and_is_another_in_the_run_is_refused(
+    client: Any, run: str, overrides: list[str], problems: list[str]
+) -> None:
+    leads(client, run, "sampling=streaming")
+    with pytest.raises(ConfigurationError) as error:
+        joined("actor", *composed(f"run={run}", *overrides))
+    assert len(error.value.problems) == len(problems)
+    for problem, expected in zip(error.value.problems, problems, strict=True):
+        assert problem.startswith(expected.format(run=run)) and problem.endswith("this process takes the run's")
+
+
+def test_without_a_launcher_the_settings_are_those_of_the_learner_that_lives(
+    embedded: Servers, client: Any, run: str
+) -> None:
+    learner, _ = composed(f"run={run}", "seed=3", name="learner")
+    given = composed(f"run={run}", "seed=4", name="actor")
+    assert joined("actor", *given).seed == 4, "no learner yet"
+    leave(Session(learner, embedded.broker_url, embedded.redis_url))
+    held_by_the_dead(client, f"warren.{run}:", "learner of player main")
+    assert joined("actor", *given).seed == 4, "one that is dead may come back with others"
+    client.delete(f"warren.{run}:lease:learner of player main")
+    lease = Lease(client, f"warren.{run}:", "learner of player main")
+    lease.take(threading.Event())
+    with pytest.raises(ConfigurationError, match="seed: 4 here"):
+        joined("actor", *given)
+    assert joined("learner", *composed(f"run={run}", "seed=4", name="learner")).seed == 4, "it says how the run is"
+    assert joined("actor", *composed(f"run={run}")).seed == 3

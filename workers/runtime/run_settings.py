@@ -1,0 +1,100 @@
+"""Settings of a run, in Redis: who starts it leaves them there, and a role that is started by hand takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import redis
+from omegaconf import DictConfig, OmegaConf
+
+from tasks.topology import key_prefix
+from warren.errors import BrokerError, ConfigurationError
+from workers.config.schema import Config, from_hydra, to_tree, to_yaml
+from workers.runtime import lease
+from workers.runtime.connect import connect, given_urls
+from workers.runtime.session import Session, log_to_stderr
+
+# What each process has for itself, and what it has for itself where its command line says so.
+OWN = ("actor_id", "env_runner_id", "learner_id", "league_id", "evaluator_id", "player", "run", "broker")
+LOCAL = (
+    "folder", "project", "trial", "device", "actor_device", "learner_threads", "compile", "gateway", "flower_port",
+    "flower_address", "log_level", "restarts", "fork", "grace", "restore", "host", "task_events", "event_rate",
+)  # fmt: skip
+MISSING = "nothing"  # what a setting is that is not there
+
+
+def leave(session: Session) -> None:
+    """Leave in Redis how this process is configured, as a learner does that starts: so is its run."""
+    session.redis.set(_key(session.topology.key_prefix), to_yaml(session.config))
+
+
+def card_key(prefix: str) -> str:
+    """Return the Redis key of what a run's leader tells of it."""
+    return f"{prefix}card"
+
+
+def read_card(stored: Any) -> dict[str, Any]:
+    """Return a card as it is stored; empty for what is none."""
+    try:
+        found = json.loads(stored or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def joined(role: str, config: Config, said: Collection[str]) -> Config:
+    """Return the configuration of a role that is started by hand: its run's, with what is this process's own.
+
+    The settings of a run are its launcher's, or else its learner's; while it has neither they are not known, and
+    `config` stays. So it does for a learner where no launcher leads. Waits for servers that are away. `said`: the
+    settings that the command line names. Raises ConfigurationError for each of them that is another in the run.
+    """
+    if config.run is None or None in given_urls(config):
+        return config  # the role says so, with all else that is wrong
+    log_to_stderr(config.log_level)
+    _, redis_url = connect(config)
+    client = lease.connect(redis_url)
+    try:
+        text = _settings(client, key_prefix(config.run), role)
+    except redis.RedisError as error:
+        raise BrokerError(f"Redis did not tell the settings of run {config.run}: {error}") from error
+    finally:
+        client.close()
+    return config if text is None else taken(config, text, said)
+
+
+def taken(config: Config, text: str, said: Collection[str]) -> Config:
+    """Return what `joined` does, from the run's settings as YAML."""
+    tree = OmegaConf.create(text)
+    assert isinstance(tree, DictConfig)
+    ours, theirs = to_tree(config), to_tree(from_hydra(tree))
+    own = sorted(name for name in said if name.partition(".")[0] in (*OWN, *LOCAL))
+    if problems := list(_contradictions(ours, theirs, sorted(set(said) - set(own)), str(config.run))):
+        raise ConfigurationError(problems)
+    for name in (*OWN, *own):
+        OmegaConf.update(theirs, name, OmegaConf.select(ours, name), merge=False, force_add=True)
+    return from_hydra(theirs)
+
+
+def _settings(client: redis.Redis, prefix: str, role: str) -> str | None:
+    """Return the settings of a run that lives, as YAML. Raises redis.RedisError."""
+    if client.exists(lease.leader_key(prefix)):
+        config = read_card(client.get(card_key(prefix))).get("config")  # a file of services has none
+        return config if isinstance(config, str) else None
+    if role == "learner" or not any(one.work.startswith("learner") for one in lease.living(client, prefix)):
+        return None
+    stored: Any = client.get(_key(prefix))
+    return None if stored is None else stored.decode()
+
+
+def _contradictions(ours: DictConfig, theirs: DictConfig, said: Collection[str], run: str) -> Iterator[str]:
+    for name in said:
+        here, there = (OmegaConf.select(tree, name, default=MISSING) for tree in (ours, theirs))
+        if here != there:
+            yield f"{name}: {here} here, but run {run} has {there}; leave {name} out, and this process takes the run's"
+
+
+def _key(prefix: str) -> str:
+    return f"{prefix}settings"
