@@ -13,6 +13,7 @@ from tasks.codec import claim_check
 from tasks.events.chunks import CLAIM_LASTS
 from tasks.service import Subscribed
 from tasks.topology import Topology
+from warren.repeats import Repeats
 
 logger = get_logger(__name__)
 
@@ -62,6 +63,7 @@ class Source:
         keep: Callable[[str, bytes], None],
     ) -> None:
         self._keep = keep
+        self._refused = Repeats()
         with contextlib.ExitStack() as stack:
             self._connection = stack.enter_context(app.connection_for_read())
             self._connection.connect()
@@ -72,7 +74,7 @@ class Source:
                         topology.event_queue(on.event, subscriber),
                         channel=channel,
                         on_message=lambda message, name=name: self._take(name, message),
-                        on_decode_error=_refused,
+                        on_decode_error=self._refuse,
                         accept=[codec.NAME],
                         no_ack=True,
                     )
@@ -95,7 +97,7 @@ class Source:
     def _take(self, name: str, message: Any) -> None:
         self._keep(name, bytes(message.body))
 
-
-def _refused(message: Any, error: Exception) -> None:
-    """Log a message that is no event; it is gone, and the subscription stays."""
-    logger.error("a message of an event is refused: %s", error)
+    def _refuse(self, message: Any, error: Exception) -> None:
+        """Log a message that is no event; it is gone, and the subscription stays."""
+        if line := self._refused.line(f"a message of an event is refused: {error}"):
+            logger.error("%s", line)

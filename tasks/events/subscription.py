@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ from tasks.events import over_amqp, over_redis
 from tasks.service import Subscribed
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, WireError
+from warren.repeats import Repeats
 
 logger = get_logger(__name__)
 
@@ -59,6 +61,7 @@ class Subscription:
         self._marks = {name: _mark(name, handler) for name, handler in handlers.items()}
         self._source = (over_amqp if brokers.of(app).direct_reply else over_redis).Source
         self._on_connected, self._catch_up_at = on_connected, 0.0
+        self._unreadable: dict[str, Repeats] = defaultdict(Repeats)  # event -> bodies that are none
         self._kept: dict[str, list[bytes]] = {}  # event -> bodies not yet handed to its handler
         self._kept_since, self._kept_for = 0.0, KEPT_FOR
         self._stopping, self._subscribed = threading.Event(), threading.Event()
@@ -145,7 +148,13 @@ class Subscription:
         for name, bodies in kept.items():
             for body in bodies:
                 try:
-                    self._handlers[name](codec.decode(body))
+                    payload = codec.decode(body)
+                except Exception as error:  # anything may be sent
+                    if line := self._unreadable[name].line(f"event {name!r} cannot be read and is dropped: {error}"):
+                        logger.error("%s", line)
+                    continue
+                try:
+                    self._handlers[name](payload)
                 except Exception:
                     logger.exception("the handler of event %r failed", name)
 

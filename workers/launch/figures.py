@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from warren.repeats import Repeats
+
 logger = logging.getLogger(__name__)
 
 # Field -> (types, whether it may be null). What is not named here is not taken.
@@ -36,24 +38,30 @@ SCORE_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
     "games": (int, False),
     "main_agent": ((int, float), True),
     "mixture": ((int, float), True),
+    "uniform": ((int, float), True),
     "steps": (dict, False),
     "references": (dict, False),
 }
 
 
 class Figures(dict[str, Any]):
-    """The newest figures of one sender; `receive` is the handler of its event. Bad ones are logged and dropped."""
+    """The newest figures of one sender; `receive` is the handler of its event. Bad ones are dropped, and told.
+
+    Of bad ones the first gets a line in the log, the rest one every 10 s with their number.
+    """
 
     def __init__(self, fields: Mapping[str, tuple[type | tuple[type, ...], bool]], needed: tuple[str, ...]) -> None:
         super().__init__()
         self._fields, self._needed = fields, needed
+        self._dropped = Repeats()
 
     def receive(self, payload: Any) -> None:
         """Take over what is well formed as a whole; nothing of anything else."""
         try:
             found = check(payload, self._fields, self._needed)
         except ValueError as error:
-            logger.warning("an event that cannot be used was dropped: %s", error)
+            if line := self._dropped.line(f"an event that cannot be used was dropped: {error}"):
+                logger.warning("%s", line)
             return
         self.update(found)
 

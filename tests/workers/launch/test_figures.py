@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from warren.repeats import Repeats
 from workers.launch.figures import Troubles, exit_status, scores, statuses
 from workers.learning.metrics import Progress
 from workers.ui.league_view import LeagueFigures, league_line
@@ -41,6 +42,28 @@ def test_nothing_is_taken_over_of_an_event_that_is_wrong_somewhere(payload: Any)
     before = dict(figures)
     figures.receive(payload)
     assert figures == before
+
+
+def test_of_events_that_are_wrong_the_first_is_told_and_the_rest_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures, now = statuses(), 100.0
+    monkeypatch.setattr(figures, "_dropped", Repeats(lambda: now))
+    for _ in range(1000):
+        figures.receive({"steps": "many"})
+    (told,) = caplog.messages
+    assert told.startswith("an event that cannot be used was dropped: ") and "so far" not in told
+    now += 10.0
+    figures.receive({"steps": "many"})
+    assert caplog.messages[1:] == [f"{told} (1,001 so far)"]
+
+
+def test_a_score_brings_the_figure_of_uniform_play() -> None:
+    found, score = scores(), {"frozen": 1, "games": 2, "mixture": 0.1, "references": {}, "uniform": 0.5}
+    found.receive(score)
+    assert found["uniform"] == 0.5
+    found.receive({**score, "uniform": "half"})
+    assert found["uniform"] == 0.5
 
 
 ANYTHING = st.recursive(
