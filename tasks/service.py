@@ -92,6 +92,8 @@ def service(
     bound: int | None = None,
     concurrency: int | None = None,
     retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
+    time_limit: float | None = None,
+    hard_time_limit: float | None = None,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -106,6 +108,8 @@ def service(
     bound: int | None = None,
     concurrency: int | None = None,
     retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
+    time_limit: float | None = None,
+    hard_time_limit: float | None = None,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -118,7 +122,8 @@ def service(
     "exactly" waits for `batch` calls, as msagent's `batch` does; a number waits for that many. `wait`: s after which a
     batch leaves with fewer.
     `isolate` (default: where there is a response), `bound` (only without a response): see Spec. `retry_on`: exceptions
-    after which a call runs again a little later: classes, or a RetryOn that says more.
+    after which a call runs again a little later: classes, or a RetryOn that says more. `time_limit`: s that a run may
+    take before TimeLimitExceeded is raised in it; `hard_time_limit`: s until its worker ends, if it still runs.
 
     An `async def` method runs in an event loop of its worker, up to `concurrency` calls of it at a time (CONCURRENCY by
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
@@ -137,6 +142,7 @@ def service(
         problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
     if wait is not None and (wait <= 0 or minimum == 1):
         problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
+    problems += _problems_with_limits(time_limit, hard_time_limit)
     if retries < 0:
         problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
     if bound is not None and (bound < 1 or response):
@@ -149,6 +155,8 @@ def service(
         is_async, found = inspect.iscoroutinefunction(function), list(problems)
         if _is_generator(function):
             found.append(f"{function.__name__} is a generator: a call has one result; return a list, or send events")
+        elif is_async and hard_time_limit is not None:
+            found.append(f"hard_time_limit={hard_time_limit}: an `async def` ends at its time_limit; leave this out")
         elif concurrency is not None and not is_async:
             found.append(
                 f"concurrency={concurrency}: {function.__name__} is no `async def`, so its calls run one after "
@@ -160,12 +168,23 @@ def service(
         held = ONE_WAY_LENGTH if bound is None else bound
         at_once = (concurrency or min(CONCURRENCY, MOST_BATCH // batch)) if is_async else 0
         function.__retry_on__ = again
+        function.__time_limits__ = None if time_limit is None else (time_limit, hard_time_limit)
         function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held, at_once)
         return function
 
     if problems and method is None:
         raise ConfigurationError([f"@service: {problem}" for problem in problems])
     return mark if method is None else mark(method)
+
+
+def _problems_with_limits(limit: float | None, hard: float | None) -> list[str]:
+    if hard is not None and limit is None:
+        return [f"hard_time_limit={hard}: give a shorter time_limit too, after which the call alone fails"]
+    if limit is not None and not limit > 0:
+        return [f"time_limit={limit}: give a time in s over 0"]
+    if limit is not None and hard is not None and not hard > limit:
+        return [f"hard_time_limit={hard}: it must be longer than time_limit={limit}"]
+    return []
 
 
 def register(method: Any = None, /, **options: Any) -> Any:

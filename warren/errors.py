@@ -108,6 +108,13 @@ class DeliveriesExceeded(CallError):
         return type(self), (self.service, str(self))
 
 
+class TimeLimitExceeded(BaseException):
+    """Raised in a service that runs for longer than its time limit.
+
+    No WarrenError, nor any Exception: a service that catches those and goes on would run on.
+    """
+
+
 class CallCancelled(CallError):
     """Raised by the result of a call that its caller cancelled."""
 

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery.exceptions import Ignore, Reject, Retry, TaskRevokedError
+from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded, TaskRevokedError
 
+from warren.errors import TimeLimitExceeded
+
+CELERYS = {"billiard.exceptions.SoftTimeLimitExceeded": "warren.errors.TimeLimitExceeded"}  # kinds; see for_celery
 ENDS_WORKER = (SystemExit, KeyboardInterrupt)  # raised by a service, these end its worker
 LONGEST = 100_000  # characters of an error's message, and of its traceback
 
@@ -114,6 +117,9 @@ def text_of(value: Any, form: Callable[[Any], str] = str) -> str:
 def for_celery(outcome: Outcome) -> Exception:
     """Return the error that Celery can keep the books of: one that is no Exception, or no text, it cannot store."""
     error = outcome.error
+    if isinstance(error, TimeLimitExceeded):
+        limit: Exception = SoftTimeLimitExceeded(outcome.message)  # what its clients know this by
+        return limit
     if isinstance(error, Exception) and (not isinstance(outcome, Failed) or _is_plain(error)):
         return error
     return RuntimeError(f"{outcome.kind}: {outcome.message}")

@@ -14,6 +14,7 @@ from celery.utils.log import get_logger
 from kombu.exceptions import InconsistencyError, OperationalError
 
 from tasks.admin.registry import Directory
+from tasks.app.outcome import CELERYS
 from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import CallTable
@@ -172,6 +173,5 @@ def _failure(backend: Any, name: str, meta: dict[str, Any]) -> CallError:
     kind, module = cls.__qualname__, cls.__module__
     if isinstance(stored, dict):  # here its module may be unknown, and the class be made up
         kind, module = str(stored.get("exc_type", kind)), str(stored.get("exc_module") or "builtins")
-    return RemoteFailure(
-        name, kind if module == "builtins" else f"{module}.{kind}", str(error), str(meta.get("traceback") or "")
-    )
+    kind = kind if module == "builtins" else f"{module}.{kind}"
+    return RemoteFailure(name, CELERYS.get(kind, kind), str(error), str(meta.get("traceback") or ""))

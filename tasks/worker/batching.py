@@ -8,7 +8,7 @@ by celery_strategy.py, what services receive on RabbitMQ by batch_scheduler.py, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +19,7 @@ from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
 from tasks.worker.hooks import Hooks
 from tasks.worker.running import GivenUp, Local, arun, run
+from tasks.worker.time_limits import limited
 from tasks.worker.timers import longest_hold
 from tasks.worker.trying_again import tried_again
 
@@ -37,6 +38,7 @@ class BatchTask(Task):
     isolate = False
     hooks: Hooks | None = None  # of the user's middleware
     retry_on: RetryOn | None = None
+    time_limits: tuple[float, float | None] | None = None  # s, and s to the worker's end
     plural = True  # the function receives a list even where batch is 1
     concurrency = 0  # see tasks.service.Spec
     Strategy = "tasks.worker.celery_strategy:strategy"
@@ -70,16 +72,22 @@ class BatchTask(Task):
         return tried_again(self.name, self.retry_on, longest_hold(self.app), calls, outcomes)
 
     def _run_plainly(self, calls: Sequence[Any]) -> list[Any]:
-        return run(self.name, self.run, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
+        return run(self.name, self.function, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
 
     async def arun_calls(self, calls: Sequence[Any], given_up: GivenUp) -> list[Any]:
         """`run_calls` for an `async def` function, but for `concluded`. `given_up`: see arun."""
 
         async def arun_plainly(some: Sequence[Any]) -> list[Any]:
             size = max(self.batch, 2 if self.plural else 1)
-            return await arun(self.name, self.run, size, some, self.isolate, given_up)
+            return await arun(self.name, self.function, size, some, self.isolate, given_up)
 
         return await (arun_plainly(calls) if self.hooks is None else self.hooks.arun(self.name, calls, arun_plainly))
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """Return what it runs, within its time limits."""
+        run_it: Callable[..., Any] = self.run
+        return run_it if self.time_limits is None else limited(self.name, run_it, *self.time_limits)
 
     @cached_property
     def failures(self) -> Failures:

@@ -84,6 +84,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         deliveries=1 + spec.retries,
         hooks=hooks,
         retry_on=getattr(method, "__retry_on__", None),
+        time_limits=getattr(method, "__time_limits__", None),
         typing=False,
         shared=False,
         __header__=functools.partial(method),  # as `link_error` it is sent the id of what failed, not run on the spot

@@ -138,6 +138,16 @@ class Actor(Worker):
             raise ConnectionResetError(f"{key} is away")
         return times
 
+    @service(time_limit=0.2)
+    def endless(self) -> None:
+        while True:
+            pass
+
+    @service(time_limit=0.2, hard_time_limit=0.5, retries=1)
+    def stuck(self, key: str) -> None:
+        self.store.incr(f"{self.prefix}ran:{key}")
+        time.sleep(600.0)
+
     @service(retry_on=RetryOn(ConnectionError, backoff=0.05))
     async def flaky_async(self, key: str, works_at: int) -> int:
         return self.flaky(key, works_at)

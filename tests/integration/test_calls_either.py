@@ -8,13 +8,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import pytest
-from calling import Calling
 from waiting import until
 
 from tasks import brokers
-from tasks.admin.discovery import discover
-from tasks.app.dead_letters import REASON
 from warren.errors import RemoteFailure
 
 
@@ -47,35 +43,6 @@ def test_a_call_calls_back_though_nobody_waits_for_it(calling_either):
     futures = {solver.send("actor.add", number).future(): number for number in range(20)}
     for done in concurrent.futures.as_completed(futures, timeout=60.0):
         assert done.result() == futures[done] + 1
-
-
-def test_a_call_runs_again_after_exceptions_that_its_service_has_tried_again(calling_either):
-    solver = calling_either.solver
-    assert solver.call("actor.flaky", "direct", 3) == 3
-    assert solver.call("actor.flaky_async", "in a loop", 3) == 3
-    with pytest.raises(RemoteFailure, match="for good is away") as caught:
-        solver.call("actor.flaky", "for good", 99)
-    assert caught.value.kind == "ConnectionResetError" and calling_either.ran("for good") == 4
-    assert calling_either.app.send_task("actor.flaky", ("celery", 3)).get(timeout=60.0) == 3
-    solver.call("actor.push_flaky", "one-way", 3)
-    until(lambda: calling_either.ran("one-way") == 3)
-    assert solver.call("actor.add", 1) == 2
-
-
-def test_a_one_way_call_that_has_spent_its_retries_is_a_dead_letter_and_counted(servers, run_name, tmp_path):
-    calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
-    try:
-        calling.start()
-        calling.solver.call("actor.push_flaky", "gone", 99)
-        with calling.app.connection_for_read() as connection:
-            queue = calling.topology.dead_queue("actor")(connection.default_channel)
-            until(lambda: queue.get(no_ack=False) is not None)
-            connection.default_channel.basic_recover(requeue=True)
-            letter = queue.get(no_ack=True)
-        assert letter.headers[REASON] == "it failed 4 times, last with ConnectionResetError: gone is away"
-        assert [one.retried for one in discover(calling.app) if one.service == "actor.push_flaky"] == [3]
-    finally:
-        calling.close()
 
 
 def test_threads_that_follow_each_other_share_a_connection(calling_either, monkeypatch):

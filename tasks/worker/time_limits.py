@@ -1,0 +1,154 @@
+"""Time limits of services: an exception in the thread that runs one, and, where that does not help, the worker's end.
+
+The exception is raised between two steps of Python code. Code in C (a sleep, a wait for a socket, one long operation on
+arrays) is not interrupted: the exception is raised when it returns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from warren.errors import TimeLimitExceeded
+
+logger = get_logger(__name__)
+
+NEVER = float("inf")
+ENDED = 70  # exit status of a worker that a hard limit ended: EX_SOFTWARE of sysexits.h
+
+
+class Alarm:
+    """A limit of what a thread runs. `due`: on the monotonic clock. `hard`: s after that to the process's end, or None.
+
+    The thread takes no lock to end it: an exception that came while it held one would leave that locked. Each side
+    writes before it reads what the other has written, so either the watch sees that it is `over`, or the thread sees
+    that it was `fired`, and waits until it is decided what came of that.
+    """
+
+    def __init__(self, service: str, due: float, hard: float | None) -> None:
+        self.thread, self.due = threading.get_ident(), due
+        self._service, self._hard = service, hard
+        self.over = self.fired = self._decided = False
+
+    def ring(self) -> None:
+        """Raise TimeLimitExceeded in the thread; end the process where that was done. In the watch's thread."""
+        if self.fired:
+            self._end_process()
+        self.fired = True
+        if not self.over:
+            _raise_in(self.thread, TimeLimitExceeded)
+        self._decided = True
+        self.due = float("inf") if self._hard is None else self.due + self._hard
+
+    def end(self) -> None:
+        """Ring no more, and drop an exception that is still to be raised. In the thread that it limits."""
+        self.over = True
+        if self.fired:
+            while not self._decided:
+                time.sleep(0.0001)
+            _raise_in(self.thread, None)
+
+    def _end_process(self) -> None:
+        frame = sys._current_frames().get(self.thread)
+        place = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        if self.over:
+            return
+        logger.critical("this worker ends: %s has passed its hard time limit, and runs on at\n%s", self._service, place)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(ENDED)
+
+
+class Watch:
+    """A thread that rings alarms when they are due; it starts with the first. Of each thread it knows the newest."""
+
+    def __init__(self) -> None:
+        self._alarms: dict[int, Alarm] = {}
+        self._wakes_at = NEVER
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def set(self, alarm: Alarm) -> None:
+        """Ring this alarm of the calling thread when it is due, unless it is over by then."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="time-limits", daemon=True)
+            self._thread.start()
+        self._alarms[alarm.thread] = alarm
+        if alarm.due < self._wakes_at:  # seldom, where calls of one limit follow each other
+            self._wake.put(None)
+
+    def _run(self) -> None:
+        while True:
+            self._wakes_at = NEVER  # first: who sets an alarm that is not seen below wakes this thread
+            for alarm in list(self._alarms.values()):
+                if not alarm.over and alarm.due <= time.monotonic():
+                    alarm.ring()
+            self._wakes_at = min((one.due for one in list(self._alarms.values()) if not one.over), default=NEVER)
+            with contextlib.suppress(queue.Empty):
+                left = self._wakes_at - time.monotonic()
+                self._wake.get(timeout=None if left == NEVER else max(left, 0.0))
+
+
+_watch = Watch()
+os.register_at_fork(after_in_child=lambda: _watch.__init__())  # type: ignore[misc] # a child has none of its threads
+
+
+def limited(service: str, function: Callable[..., Any], seconds: float, hard: float | None) -> Callable[..., Any]:
+    """Return `function` such that it raises TimeLimitExceeded after so many `seconds`.
+
+    After `hard` s the process ends, if it still runs: it caught the exception, or is not in Python code.
+    """
+    message = f"{service} ran for longer than its time limit of {seconds:g} s"
+    beyond = None if hard is None else hard - seconds
+    if asyncio.iscoroutinefunction(function):
+        return _limited_in_loop(function, seconds, message)
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        alarm = Alarm(service, time.monotonic() + seconds, beyond)
+        try:
+            try:
+                try:
+                    _watch.set(alarm)
+                    return function(*args, **kwargs)
+                finally:
+                    alarm.end()
+            finally:
+                alarm.end()  # again, where the exception came within the first
+        except TimeLimitExceeded as error:
+            error.args = (message,)
+            raise
+
+    return run
+
+
+def _limited_in_loop(function: Callable[..., Any], seconds: float, message: str) -> Callable[..., Any]:
+    @wraps(function)
+    async def run(*args: Any, **kwargs: Any) -> Any:
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await function(*args, **kwargs)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeLimitExceeded(message) from error
+
+    return run
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    pending = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), pending)

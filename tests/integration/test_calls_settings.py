@@ -1,0 +1,62 @@
+"""Retries of exceptions, and time limits, as services ask for them, on RabbitMQ and on the embedded server."""
+
+from __future__ import annotations
+
+import pytest
+from calling import Calling
+from waiting import until
+
+from tasks.admin.discovery import discover
+from tasks.app.dead_letters import REASON
+from tasks.worker.time_limits import ENDED
+from warren.errors import RemoteFailure, WorkerLost
+
+
+def test_a_call_runs_again_after_exceptions_that_its_service_has_tried_again(calling_either):
+    solver = calling_either.solver
+    assert solver.call("actor.flaky", "direct", 3) == 3
+    assert solver.call("actor.flaky_async", "in a loop", 3) == 3
+    with pytest.raises(RemoteFailure, match="for good is away") as caught:
+        solver.call("actor.flaky", "for good", 99)
+    assert caught.value.kind == "ConnectionResetError" and calling_either.ran("for good") == 4
+    assert calling_either.app.send_task("actor.flaky", ("celery", 3)).get(timeout=60.0) == 3
+    solver.call("actor.push_flaky", "one-way", 3)
+    until(lambda: calling_either.ran("one-way") == 3)
+    assert solver.call("actor.add", 1) == 2
+
+
+def test_a_one_way_call_that_has_spent_its_retries_is_a_dead_letter_and_counted(servers, run_name, tmp_path):
+    calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        calling.start()
+        calling.solver.call("actor.push_flaky", "gone", 99)
+        with calling.app.connection_for_read() as connection:
+            queue = calling.topology.dead_queue("actor")(connection.default_channel)
+            until(lambda: queue.get(no_ack=False) is not None)
+            connection.default_channel.basic_recover(requeue=True)
+            letter = queue.get(no_ack=True)
+        assert letter.headers[REASON] == "it failed 4 times, last with ConnectionResetError: gone is away"
+        assert [one.retried for one in discover(calling.app) if one.service == "actor.push_flaky"] == [3]
+    finally:
+        calling.close()
+
+
+def test_a_call_that_passes_its_time_limit_fails_and_the_worker_goes_on(calling_either):
+    with pytest.raises(RemoteFailure, match=r"longer than its time limit of 0\.2 s") as caught:
+        calling_either.solver.call("actor.endless")
+    assert caught.value.kind == "warren.errors.TimeLimitExceeded"
+    assert calling_either.solver.call("actor.add", 1) == 2
+
+
+def test_a_call_that_passes_its_hard_limit_ends_as_many_workers_as_it_may(servers, run_name, tmp_path):
+    calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        workers = calling.start(3)
+        with pytest.raises(WorkerLost, match="after 1 more tries"):
+            calling.solver.call("actor.stuck", "stuck", deadline=60.0)
+        until(lambda: sorted(str(worker.poll()) for worker in workers) == [str(ENDED), str(ENDED), "None"])
+        assert calling.ran("stuck") == 2 and calling.solver.call("actor.add", 1) == 2
+        logs = "".join((tmp_path / f"actor-{number}.log").read_text() for number in range(3))
+        assert logs.count("actor.stuck has passed its hard time limit") == 2
+    finally:
+        calling.close()
