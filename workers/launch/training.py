@@ -28,7 +28,6 @@ from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.spec import RunSpec, ServersSpec
 from workers.launch.training_spec import compiled, may_fork
 from workers.runtime.connect import given_urls
-from workers.servers import record
 from workers.servers.checks import redact
 from workers.servers.forks import Forks
 
@@ -61,14 +60,14 @@ def run(config: Config, forks: Forks | None = None) -> int:
     name_run(config)
     if not [*hosts.problems(config)]:
         config = replace(config, **hosts.given_totals(config))
+    forked = forks if may_fork(config) else None
     if any(plain_checks.problems(config, "train")):
-        verify(config, Path(), None)  # it raises, with all that is wrong
+        verify(config, forked)  # it raises, with all that is wrong
     with RunFolder.take(run_folder(config)) as folder, servers.begin(
         config.broker.mode, config.broker.url, config.broker.redis_url,
         folder=folder.path, lock=folder.lock, run=config.run, unsaved=unsaved_league(config),
     ) as begun:  # fmt: skip
-        forked = forks if may_fork(config) else None
-        verify(config, folder.path / record.FOLDER, forked)  # while the servers boot
+        verify(config, forked)  # while the servers boot
         if forked is not None and config.league is None:
             forked.load(AT_THE_END)  # while they still do
         return _lead(config, folder, begun, forks)

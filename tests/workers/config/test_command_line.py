@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -283,8 +282,13 @@ def test_a_password_among_the_overrides_of_a_sweep_is_not_kept(tmp_path: Path) -
 def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "game.py").write_text("import time\nclass Game:\n    def __init__(self):\n        time.sleep(600)\n")
     monkeypatch.setattr(verifying, "WITHIN", 0.5)
-    config = Config(folder=str(tmp_path), env=EnvConfig(id=f"{tmp_path}/game.py:Game"))
-    forks: Any = None  # it is started by exec
-    with pytest.raises(ConfigurationError, match=r"game.py:Game was not made and tried within 0.5 s; does its constr"):
-        verifying._apart(config, tmp_path, forks)
-    assert not [*tmp_path.glob("verifying.*")]
+    game = f"{tmp_path}/game.py:Game"
+    for config in (
+        Config(folder=str(tmp_path), env=EnvConfig(id=game)),
+        Config(folder=str(tmp_path), env=EnvConfig(id=game), device="cuda"),  # of which nothing can be forked
+        Config(folder=str(tmp_path), league={"env": game}),
+    ):
+        setting = "env.id" if config.league is None else "league.env"
+        message = rf"{setting}: .*game.py:Game was not made and tried within 0.5 s; does its constr"
+        with pytest.raises(ConfigurationError, match=message):
+            verifying.verify(config, None)
