@@ -64,9 +64,9 @@ def test_a_wrong_configuration_stops_the_servers_that_boot_and_leaves_nothing(
     wrong.network["activation"] = "gelu2"
     verify, booting = training.verify, list[psutil.Process]()
 
-    def verify_while_they_boot(config: Config, folder: Path, forks: None) -> None:
+    def verify_while_they_boot(config: Config, forks: None) -> None:
         booting.extend(until(lambda: of_folder(runs)))
-        verify(config, folder, forks)
+        verify(config, forks)
 
     monkeypatch.setattr(training, "verify", verify_while_they_boot)
     with pytest.raises(ConfigurationError, match="activation 'gelu2' does not exist"):
