@@ -14,8 +14,9 @@ from tasks.events import STATUS, EventDispatcher, Subscription
 from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, WarrenError
+from workers.config.roles import ROLES
 from workers.launch.figures import exit_status
-from workers.launch.membership import ENDED, LEASE, Membership, Presence, Superseded, named, still_live
+from workers.launch.membership import ENDED, LEASE, NAMED, Membership, Presence, Superseded, named, still_live
 from workers.launch.spec import GRACE, RunSpec
 from workers.runtime.lease import SECONDS, Holder
 from workers.runtime.run_status import CLOSED, Ending
@@ -23,7 +24,8 @@ from workers.runtime.run_status import CLOSED, Ending
 POLL_EVERY = 0.1  # s
 REMIND_EVERY = 30.0  # s between reminders of what is waited for
 DEAD_WITHIN = 1.2 * SECONDS  # s after which a lease of a role that is still there is that of one that lives
-LEAVE_WITHIN = GRACE + 4.0  # s that the leader waits for followers to stop what they started
+STOP_ORDERS = 1 + max(role.stop_order for role in ROLES)
+END_WITHIN = GRACE + 4.0  # s that roles which were started by hand get
 
 
 class Share(Protocol):
@@ -38,6 +40,9 @@ class Share(Protocol):
     def play(self) -> None:
         """Start phase 1; once."""
 
+    def update_seconds(self) -> float:
+        """Return how long an update of a learner takes, as far as this host sees."""
+
     @property
     def playing(self) -> bool:
         """Whether phase 1 has begun."""
@@ -50,13 +55,14 @@ class Place:
         self.spec, self.membership, self.app, self.topology = spec, membership, app, topology
         self.redis_url = redis_url
         self.host = spec.host or "alone"
+        self.update = 0.0  # s that an update of a learner takes, as the leader says
         self.note = ""
         self._reminded_at = float("-inf")
         self.say: Callable[[str], None] = print
 
     def presence(self, share: Share | None = None, **more: Any) -> Presence:
         """How this launcher stands."""
-        return Presence(self.host, left=0 if share is None else share.left(), **more)
+        return Presence(self.host, left=0 if share is None else share.left(), update=self.update, **more)
 
     def wait_for(self, what: str) -> None:
         """Say what is being waited for, not too often."""
@@ -121,6 +127,7 @@ class Leading(Place):
 
     def beat(self, share: Share) -> int | None:
         """Once a second; the exit status when the run is over. Raises Superseded; WarrenError when a host gave up."""
+        self.update = share.update_seconds()
         hosts = self.membership.hosts()
         self._greet(hosts)
         if not self.open:
@@ -173,19 +180,43 @@ class Leading(Place):
         except (WarrenError, redis.RedisError) as error:
             self.say(f"warning: the other hosts were not told of the end: {error}")
 
-    def remove(self, topology: Topology, status: int, temporary: bool = False) -> None:
-        """Wait for who joined to leave, then take the run off the servers; not off `temporary` ones, which end now.
+    def await_others(self, status: int) -> None:
+        """Wait for the hosts that joined to stop all of theirs, and for roles that were started by hand to end.
 
-        Raises Superseded when the run is another's.
+        Those that have not within their time are said. Raises Superseded when the run is another's.
         """
-        limit = time.monotonic() + LEAVE_WITHIN
+
+        def hosts() -> list[str]:
+            return [f"host {host}" for host, one in self.membership.hosts().items() if not one.failed]
+
         try:
-            while self._seen and time.monotonic() < limit:
-                self._seen = {host: one for host, one in self.membership.hosts().items() if not one.failed}
-                self.membership.renew(True, self.presence(open=True, ready=True, status=status))
-                time.sleep(POLL_EVERY)
+            if self._seen:
+                self._until_gone(hosts, status, self.leave_within)
+            EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})
+            self._until_gone(lambda: [str(holder) for holder in self.membership.living()], status, END_WITHIN)
+        except (BrokerError, redis.RedisError) as error:
+            self.say(f"warning: the servers are away, so other processes of this run may still be there: {error}")
+
+    @property
+    def leave_within(self) -> float:
+        """Return how many s followers get to stop all of theirs: who is last in the order of stops begins last."""
+        graces = [max(spec.grace, spec.longest) for spec in self.spec.processes]
+        return STOP_ORDERS * (max(graces, default=0.0) + GRACE)
+
+    def _until_gone(self, there: Callable[[], list[str]], status: int, seconds: float) -> None:
+        limit = time.monotonic() + seconds
+        while who := there():
+            if time.monotonic() > limit:
+                self.say(f"warning: not waiting any longer for {', '.join(who)}")
+                return
+            self.wait_for(f"waiting for {', '.join(who[:NAMED])} to stop")
+            self.membership.renew(True, self.presence(open=True, ready=True, status=status))
+            time.sleep(POLL_EVERY)
+
+    def remove(self, topology: Topology, temporary: bool = False) -> None:
+        """Take the run off the servers; not off `temporary` ones, which end now. Raises Superseded: it is another's."""
+        try:
             client = redis_client.connect(self.redis_url)
-            EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})  # for roles started by hand
             if temporary:
                 remove_shared(client, topology)  # which is the machine's
                 return
@@ -247,7 +278,7 @@ class Following(Place):
             if time.monotonic() - self._silent_since > LEASE:
                 raise WarrenError(f"the leader of run {self.spec.run} is gone without saying why; start the run again")
         else:
-            self._silent_since = None
+            self._silent_since, self.update = None, leader.update
             if leader.status is not None:
                 return leader.status
         ready = share.ready()

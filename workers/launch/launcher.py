@@ -287,6 +287,10 @@ class Launcher:
         self.playing = True
         self._start_phase(1)
 
+    def update_seconds(self) -> float:
+        """Return how long an update of a learner takes, as far as this host sees."""
+        return 0.0 if self.monitor is None else self.monitor.update_seconds()
+
     # Ending.
 
     def _end(self, outcome: Outcome) -> None:
@@ -330,18 +334,19 @@ class Launcher:
             self.say(f"{death}\nthis run's own server is gone, and nothing has to be removed from it")
             return
         topology = self.topology
-        if self.monitor is not None:
-            self._quietly("the account", self.monitor.account)
-            topology = self.monitor.topology
         try:
-            place.remove(topology, outcome.status, self._found.temporary)
+            place.await_others(outcome.status)
+            if self.monitor is not None:
+                self._quietly("the account", self.monitor.account)
+                topology = self.monitor.topology
+            place.remove(topology, self._found.temporary)
         except Superseded as error:
             self.say(f"error: {error}")
 
     def _lengthen_graces(self) -> None:
         """Give a learner that is in the middle of an update the time that updates take."""
         if self.monitor is not None:
-            longest = 2.0 * self.monitor.update_seconds()
+            longest = 2.0 * max(self.update_seconds(), self.place.update)
             for managed in self.supervisor.children:
                 managed.grace = max(managed.grace, min(longest, managed.spec.longest))
 

@@ -69,7 +69,8 @@ class Presence:
 
     `open`: of the leader, whether the run can be joined. `ready`: all services are served (of its own share; of the
     leader: of the whole run, so that phase 1 may begin). `left`: processes of phase 1 of its share that are not done.
-    `failed`: why it gave up. `status`: of the leader once the run has ended, the exit status.
+    `failed`: why it gave up. `status`: of the leader once the run has ended, the exit status. `update`: of the leader,
+    s that an update of a learner takes.
     """
 
     host: str
@@ -78,6 +79,7 @@ class Presence:
     left: int = 0
     failed: str = ""
     status: int | None = None
+    update: float = 0.0
     machine: str = field(default_factory=socket.gethostname)
     pid: int = field(default_factory=os.getpid)
     token: str = ""
@@ -103,6 +105,8 @@ class Presence:
     def _check(self) -> None:
         texts = (self.host, self.failed, self.machine)
         numbers = (self.left, self.pid, 0 if self.status is None else self.status)
+        if not isinstance(self.update, (int, float)):
+            raise TypeError("no presence")
         if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
             raise TypeError("no presence")
 

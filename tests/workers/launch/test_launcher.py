@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 import redis
+from lease_holders import held_elsewhere
 
+from tasks.app import create_app
+from tasks.events import STATUS, Subscription
+from tasks.topology import Topology
 from workers.config.roles import Done
 from workers.launch.folder import RunFolder
 from workers.launch.launcher import Launcher, Outcome
 from workers.launch.services_monitor import ShareMonitor
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
+from workers.runtime.lease import living
 from workers.servers import Servers
 
 
@@ -59,6 +64,19 @@ class Finished(ShareMonitor):
         raise redis.ConnectionError("Redis is away")
 
 
+class Accounts(ShareMonitor):
+    """Ends at once, and keeps which processes of the run live when it accounts for what was done."""
+
+    living: list[str] = ["nobody has asked"]
+
+    def poll(self) -> str | None:
+        return "finished"
+
+    def account(self) -> None:
+        client = redis.Redis.from_url(self.context.redis_url)
+        Accounts.living = [str(holder) for holder in living(client, self.context.topology.key_prefix)]
+
+
 def launch(
     folder: Path, servers: Servers, run: str, monitor: type[ShareMonitor], *processes: ProcessSpec
 ) -> tuple[Outcome, Screen]:
@@ -84,6 +102,18 @@ def test_a_failing_account_keeps_nothing_from_being_removed(tmp_path: Path, embe
     assert (outcome.state, outcome.status) == ("finished", 0)
     assert any("the account: Redis is away" in text for text in screen.said)
     assert list(redis.Redis.from_url(embedded.redis_url).scan_iter(f"warren.{run_name}:*")) == []
+
+
+def test_the_account_is_made_once_no_process_of_the_run_lives(tmp_path: Path, embedded: Servers, run_name: str) -> None:
+    client, topology = redis.Redis.from_url(embedded.redis_url), Topology(run_name)
+    role = held_elsewhere(client, topology.key_prefix, "actor-1000")
+    app = create_app(topology, embedded.broker_url, embedded.redis_url)
+    handlers = {STATUS: lambda figures: role.release()}
+    listening = Subscription(app, topology, handlers, "actor-1000").start()
+    outcome, screen = launch(tmp_path, embedded, run_name, Accounts)
+    listening.stop()
+    assert outcome.status == 0 and Accounts.living == []
+    assert "waiting for actor-1000 (process 77 on gpu-3) to stop" in screen.said
 
 
 def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(

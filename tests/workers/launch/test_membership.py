@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,13 +16,15 @@ from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.app.reader import token_key
 from tasks.codec.shared_memory import SharedFolder
+from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.launch import hosts, membership
-from workers.launch.hosts import Leading
+from workers.launch.hosts import Following, Leading
 from workers.launch.membership import Membership, Presence, Superseded
-from workers.launch.spec import RunSpec, ServersSpec
+from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
+from workers.runtime.run_status import CLOSED
 from workers.servers import Servers
 
 
@@ -74,7 +77,7 @@ def test_a_superseded_leader_removes_nothing(embedded: Servers, client: Any, run
     with pytest.raises(Superseded):
         first.announce_end(0)
     with pytest.raises(Superseded):
-        first.remove(topology, 0)
+        first.remove(topology)
     assert client.get(f"warren.{run_name}:pool") == b"the successor's"
     assert second.leader() is not None
     remove_run(app, client, topology)
@@ -92,7 +95,7 @@ def test_what_ends_with_its_servers_is_not_removed_from_them_but_shared_memory_i
     shared = SharedFolder("0123456789abcdef")
     shared.make()
     assert embedded.temporary
-    leading.remove(topology, 0, temporary=True)
+    leading.remove(topology, temporary=True)
     assert client.get(token_key(topology)) is not None
     assert not shared.path.exists()
     remove_run(app, client, topology)
@@ -168,7 +171,7 @@ def test_a_launcher_that_stops_for_long_keeps_its_place(
         until(lambda: client.pttl(key) > 1000)
     with pytest.raises(ConfigurationError, match="is led already"):
         _sweeping(embedded, run_name).begin()
-    leading.remove(leading.topology, 0)
+    leading.remove(leading.topology)
     assert list(client.scan_iter(f"warren.{run_name}:*")) == []
 
 
@@ -207,7 +210,7 @@ def test_a_sweep_waits_for_the_lease_of_the_dead(embedded: Servers, client: Any,
     leading.begin()
     assert len(said) == 1 and "learner of player main (process 77 on gpu-3)" in said[0]
     assert client.get(f"warren.{run_name}:pool") is None
-    leading.remove(leading.topology, 0)
+    leading.remove(leading.topology)
 
 
 def test_waiting_for_the_dead_ends_when_asked(embedded: Servers, client: Any, run_name: str) -> None:
@@ -256,3 +259,83 @@ def test_the_hosts_of_a_run_are_found_without_looking_through_redis(
     followers[1].renew(False, Presence("box-3"))
     assert set(leader.hosts()) == {"box-3"}
     leader.leave(True, "master")
+
+
+def test_a_leader_waits_as_long_as_followers_may_take_to_stop(embedded: Servers, client: Any, run_name: str) -> None:
+    leading, follower = _sweeping(embedded, run_name), Membership(embedded.redis_url, Topology(run_name))
+    learner = ProcessSpec("learner", range(1), (), grace=60.0, longest=180.0)
+    leading.spec = replace(leading.spec, processes=(learner,))
+    assert leading.leave_within >= 2 * 180.0
+    leading.begin()
+    follower.take(False, Presence("box-2"))
+    follower.hold()
+    leading._seen, said = leading.membership.hosts(), []
+    key = f"warren.{run_name}:leader"
+
+    def leaves(text: str) -> None:
+        said.append(text)
+        assert client.exists(key)
+        follower.leave(False, "box-2")
+
+    leading.say = leaves
+    leading.await_others(0)
+    assert said == ["waiting for host box-2 to stop"]
+    leading.remove(leading.topology)
+
+
+def test_roles_that_were_started_by_hand_hear_that_a_run_is_closed_before_its_account(
+    embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leading = _sweeping(embedded, run_name)
+    leading.begin()
+    role = held_elsewhere(client, f"warren.{run_name}:", "actor-1000")
+
+    def heard(figures: dict[str, Any]) -> None:
+        assert figures["state"] == CLOSED
+        role.release()
+
+    listening = Subscription(leading.app, leading.topology, {STATUS: heard}, "actor-1000").start()
+    leading.await_others(0)
+    assert not client.exists(f"warren.{run_name}:leases")
+    listening.stop()
+    monkeypatch.setattr(hosts, "END_WITHIN", 0.3)
+    held_elsewhere(client, f"warren.{run_name}:", "actor-1001")
+    said: list[str] = []
+    leading.say = said.append
+    leading.await_others(0)
+    assert said[-1] == "warning: not waiting any longer for actor-1001 (process 77 on gpu-3)"
+    leading.remove(leading.topology)
+
+
+class Share:
+    """The share of a host whose learner takes long."""
+
+    playing = True
+
+    def ready(self) -> bool:
+        return True
+
+    def left(self) -> int:
+        return 0
+
+    def play(self) -> None:
+        pass
+
+    def update_seconds(self) -> float:
+        return 30.0
+
+
+def test_a_follower_knows_how_long_updates_take_from_its_leader(embedded: Servers, run_name: str) -> None:
+    leading = _sweeping(embedded, run_name)
+    leading.begin()
+    following = Following(
+        leading.spec, Membership(embedded.redis_url, leading.topology), leading.app, leading.topology, leading.redis_url
+    )
+    leading.beat(Share())
+    following.begin(lambda: False)
+    assert following.beat(Share()) is None
+    assert following.update == 30.0
+    leading.announce_end(0)
+    assert following.beat(Share()) == 0 and following.update == 30.0
+    following.leave(0)
+    leading.remove(leading.topology)
