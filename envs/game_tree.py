@@ -84,6 +84,7 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
     def __init__(self, tree: GameTree, num_envs: int, seed: int) -> None:
         super().__init__(tree.name, num_envs, tree.observation.shape[1:], tree.action_mask.shape[1])
         self.tree = tree
+        self.max_return = float(np.abs(tree.returns[tree.player == TERMINAL]).max(initial=0.0)) or None
         self.chance = Chance(num_envs, seed)
         self._node = np.zeros(num_envs, np.int64)
 

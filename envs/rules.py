@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.game_tree import CHANCE, TERMINAL, GameTree, TreeVectorEnv
+from envs.game_tree import CHANCE, TERMINAL, GameTree
 from warren.errors import ConfigurationError
 
 LIMIT = 2_000_000  # histories
@@ -75,15 +75,6 @@ def write_out(name: str, rules: Rules, limit: int = LIMIT) -> GameTree:
     Raises TooLarge beyond `limit` histories, ConfigurationError for rules that make no game and name where.
     """
     return _Writer(name, rules, limit).write()
-
-
-class RulesVectorEnv(TreeVectorEnv):
-    """N games by these rules."""
-
-    def __init__(self, name: str, rules: Rules, num_envs: int, seed: int) -> None:
-        tree = write_out(name, rules)
-        super().__init__(tree, num_envs, seed)
-        self.max_return = float(np.abs(tree.returns).max()) or None
 
 
 class _Writer:

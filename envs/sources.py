@@ -8,7 +8,7 @@
 | `matrix:rps`, `matrix:spinning_top`    | one-shot games with exactly known payoffs                               |
 | `football:1_vs_1_easy`                 | Google Research Football, an agent on either side                       |
 | `fightingice:zen`                      | FightingICE, an agent each                                              |
-| `my.module:MyGame`, `file.py:MyGame`   | your own: a TwoPlayerVectorEnv, or anything that makes a PettingZoo env |
+| `my.module:MyGame`, `file.py:MyGame`   | your own: Rules, a TwoPlayerVectorEnv, or what makes a PettingZoo env   |
 
 An adapter has `make_two_player(name, num_envs, seed, **parameters)`, and `sequence_form(name, **parameters)` where its
 games can be solved exactly.

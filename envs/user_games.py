@@ -14,8 +14,9 @@ from typing import Any
 from envs import user_envs
 from envs.construct import blame
 from envs.exploitability import QUALIFIES
+from envs.game_tree import GameTree, TreeVectorEnv
 from envs.pettingzoo_games import AECVectorEnv, as_aec
-from envs.rules import Rules, RulesVectorEnv, write_out
+from envs.rules import Rules, write_out
 from envs.sequence_form import SequenceForm
 from envs.two_player import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
@@ -26,7 +27,7 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
     factory = user_envs.find(env_id)
     with blame(f"environment {env_id!r}"):
         if _are_rules(factory):
-            return RulesVectorEnv(env_id, factory(**kwargs), num_envs, seed)
+            return TreeVectorEnv(_tree_of(env_id, factory, kwargs), num_envs, seed)
         if {"num_envs", "seed"} <= set(inspect.signature(factory).parameters):
             games = factory(num_envs=num_envs, seed=seed, **kwargs)
             if not isinstance(games, TwoPlayerVectorEnv):
@@ -53,7 +54,7 @@ def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
     factory = user_envs.find(env_id)
     if _are_rules(factory):
         with blame(f"the rules of environment {env_id!r}"):
-            return SequenceForm.from_tree(write_out(env_id, factory(**parameters)))
+            return SequenceForm.from_tree(_tree_of(env_id, factory, parameters))
     written_out = getattr(factory, "sequence_form", None)
     if written_out is None:
         raise ConfigurationError(f"environment {env_id!r}: its exploitability cannot be computed; {QUALIFIES}")
@@ -66,3 +67,16 @@ def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
 
 def _are_rules(factory: Any) -> bool:
     return isinstance(factory, type) and issubclass(factory, Rules)
+
+
+_trees: dict[tuple[Any, str], GameTree] = {}  # the newest, of this process: a role makes its game several times
+
+
+def _tree_of(env_id: str, rules: Any, parameters: dict[str, Any]) -> GameTree:
+    key = rules, repr(sorted(parameters.items()))
+    tree = _trees.get(key)
+    if tree is None:
+        tree = write_out(env_id, rules(**parameters))
+        _trees.clear()
+        _trees[key] = tree
+    return tree

@@ -11,7 +11,8 @@ import pytest
 import envs
 from envs import exploitability
 from envs.exploitability import load, uniform
-from envs.rules import CHANCE, TERMINAL, Rules, RulesVectorEnv, TooLarge, write_out
+from envs.game_tree import TreeVectorEnv
+from envs.rules import CHANCE, TERMINAL, Rules, TooLarge, write_out
 from envs.sequence_form import SequenceForm
 from warren.errors import ConfigurationError
 
@@ -55,7 +56,7 @@ def test_the_example_is_openspiels_kuhn_poker_in_value_and_exploitability() -> N
 
 def test_its_games_are_played_and_pay_what_the_tree_says() -> None:
     games = envs.make_two_player(EXAMPLE, 400, 0)
-    assert isinstance(games, RulesVectorEnv) and games.max_return == 2.0
+    assert isinstance(games, TreeVectorEnv) and games.max_return == 2.0
     form, rng = load(EXAMPLE), np.random.default_rng(0)
     turn, returns = games.reset(), []
     for _ in range(400):
@@ -151,6 +152,24 @@ def test_wrong_rules_are_told_with_the_history_where(rules: Rules, message: str)
 def test_chance_that_is_not_given_is_told() -> None:
     with pytest.raises(NotImplementedError, match="`chance` has to say how"):
         write_out("pick", having(chance=Rules.chance))
+
+
+SIZES: list[int] = []  # of the games that were written out
+
+
+class Counted(Pick):
+    def __init__(self, sides: int = 2) -> None:
+        SIZES.append(sides)
+        self.num_actions = sides
+
+
+def test_a_role_that_makes_its_game_several_times_writes_it_out_once() -> None:
+    name = f"{__name__}:Counted"
+    first, second = envs.make_two_player(name, 2, 0), envs.make_two_player(name, 4, 1)
+    load(name)
+    assert SIZES == [2] and first.tree is second.tree
+    assert envs.make_two_player(name, 2, 0, sides=3).num_actions == 3
+    assert SIZES == [2, 3]
 
 
 def test_a_class_of_rules_is_no_environment_of_one_agent() -> None:
