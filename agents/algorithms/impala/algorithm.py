@@ -43,6 +43,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
             value_coefficient=config.value_coefficient,
             entropy_coefficient=self.entropy_coefficient,
             upgo_coefficient=config.upgo_coefficient,
+            standardize=self.standardize if config.normalize_advantage else None,
             channel_coefficients=self.policy.channel_coefficients,
             value_scale=self.policy.value_scale,
         )

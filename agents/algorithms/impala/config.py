@@ -17,6 +17,7 @@ class IMPALAConfig(GradientConfig, BurnInConfig, VTraceConfig):
     max_grad_norm: float = 40.0
     entropy_coefficient: float = 0.01
     upgo_coefficient: float = 0.0  # of AlphaStar's UPGO term
+    normalize_advantage: bool = False
 
     name = "impala"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,7 @@ def impala_loss(
     entropy_coefficient: float,
     lambda_: float = 1.0,
     upgo_coefficient: float = 0.0,
+    standardize: Callable[[Tensor], Tensor] | None = None,
     channel_coefficients: Tensor | None = None,
     value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
@@ -33,11 +36,13 @@ def impala_loss(
     plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the
     weights that learn and has gradients, as `log_prob` and `entropy` [T, N]; `behaviour_log_prob` is of those that
     acted. Of an unroll with reward channels advantages are the sum by `channel_coefficients` [C], and the value's error
-    is the mean over them, both in units of `value_scale`, if it is given. `rho` among the terms is the mean importance
-    weight: near 1 while data is fresh.
+    is the mean over them, both in units of `value_scale`, if it is given. `standardize`, if it is, is of rho A, and of
+    rho (G - V), as they are multiplied by the gradient. `rho` among the terms is the mean importance weight: near 1
+    while data is fresh.
     """
     corrected = vtrace(unroll, log_prob, behaviour_log_prob, gamma, rho_bar, c_bar, lambda_)
-    policy_term = policy_gradient(log_prob, weighted_channels(corrected.advantage, channel_coefficients, value_scale))
+    advantage = weighted_channels(corrected.advantage, channel_coefficients, value_scale)
+    policy_term = policy_gradient(log_prob, advantage if standardize is None else standardize(advantage))
     value_term = value_loss(unroll.value, corrected.target, scale=value_scale)
     entropy_term = entropy.mean()
     loss = policy_term + value_coefficient * value_term - entropy_coefficient * entropy_term
@@ -47,7 +52,7 @@ def impala_loss(
     if upgo_coefficient:
         with torch.no_grad():
             upgoing = upgo_return(unroll, gamma) - unroll.value
-            upgoing = weighted_channels(upgoing, channel_coefficients, value_scale)
-        terms["upgo_loss"] = policy_gradient(log_prob, corrected.rho * upgoing)
+            upgoing = corrected.rho * weighted_channels(upgoing, channel_coefficients, value_scale)
+        terms["upgo_loss"] = policy_gradient(log_prob, upgoing if standardize is None else standardize(upgoing))
         loss = loss + upgo_coefficient * terms["upgo_loss"]
     return loss, {name: term.detach() for name, term in terms.items()}

@@ -68,12 +68,14 @@ def make(name: str, **changes: Any) -> Any:
     return build_algorithm(name, settings, policy, 3)
 
 
+@pytest.mark.parametrize("normalized", [False, True])
 @pytest.mark.parametrize("name", ["a2c", "appo", "impala", "ppo"])
-def test_learners_with_unequal_shares_make_the_steps_of_one_with_all_data(name: str) -> None:
-    one = make(name)
+def test_learners_with_unequal_shares_make_the_steps_of_one_with_all_data(name: str, normalized: bool) -> None:
+    settings = {"normalize_advantage": normalized}
+    one = make(name, **settings)
     data = [random_trajectory(one.policy, steps=8, envs=envs, seed=envs) for envs in (2, 3, 5)]
     shares = [data[:1], data[1:]]
-    peers, learners = InThreads(2), [make(name), make(name)]
+    peers, learners = InThreads(2), [make(name, **settings), make(name, **settings)]
     updates: list[Any] = [None, None]
 
     def learn(rank: int) -> None:

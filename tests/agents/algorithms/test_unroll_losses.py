@@ -100,14 +100,24 @@ def test_the_gradients_of_impala_take_what_vtrace_and_upgo_say_for_constants():
     torch.testing.assert_close(entropy.grad, torch.full_like(value, -0.01 / size))
 
 
-@given(unroll=unrolls())
-def test_on_policy_impala_is_a2c(unroll):
+@given(unroll=unrolls(), normalized=st.booleans())
+def test_on_policy_impala_is_a2c(unroll, normalized):
     unroll, log_prob, entropy, _ = outputs(unroll)
-    one, _ = impala_loss(unroll, log_prob, log_prob.detach(), entropy, **VTRACE, **COEFFICIENTS)
-    other, _ = a2c_loss(unroll, log_prob, entropy, gamma=0.9, gae_lambda=1.0, **COEFFICIENTS)
+    scaled = {"standardize": standardize if normalized else None}
+    one, _ = impala_loss(unroll, log_prob, log_prob.detach(), entropy, **VTRACE, **COEFFICIENTS, **scaled)
+    other, _ = a2c_loss(unroll, log_prob, entropy, gamma=0.9, gae_lambda=1.0, **COEFFICIENTS, **scaled)
     torch.testing.assert_close(one, other)
     gradients = [torch.autograd.grad(loss, (log_prob, unroll.value, entropy)) for loss in (one, other)]
     torch.testing.assert_close(*gradients)
+
+
+def test_what_is_normalized_is_what_weighs_each_step_the_importance_weight_included():
+    unroll, log_prob, entropy, behaviour = outputs(random_unroll(3))
+    weights = {"upgo_coefficient": 0.3, "standardize": standardize}
+    impala_loss(unroll, log_prob, behaviour, entropy, **weights, **VTRACE, **COEFFICIENTS)[0].backward()
+    _, advantage, rho = vtrace(unroll, log_prob, behaviour, 0.9)
+    upgoing = standardize(rho * (upgo_return(unroll, 0.9) - unroll.value.detach()))
+    torch.testing.assert_close(log_prob.grad, -(standardize(advantage) + 0.3 * upgoing) / advantage.numel())
 
 
 @given(unroll=unrolls(channels=(3,)), upgo_coefficient=st.sampled_from([0.0, 0.3]))
