@@ -9,7 +9,7 @@ while True:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, cast
 
 import gymnasium
@@ -18,17 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from agents.networks import Memory, Network, Normalized, Outputs
-from agents.networks.network import flatten_steps
 from agents.networks.recurrent import Recurrent
 from agents.policies.categorical import Categorical
 from agents.policies.distribution import Distribution
 from agents.spaces import Leaves, SpaceTree
 from agents.trajectories import TrajectorySpec, on_policy
 from warren.errors import ConfigurationError
-from warren.trees import map_tree, take
-
-EXTRAS = ("log_prob", "value")  # what is said of a step
-AT_ONCE = 2048  # observations in a pass of `values`: what a layer makes of them stays in the processor's cache
+from warren.trees import map_tree
 
 
 class Acted(NamedTuple):
@@ -37,13 +33,6 @@ class Acted(NamedTuple):
     action: Any  # int64 [N] or [N, K], float32 [N, A]; leaf name -> such an array where actions are a Dict or Tuple
     extras: dict[str, np.ndarray]  # log_prob float32 [N], value float32 [N] or [N, channels]
     memory: Memory
-
-
-class Said(NamedTuple):
-    """What a network gave at a step of a segment, from which `extras` follow."""
-
-    output: Any
-    value: Tensor | None  # None: computed with all others if at all
 
 
 class Evaluated(NamedTuple):
@@ -236,55 +225,6 @@ class Policy(nn.Module):
         with torch.inference_mode():
             leaves, memory = self._asked(observation, memory, value=True)
             return self.network.value(leaves, memory).cpu().numpy()
-
-    def draw(
-        self, observation: Any, memory: Memory, generator: torch.Generator, value: bool = True
-    ) -> tuple[Any, Said, Memory]:
-        """`step` for who keeps a whole segment: (action, what `extras` makes their extras of at its end, memory).
-
-        `value=False`: the value is not asked for; it is computed where it has a memory, which is to go on.
-        """
-        with torch.inference_mode():
-            leaves = self.leaves(observation)
-            later = self.network.separate_value or not value  # `values` has them then, in less time
-            said: Tensor | None = None
-            if later and not self.network.memory:
-                output, memory = self.network.act(leaves, memory)
-            else:
-                (output, said), memory = self.network.step(leaves, memory)
-            action = self.distribution.sample(output, generator)
-            return self.distribution.numpy(action), Said(output, said), memory
-
-    def extras(
-        self, said: Sequence[Said], observations: Any, actions: Any, names: Collection[str] = EXTRAS
-    ) -> dict[str, np.ndarray]:
-        """Return what `Acted.extras` holds of one step, of T by these weights: [T, N, ...] by those `names` of it.
-
-        `observations` and `actions` are [T, N, ...].
-        """
-        extras: dict[str, np.ndarray] = {}
-        with torch.inference_mode():
-            if "log_prob" in names:
-                output = map_tree(lambda *parts: torch.stack(parts), *(step.output for step in said))
-                action = map_tree(lambda part: torch.as_tensor(part, device=self._device), actions)
-                extras["log_prob"] = self.distribution.log_prob(output, action).cpu().numpy()
-            if "value" in names:
-                values = [step.value for step in said if step.value is not None]
-                extras["value"] = torch.stack(values).cpu().numpy() if values else self.values(observations)
-        return extras
-
-    def values(self, observations: Any) -> np.ndarray:
-        """observations [T, N, ...] -> V float32 [T, N], or [T, N, channels], of a policy without a memory."""
-        with torch.inference_mode():
-            leaves = self.leaves(observations)
-            steps, slots = (leaves if isinstance(leaves, Tensor) else next(iter(leaves.values()))).shape[:2]
-            several = max(1, AT_ONCE // slots)
-            values = [
-                self.network.value(flatten_steps(take(leaves, slice(step, step + several))), {})
-                for step in range(0, steps, several)
-            ]
-            flat = torch.cat(values)
-            return flat.view(steps, slots, *flat.shape[1:]).cpu().numpy()
 
     def probabilities(self, observation: Any, action_mask: np.ndarray | None = None) -> np.ndarray:
         """observation [N, ...] -> float32 [N, A]; exactly 0 where `action_mask` bool [N, A] is False.

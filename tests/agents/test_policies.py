@@ -7,6 +7,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Text
 from torch.distributions import Categorical, Independent, Normal
 
 from agents import build_policy
+from agents.policies.segment import values
 from warren.errors import ConfigurationError, UnknownName
 from warren.trees import take
 
@@ -67,10 +68,10 @@ def test_values_of_a_segment_are_those_of_its_steps_however_many_are_taken_at_on
     segment = {"speed": observations(35).reshape(7, 5, 4), "gear": np.arange(35).reshape(7, 5) % 3}
     one_by_one = np.stack([policy.value(take(segment, step)) for step in range(7)])
     for at_once in (1, 10, 14, 1000):
-        monkeypatch.setattr("agents.policies.policy.AT_ONCE", at_once)
-        values = policy.values(segment)
-        assert (values.shape, values.dtype) == ((7, 5, 2), np.float32)
-        np.testing.assert_allclose(values, one_by_one, rtol=1e-5, atol=1e-6)
+        monkeypatch.setattr("agents.policies.segment.AT_ONCE", at_once)
+        found = values(policy, segment)
+        assert (found.shape, found.dtype) == ((7, 5, 2), np.float32)
+        np.testing.assert_allclose(found, one_by_one, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", ["sample", "greedy"])

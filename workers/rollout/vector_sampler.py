@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from agents.policies import Policy
-from agents.policies.policy import Said
+from agents.policies.segment import Segment
 from agents.trajectories import Trajectory
 from agents.trees import empty, zeros
 from envs import VectorEnv
@@ -68,14 +68,12 @@ class VectorSampler:
         rewards = np.empty(shape + spec.reward.shape, np.float32)
         terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         cut_off = zeros(spec.cut, shape)
-        said: list[Said] = []
-        value = "value" in spec.extras
+        segment = Segment(policy, self._generator, spec.extras)
         acting = stepping = 0.0
         for step in range(budget):
             put(observations, step, observation)
             began = perf_counter()
-            action, outputs, memory = policy.draw(observation, memory, self._generator, value)
-            said.append(outputs)
+            action, memory = segment.act(observation, memory)
             put(actions, step, action)
             acted = perf_counter()
             acting += acted - began
@@ -98,7 +96,7 @@ class VectorSampler:
         self._check("observation", last["observation"], 1)
         self._check("reward", rewards, 2)
         began = perf_counter()
-        extras = policy.extras(said, observations, actions, spec.extras)
+        extras = segment.extras(observations, actions)
         acting += perf_counter() - began
         if "value" in spec.last:
             last["value"] = policy.value(observation, memory)
