@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from tasks.topology import ROLES, Topology
 logger = get_logger(__name__)
 
 REASON = "x-warren-reason"  # header of a dead letter, as text
+DIED = "x-warren-died"  # header of it, when that was: Unix time in whole s
 UNKNOWN_TYPE = "application/data"  # of a body that came without a content type
 CONFIRMED_WITHIN = 10.0  # s that the broker may take to confirm a dead letter, before it goes without its reason
 
@@ -66,7 +68,7 @@ def send_dead_letter(app: Any, letter: Letter, reason: str) -> bool:
                 exchange=topology.dead.name,
                 routing_key=letter.key,
                 declare=[topology.dead_queue(letter.key.partition(".")[0])],
-                headers={**letter.headers, REASON: reason},
+                headers={**letter.headers, REASON: reason, DIED: int(time.time())},
                 content_type=letter.content_type or UNKNOWN_TYPE,
                 content_encoding=letter.content_encoding or "binary",
                 correlation_id=letter.correlation_id,

@@ -63,6 +63,11 @@ class Deliveries:
         """Forget the runs of the messages: they ended, with whatever outcome, and the worker is alive."""
         self._try(lambda pipe, key: pipe.delete(key), ids)
 
+    def forget(self, ids: Sequence[str]) -> None:
+        """Forget all runs of messages that are sent again by hand, also that one is done. Raises redis.RedisError."""
+        if ids:
+            self._redis.unlink(*(self._prefix + one for one in ids))
+
     def begin_once(self, ids: Sequence[str]) -> list[bytes | None]:
         """Mark messages that must not run twice as begun; return the mark that each had, None where it may run.
 

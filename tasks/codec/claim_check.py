@@ -308,6 +308,14 @@ def is_stub(data: bytes | bytearray | memoryview) -> bool:
     return data[: len(_MAGIC)] == _MAGIC
 
 
+def size_of(body: bytes | bytearray | memoryview) -> int:
+    """Return the bytes of a message's body, which may wait elsewhere."""
+    if is_stub(body):
+        with suppress(CodecError):
+            return _read(body)[1]
+    return len(body)
+
+
 def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
     """`ClaimStore.redeem` of the store of the claim's run. Raises ClaimError where none is installed."""
     key, size, _ = _read(stub)

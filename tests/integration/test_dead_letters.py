@@ -1,0 +1,233 @@
+"""Dead letters on a real RabbitMQ: listed, shown, sent again, dropped, and never lost, whoever is killed."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from calling import ROOT, Calling
+from waiting import until
+
+from tasks import codec
+from tasks.admin.dead_letters import DeadLetters
+from tasks.topology import Topology
+from workers.ui import deadletters
+
+# Ends the command as a kill does, just before it calls what the first argument names.
+KILLED = """
+import os, signal, sys
+import amqp
+method = sys.argv.pop(1)
+setattr(amqp.Channel, method, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+from workers.ui.deadletters import main
+main()
+"""
+
+
+def environment(run: Calling) -> dict[str, str]:
+    given = {"WARREN_BROKER_URL": run.broker_url, "WARREN_REDIS_URL": run.redis_url, "WARREN_RUN": run.topology.run}
+    return {**os.environ, **given, "PYTHONPATH": str(ROOT), "COLUMNS": "250"}
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def command(run: Any, *arguments: str, answer: str = "") -> Done:
+    """Run the command in this process."""
+    where = ["--broker-url", run.broker_url, "--redis-url", run.redis_url, "--run", run.topology.run]
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(sys, "stdin", io.StringIO(answer))
+        patched.setenv("COLUMNS", "250")
+        return Done(deadletters.main(None, [*where, *arguments]), out.getvalue(), err.getvalue())
+
+
+def listed(run: Calling) -> list[dict[str, Any]]:
+    done = command(run, "--json")
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout)["letters"])
+
+
+def waiting(run: Calling) -> int:
+    """How many are there, without looking at them."""
+    with DeadLetters(run.app, run.topology) as letters:
+        return letters.count() or 0
+
+
+def fail(run: Calling, *messages: str) -> None:
+    """Calls that fail for good: of a service without a response that raises."""
+    before = waiting(run)
+    for message in messages:
+        run.solver.send("actor.push_badly", message)
+    run.solver.flush()
+    until(lambda: waiting(run) == before + len(messages))
+
+
+def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):
+    calling.start(1)
+    fail(calling, "first", "second")
+    found = listed(calling)
+    assert [one["service"] for one in found] == ["actor.push_badly"] * 2
+    assert all("rejected" in one["reason"] and time.time() - one["died_at"] < 3600 and one["bytes"] for one in found)
+    assert len({one["id"] for one in found}) == 2 and listed(calling) == found  # looking changes nothing
+    (row,) = [line for line in command(calling).stdout.splitlines() if "actor.push_badly" in line]
+    assert row.split()[1] == "2"
+    identity = found[1]["id"]
+    assert "2 dead letters begin so" in command(calling, "show", identity[:4]).stderr
+    shown = json.loads(command(calling, "show", identity, "--json").stdout)
+    assert shown["args"] == ["second"] and shown["exchange"] == calling.topology.service.name
+    assert "second" in command(calling, "show", identity).stdout
+    kept = command(calling, "drop", identity, answer="n\n")
+    assert "drop 1 dead letters" in kept.stdout and "nothing was dropped" in kept.stdout and waiting(calling) == 2
+    assert "1 dropped" in command(calling, "drop", identity, answer="y\n").stdout
+    assert [one["id"] for one in listed(calling)] == [found[0]["id"]]
+    assert "1 dropped" in command(calling, "drop", "--all", "--yes").stdout and listed(calling) == []
+    assert "has no dead letters" in command(calling).stdout
+
+
+def test_a_letter_that_is_sent_again_runs_and_fails_again_as_a_new_letter(calling):
+    calling.start(1)
+    fail(calling, "again")
+    before = listed(calling)[0]
+    done = command(calling, "requeue", "actor.push_badly")
+    assert done.returncode == 0 and "1 sent again" in done.stdout, done.stderr
+    until(lambda: waiting(calling) == 1)
+    after = listed(calling)[0]
+    assert after["id"] == before["id"] and after["reason"] == before["reason"]
+
+
+def test_a_call_that_must_not_run_twice_runs_when_a_person_sends_it_again(calling):
+    calling.start(2, may_end=True)
+    calling.solver.send("actor.push_deadly_once", "deadly")
+    calling.solver.flush()
+    until(lambda: waiting(calling) == 1)
+    (letter,) = listed(calling)
+    assert "was delivered once" in letter["reason"] and time.time() - letter["died_at"] < 3600
+    assert calling.ran("deadly") == 1
+    assert "1 sent again" in command(calling, "requeue", letter["id"]).stdout
+    until(lambda: calling.ran("deadly") == 2)
+
+
+def test_a_long_body_is_shown_and_sent_again_while_it_is_there(calling):
+    calling.start(1)
+    long = "x" * (2 << 20)
+    fail(calling, long)
+    (letter,) = listed(calling)
+    assert letter["long"] and letter["bytes"] > 2 << 20
+    assert json.loads(command(calling, "show", letter["id"], "--json").stdout)["args"] == [long]
+    assert "1 sent again" in command(calling, "requeue", "--all").stdout
+    until(lambda: waiting(calling) == 1)
+    keys = calling.solver._directory._redis.keys(f"{calling.topology.key_prefix}claim:*")
+    calling.solver._directory._redis.delete(*keys)
+    gone = command(calling, "requeue", "--all")
+    assert gone.returncode == 1 and "1 stayed" in gone.stderr and "is gone" in gone.stderr and waiting(calling) == 1
+    assert "is gone" in command(calling, "show", letter["id"]).stdout
+
+
+def test_what_is_no_call_is_shown_without_being_run_or_obeyed(calling):
+    calling.start(1)
+    with calling.app.producer_or_acquire() as producer:
+        producer.publish(
+            b"\x80\x04nonsense", exchange=calling.topology.service.name, routing_key="actor.push",
+            content_type="application/x-python-serialize", content_encoding="binary",
+            headers={"task": "actor.push", "id": "\x1b[2Jnasty", "array": [1, {"a": 2}]},
+        )  # fmt: skip
+    until(lambda: waiting(calling) == 1)
+    (letter,) = listed(calling)
+    assert "content type is 'application/x-python-serialize'" in letter["reason"]
+    shown = command(calling, "show", letter["id"]).stdout
+    assert "unreadable" in shown and "\x1b" not in shown and "\x1b" not in command(calling, "list", "--each").stdout
+
+
+def test_segments_of_a_learner_go_back_to_its_queue(calling):
+    queue = calling.topology.learner_queue()
+    letter = {"task": "learner.learn", "id": "segment-1"}
+    with calling.app.producer_or_acquire() as producer:
+        dead = calling.topology.dead_queue("learner")
+        producer.publish("{}", exchange=dead.exchange.name, routing_key="learner.main", declare=[dead], headers=letter)
+    refused = command(calling, "requeue", "--all")
+    assert refused.returncode == 1 and "no queue takes learner.main" in refused.stderr and waiting(calling) == 1
+    with calling.app.connection_for_write() as connection:
+        bound = queue(connection.default_channel)
+        bound.declare()
+        assert "1 sent again" in command(calling, "requeue", "--all").stdout
+        message = until(lambda: bound.get())
+        assert message.headers["id"] == "segment-1" and waiting(calling) == 0
+        bound.delete()
+
+
+@pytest.mark.parametrize(("method", "copies"), [("basic_publish_confirm", 0), ("basic_ack", 1)])
+def test_a_letter_outlives_a_kill_before_and_after_its_copy_is_confirmed(calling, method, copies):
+    calling.start(1)
+    fail(calling, "killed in between")
+    started = [sys.executable, "-c", KILLED, method, "requeue", "--all"]
+    done = subprocess.run(started, cwd=ROOT, env=environment(calling), timeout=120, check=False)
+    assert done.returncode == -signal.SIGKILL
+    until(lambda: waiting(calling) == 1 + copies)  # the copy ran, and failed as the first did
+    assert {one["id"] for one in listed(calling)} == {listed(calling)[0]["id"]}
+
+
+def test_none_of_many_is_lost_by_kills_at_any_moment(calling):
+    calling.start(1)
+    keys = [f"key-{number}" for number in range(100)]
+    connection = calling.app.connection_for_write()
+    dead, service = calling.topology.dead_queue("actor"), "actor.push"
+    with connection, connection.Producer() as producer:
+        for key in keys:
+            producer.publish(
+                codec.encode(([key], {}, {})), exchange=dead.exchange.name, routing_key=service, declare=[dead],
+                content_type=codec.CONTENT_TYPE, content_encoding="binary", headers={"task": service, "id": key},
+            )  # fmt: skip
+    assert waiting(calling) == len(keys)
+    chance = random.Random(1)
+    for _ in range(3):
+        before = waiting(calling)
+        started = [sys.executable, "-m", "workers.deadletters", "requeue", "--all"]
+        process = subprocess.Popen(started, cwd=ROOT, env=environment(calling), stdout=subprocess.DEVNULL)
+        until(lambda before=before, process=process: process.poll() is not None or waiting(calling) < before)
+        time.sleep(chance.uniform(0.0, 0.02))  # some letters on
+        process.kill()
+        process.wait()
+    left = [one["id"] for one in listed(calling)]
+    until(lambda: all(calling.ran(key) for key in keys if key not in left))
+    assert command(calling, "requeue", "--all").returncode == 0
+    until(lambda: all(calling.ran(key) for key in keys) and waiting(calling) == 0)
+
+
+def test_mistakes_are_one_line_each(calling):
+    calling.start(1)
+    fail(calling, "one")
+    for arguments, said in (
+        (["requeue"], "requeue: name services or ids, or give --all"),
+        (["show"], "show: name one id"),
+        (
+            ["requeue", "actor.pish"],
+            "actor.pish: no dead letter has that id, and none is of such a service",
+        ),
+        (["drop", "--all", "actor.push"], "drop: name services or ids, or give --all"),
+    ):
+        done = command(calling, *arguments)
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
+    other = command(calling, "--run", f"{calling.topology.run}-not")
+    assert other.returncode == 0 and "has no queues of dead letters on this broker: is that its name?" in other.stdout
+
+
+def test_a_redis_broker_says_that_it_keeps_none(embedded, run_name):
+    done = command(
+        SimpleNamespace(broker_url=embedded.broker_url, redis_url=embedded.redis_url, topology=Topology(run_name))
+    )
+    assert done.returncode == 0 and done.stdout.startswith("a Redis broker keeps no dead letters")
+    assert len(done.stdout.splitlines()) == 1

@@ -1,0 +1,269 @@
+"""The command line of dead letters: listed, shown, sent again, dropped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import redis
+from rich.console import Console
+from rich.text import Text
+
+from league.cli.tables import table
+from tasks import brokers
+from tasks.admin.dead_letters import NONE_KEPT, DeadLetter, DeadLetters
+from tasks.app import create_app
+from tasks.topology import Topology
+from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationError
+from workers.config.command_line import guarded, urls_from_environment
+from workers.servers import check_broker, check_redis
+
+TELL_EVERY = 2.0  # s between lines that say how far it is
+SHOWN_VALUES = 16  # an array with more of them is shown as its dtype and shape
+
+Known = dict[str, Any]  # of a letter: DeadLetter.as_dict
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the command line says; return the exit status."""
+    urls_from_environment(options)
+    missing = [
+        f"--{name}: not given, and {variable} is not set"
+        for name, variable in (
+            ("broker-url", "WARREN_BROKER_URL"),
+            ("redis-url", "WARREN_REDIS_URL"),
+            ("run", "WARREN_RUN"),
+        )
+        if getattr(options, name.replace("-", "_")) is None
+    ]
+    if options.action in ("requeue", "drop") and bool(options.which) == options.all:
+        missing.append(f"{options.action}: name services or ids, or give --all")
+    if options.action == "show" and len(options.which) != 1:
+        missing.append("show: name one id")
+    if missing:
+        raise ConfigurationError(missing)
+    check_broker(options.broker_url)
+    check_redis(options.redis_url)
+    topology = Topology(options.run)
+    app = create_app(topology, options.broker_url, options.redis_url)
+    if not brokers.of(app).dead_letters:
+        print(json.dumps({"run": options.run, "letters": []}) if options.json else NONE_KEPT)
+        return 0
+    with DeadLetters(app, topology) as letters:
+        found = letters.count()
+        if found is None:
+            said = f"run {options.run} has no queues of dead letters on this broker: is that its name?"
+            print(json.dumps({"run": options.run, "letters": []}) if options.json else said)
+            return 0
+        actions = {"list": _list, "show": _show, "requeue": _requeue, "drop": _drop}
+        return actions[options.action](letters, found, options)
+
+
+def _list(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    known = [one for one in _look(letters, count) if not options.which or _is_meant(one, options.which)]
+    if options.json:
+        print(json.dumps({"run": options.run, "letters": known}, indent=2))
+    elif not known:
+        print(f"run {options.run} has no dead letters" + (" of that name" if options.which else ""))
+    else:
+        _print_table(known if options.each else None, known)
+    return 0
+
+
+def _print_table(each: list[Known] | None, known: list[Known]) -> None:
+    console = Console()
+    columns: dict[str, list[str | Text]]
+    if each is not None:
+        columns = {
+            "id": [_plain(one["id"]) for one in each],
+            "service": [_plain(one["service"]) for one in each],
+            ">age": [_age(one["died_at"]) for one in each],
+            ">bytes": [f"{one['bytes']:,}" for one in each],
+            "reason": [_plain(one["reason"]) for one in each],
+        }
+    else:
+        groups: dict[tuple[str, str], list[Known]] = {}
+        for one in known:
+            groups.setdefault((one["service"], one["reason"]), []).append(one)
+        columns = {
+            "service": [_plain(service) for service, _ in groups],
+            ">letters": [f"{len(some):,}" for some in groups.values()],
+            ">oldest": [
+                _age(min((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
+            ],
+            ">newest": [
+                _age(max((one["died_at"] for one in some if one["died_at"]), default=None)) for some in groups.values()
+            ],
+            ">bytes": [f"{sum(one['bytes'] for one in some):,}" for some in groups.values()],
+            "reason": [_plain(reason) for _, reason in groups],
+        }
+    console.print(table(columns, console.width, (">newest", ">bytes")))
+
+
+def _show(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    (wanted,) = _ids(_look(letters, count), options.which)
+    letter = next(one for one in _again(letters) if one.id == wanted)
+    told: dict[str, Any] = {**letter.as_dict(), "exchange": letter.exchange, "key": letter.key}
+    told["headers"] = _shown(letter.headers)
+    try:
+        body = letter.read()
+        whole = isinstance(body, list | tuple) and len(body) == 3
+        told |= {"args": _shown(body[0]), "kwargs": _shown(body[1])} if whole else {"body": _shown(body)}
+    except (CodecError, ClaimError, BrokerError) as error:
+        told["unreadable"] = str(error)
+    if options.json:
+        print(json.dumps(told, indent=2))
+    else:
+        for name, value in told.items():
+            print(f"{name}: {_plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))}")
+    return 0
+
+
+def _requeue(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    return _deal(letters, _chosen(letters, count, options), letters.send_again, "sent again")
+
+
+def _drop(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
+    chosen = _chosen(letters, count, options)
+    if chosen and not options.yes:
+        print(f"drop {len(chosen)} dead letters of run {options.run} for good? [y/N] ", end="", flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            print("nothing was dropped")
+            return 0
+    return _deal(letters, chosen, letters.drop, "dropped")
+
+
+def _deal(letters: DeadLetters, chosen: list[str], deal: Callable[[DeadLetter], None], done: str) -> int:
+    """Deal with the letters of these ids; say how many were, and why others stayed."""
+    wanted, number, stayed, last = set(chosen), 0, dict[str, int](), time.monotonic()
+    try:
+        for letter in _again(letters):
+            if letter.id not in wanted:
+                continue
+            try:
+                deal(letter)
+                number += 1
+            except (BrokerError, ClaimError) as error:
+                stayed[str(error)] = stayed.get(str(error), 0) + 1
+            if time.monotonic() - last > TELL_EVERY:
+                last = time.monotonic()
+                print(f"{number} of {len(chosen)} {done}", file=sys.stderr)
+    finally:
+        print(f"{number} {done}")
+        for why, times in stayed.items():
+            print(f"error: {times} stayed: {_plain(why)}", file=sys.stderr)
+    return 1 if stayed else 0
+
+
+def _look(letters: DeadLetters, count: int) -> list[Known]:
+    """Look at all; return what is known of each without its body."""
+    known, last = [], time.monotonic()
+    for letter in letters.each():
+        known.append(letter.as_dict())
+        if time.monotonic() - last > TELL_EVERY:
+            last = time.monotonic()
+            print(f"{len(known)} of {count} looked at", file=sys.stderr)
+    return known
+
+
+def _again(letters: DeadLetters) -> Iterator[DeadLetter]:
+    letters.put_back()
+    return letters.each()
+
+
+def _chosen(letters: DeadLetters, count: int, options: argparse.Namespace) -> list[str]:
+    known = _look(letters, count)
+    return [one["id"] for one in known] if options.all else _ids(known, options.which)
+
+
+def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
+    """The ids of the letters that are named. Raises ConfigurationError for a name of none, or of several ids."""
+    found, problems = list[str](), list[str]()
+    for name in which:
+        of_service = [one["id"] for one in known if one["service"] == name]
+        by_id = sorted({one["id"] for one in known if one["id"].startswith(name)})
+        if name in by_id:
+            by_id = [name]
+        if of_service:
+            found += of_service
+        elif len(by_id) == 1:
+            found += by_id
+        elif by_id:
+            problems.append(f"{name}: {len(by_id)} dead letters begin so; write more of the id")
+        else:
+            services = ", ".join(sorted({_plain(one["service"]) for one in known})) or "none"
+            problems.append(
+                f"{name}: no dead letter has that id, and none is of such a service (there are: {services})"
+            )
+    if problems:
+        raise ConfigurationError(problems)
+    return found
+
+
+def _is_meant(one: Known, which: Iterable[str]) -> bool:
+    return any(one["service"] == name or one["id"].startswith(name) for name in which)
+
+
+def _shown(value: Any) -> Any:
+    """Return what JSON can say of a value: arrays as themselves while they are short, else dtype and shape."""
+    if isinstance(value, dict):
+        return {str(key): _shown(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(part) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        size = 1
+        for length in value.shape:
+            size *= length
+        values = f" {value.tolist()}" if size <= SHOWN_VALUES else ""
+        return f"{type(value).__name__} {value.dtype} {tuple(value.shape)}{values}"
+    return repr(value)
+
+
+def _plain(text: str) -> str:
+    """A text of anybody's without what a terminal would obey."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
+
+
+def _age(died_at: float | None) -> str:
+    if died_at is None:
+        return "?"
+    seconds = max(0.0, time.time() - died_at)
+    for length, unit in ((86_400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def main(description: str | None = None, arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workers.deadletters", description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("action", nargs="?", default="list", choices=["list", "show", "requeue", "drop"])
+    parser.add_argument(
+        "which", nargs="*", metavar="SERVICE|ID", help="services (actor.push) or ids, or their beginnings"
+    )
+    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
+    parser.add_argument("--broker-url")
+    parser.add_argument("--redis-url")
+    parser.add_argument("--all", action="store_true", help="of requeue and drop: all there are")
+    parser.add_argument("--each", action="store_true", help="of list: a line a letter, with its id")
+    parser.add_argument("--yes", action="store_true", help="of drop: do not ask")
+    parser.add_argument("--json", action="store_true", help="of list and show: for programs")
+    options = parser.parse_intermixed_args(arguments)
+
+    def job() -> int:
+        try:
+            return run(options)
+        except (*brokers.GONE, redis.RedisError) as error:
+            raise BrokerError(f"a server went away: {error}; what was not sent again or dropped stays") from error
+
+    return guarded(job)
