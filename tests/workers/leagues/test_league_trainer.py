@@ -26,6 +26,7 @@ from workers.leagues import learner as learner_module
 from workers.leagues import trainer as trainer_module
 from workers.leagues.trainer import LeagueTrainer
 from workers.rollout.selfplay_sampler import MatchSampler
+from workers.runtime.lease import Lease
 
 LEAGUE = {
     "env": "matrix:rps",
@@ -69,6 +70,8 @@ class Run:
             app=Celery("learner"),
             topology=Topology(name, players=("main",)),
             redis=client,
+            leases=client,
+            lease=lambda work: Lease(client, prefix, work),
             pool=Pool(client, prefix),
             events=SimpleNamespace(fire=lambda name, payload, another_follows=False: None),
             declare=lambda: None,
