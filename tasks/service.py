@@ -26,6 +26,7 @@ from warren.errors import ConfigurationError
 F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_BATCH = 32_767  # calls; twice as many are what AMQP's basic.qos can count
+MOST_PRIORITIES = 10  # levels; RabbitMQ has a queue inside the queue for each
 LONGEST_ROLE = 80  # bytes of a role's name, which is part of names of queues
 
 RETRIES = 2  # times that a call is sent again after a worker or the broker died with it
@@ -41,7 +42,8 @@ class Spec:
     as a whole, each is run again alone, so that only those fail that are at fault. `bound`: calls without an answer
     that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
     `concurrency`: calls of it (batches, where it has those) that run at once in a worker's event loop; 0 for a plain
-    method, which runs in the thread of the services.
+    method, which runs in the thread of the services. `priorities`: levels of priority that its calls may have, 0 for
+    none.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Spec:
     isolate: bool = True
     bound: int = ONE_WAY_LENGTH
     concurrency: int = 0
+    priorities: int = 0
 
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
@@ -94,6 +97,7 @@ def service(
     retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
     time_limit: float | None = None,
     hard_time_limit: float | None = None,
+    priorities: int = 0,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -110,6 +114,7 @@ def service(
     retry_on: RetryOn | type[BaseException] | Sequence[type[BaseException]] | None = None,
     time_limit: float | None = None,
     hard_time_limit: float | None = None,
+    priorities: int = 0,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -124,6 +129,7 @@ def service(
     `isolate` (default: where there is a response), `bound` (only without a response): see Spec. `retry_on`: exceptions
     after which a call runs again a little later: classes, or a RetryOn that says more. `time_limit`: s that a run may
     take before TimeLimitExceeded is raised in it; `hard_time_limit`: s until its worker ends, if it still runs.
+    `priorities`: number of levels that `solver.options(priority=...)` may give its calls.
 
     An `async def` method runs in an event loop of its worker, up to `concurrency` calls of it at a time (CONCURRENCY by
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
@@ -142,6 +148,8 @@ def service(
         problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
     if wait is not None and (wait <= 0 or minimum == 1):
         problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
+    if priorities != 0 and not 2 <= priorities <= MOST_PRIORITIES:
+        problems.append(f"priorities={priorities}: use 2 to {MOST_PRIORITIES} levels, each of which costs the broker")
     problems += _problems_with_limits(time_limit, hard_time_limit)
     if retries < 0:
         problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
@@ -169,7 +177,9 @@ def service(
         at_once = (concurrency or min(CONCURRENCY, MOST_BATCH // batch)) if is_async else 0
         function.__retry_on__ = again
         function.__time_limits__ = None if time_limit is None else (time_limit, hard_time_limit)
-        function.__service__ = Spec(function.__name__, response, batch, minimum, wait, retries, alone, held, at_once)
+        function.__service__ = Spec(
+            function.__name__, response, batch, minimum, wait, retries, alone, held, at_once, priorities
+        )
         return function
 
     if problems and method is None:

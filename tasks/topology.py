@@ -134,14 +134,24 @@ class Topology:
         key = f"learner.{player}.rank-{learner}"
         return self._queue(self.learner, key, max_length=self.learner_bound, overflow="reject-publish")
 
-    def service_queue(self, name: str, response: bool = True, bound: int = ONE_WAY_LENGTH) -> Queue:
+    def service_queue(
+        self, name: str, response: bool = True, bound: int = ONE_WAY_LENGTH, priorities: int = 0
+    ) -> Queue:
         """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
         Who waits for an answer is told of every failure and sets a time to live, so those queues need neither a bound
-        nor a dead-letter exchange. Calls without an answer are bounded: over `bound` the broker refuses more.
+        nor a dead-letter exchange. Calls without an answer are bounded: over `bound` the broker refuses more. With
+        `priorities` the broker delivers those of a higher level first. Raises ConfigurationError where it has none.
         """
+        if priorities and self.queue_type == "quorum":
+            raise ConfigurationError(
+                f"{name}: priorities={priorities}: quorum queues have no levels of priority; leave it out, or have "
+                f"classic queues ({QUEUES_VARIABLE}=classic)"
+            )
         bounds: dict[str, Any] = {} if response else {"max_length": bound, "overflow": "reject-publish"}
-        return self._queue(self.service, name, dead_letters=not response, label=f"service.{name}", **bounds)
+        return self._queue(
+            self.service, name, dead_letters=not response, label=f"service.{name}", priorities=priorities, **bounds
+        )
 
     def dead_queue(self, role: str) -> Queue:
         """What failed for good among the messages of `role`."""
@@ -220,6 +230,7 @@ class Topology:
         overflow: str | None = None,
         dead_letters: bool = True,
         label: str | None = None,
+        priorities: int = 0,
         **bounds: Any,
     ) -> Queue:
         """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
@@ -228,6 +239,8 @@ class Topology:
         arguments = {**DURABLE[self.queue_type], **(dead if dead_letters else {})}
         if overflow:
             arguments["x-overflow"] = overflow
+        if priorities:
+            arguments["x-max-priority"] = priorities - 1
         return Queue(
             f"{self.prefix}.{label or key}",
             exchange,

@@ -48,6 +48,7 @@ class Properties(NamedTuple):
     correlation_id: str
     reply_to: str
     type: str
+    priority: int = 0
 
 
 def short(text: str) -> bytes:
@@ -154,7 +155,9 @@ def _read_properties(raw: bytes) -> Properties:
         position += 4 + size
     if flags & DELIVERY_MODE:
         position += 1
+    priority = 0
     if flags & PRIORITY:
+        priority = raw[position]
         position += 1
     if flags & CORRELATION_ID:
         correlation_id, position = _short_at(raw, position)
@@ -168,7 +171,7 @@ def _read_properties(raw: bytes) -> Properties:
         if flags & TIMESTAMP:
             position += 8
         kind, position = _short_at(raw, position)
-    return Properties(content_type, headers, correlation_id, reply_to, kind)
+    return Properties(content_type, headers, correlation_id, reply_to, kind, priority)
 
 
 def _short_at(raw: bytes, position: int) -> tuple[str, int]:

@@ -74,9 +74,11 @@ class Envelope:
         retries: int = 0,
         persistent: bool = False,
         headers: Mapping[str, Any] | None = None,
+        priority: int | None = None,
     ) -> None:
         self._channel, self._frame_max = channel, frame_max
         flags = CONTENT_TYPE | CONTENT_ENCODING | HEADERS | frames.DELIVERY_MODE | CORRELATION_ID
+        flags |= 0 if priority is None else frames.PRIORITY
         flags |= (REPLY_TO if reply_to else 0) | (frames.EXPIRATION if time_to_live is not None else 0)
         fixed = table({**(headers or {}), "lang": "py", "task": service, "retries": retries, "origin": _origin()})
         fixed += short("id") + b"S" + _BODY_ID.pack(ID_BYTES)
@@ -85,7 +87,7 @@ class Envelope:
         expires = short("expires") + b"S" + _BODY_ID.pack(EXPIRES_BYTES) if self.expires else b""
         size = len(fixed) + ID_BYTES + len(root) + ID_BYTES + len(expires) + (EXPIRES_BYTES if self.expires else 0)
         start = flags.to_bytes(2, "big") + short(codec.CONTENT_TYPE) + short("binary") + size.to_bytes(4, "big")
-        mode = PERSISTENT if persistent else b"\x01"
+        mode = (PERSISTENT if persistent else b"\x01") + (b"" if priority is None else bytes((priority,)))
         ending = short(reply_to) if reply_to else b""
         if time_to_live is not None:
             ending += short(str(max(1, int(time_to_live * 1000))))

@@ -223,6 +223,11 @@ class Request(CeleryRequest):  # type: ignore[misc]
         return self.message.headers
 
     @property
+    def priority(self) -> int:
+        """Return a higher number for what runs first; in messages of a Redis broker that is the lower one."""
+        return -int(self.message.properties.get("priority") or 0)
+
+    @property
     def redelivered(self) -> bool:
         """Whether the broker delivered it before."""
         return was_redelivered(self.message.delivery_info, self.message.headers)

@@ -83,6 +83,10 @@ class Broker(ABC):
     refuses: ClassVar[bool]  # a full queue refuses a message; else senders read its length first
     dead_letters: ClassVar[bool]  # what is rejected for good is kept for a person to read
 
+    def priority(self, level: int, levels: int) -> int:
+        """The priority of a message of that level, 0 the lowest of so many."""
+        return level
+
     @abstractmethod
     def connect(self) -> Connection:
         """A new connection. Raises one of GONE when the broker is away; where there is no `direct_reply`, always."""

@@ -30,10 +30,10 @@ class CallFrames:
         """Return the frames of `call`."""
         spec = call.spec
         key = (spec.name, spec.response, call.time_to_live, call.retries)
-        envelope = None if call.headers else self._envelopes.get(key)
+        envelope = self._envelopes.get(key) if call.extra is None else None
         if envelope is None:
             envelope = self._envelope(call)
-            if not call.headers:
+            if call.extra is None:
                 if len(self._envelopes) > MOST_KEPT:
                     self._envelopes.clear()
                 self._envelopes[key] = envelope
@@ -41,7 +41,7 @@ class CallFrames:
         return envelope.write(call.id, expires_at(left or 0.0) if envelope.expires else b"", call.args_body)
 
     def _envelope(self, call: Handle) -> Envelope:
-        spec = call.spec
+        spec, extra = call.spec, call.extra
         return Envelope(
             self._channel if spec.response else self._one_way_channel,
             self._frame_max,
@@ -51,5 +51,6 @@ class CallFrames:
             time_to_live=call.time_to_live,
             retries=call.retries,
             persistent=not spec.response,
-            headers=call.headers,
+            headers=None if extra is None else extra.call.headers,
+            priority=None if extra is None else extra.priority,
         )

@@ -13,8 +13,10 @@ from celery import states
 from celery.utils.log import get_logger
 from kombu.exceptions import InconsistencyError, OperationalError
 
+from tasks import brokers
 from tasks.admin.registry import Directory
 from tasks.app.outcome import CELERYS
+from tasks.brokers import Broker
 from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import CallTable
@@ -67,7 +69,8 @@ class StockClient(Driver):
             try:
                 self._app.send_task(
                     call.spec.name, args=args, kwargs=kwargs, task_id=call.id, expires=left,
-                    ignore_result=not call.spec.response, argsrepr="", kwargsrepr="", headers=call.headers,
+                    ignore_result=not call.spec.response, argsrepr="", kwargsrepr="",
+                    **_options(brokers.of(self._app), call),
                 )  # fmt: skip
             except InconsistencyError:  # kombu: no queue is bound, so nobody has ever served it
                 self.table.fail(call, unserved(self._directory, call.spec.name, 0.0))
@@ -161,6 +164,15 @@ class StockClient(Driver):
             else:
                 continue
             backend.forget(call.id)
+
+
+def _options(broker: Broker, call: Handle) -> dict[str, Any]:
+    """Return Celery's options for what a call has besides."""
+    spec, extra = call.spec, call.extra
+    options: dict[str, Any] = {} if extra is None else {"headers": extra.call.headers}
+    if spec.priorities:  # without one, a message would be of the highest
+        options["priority"] = broker.priority((extra and extra.priority) or 0, spec.priorities)
+    return options
 
 
 def _failure(backend: Any, name: str, meta: dict[str, Any]) -> CallError:

@@ -48,7 +48,7 @@ class Driver(ABC):
         if extra is None:
             call = Handle(self, spec, self._ids.new(), body, time_to_live)
         else:
-            call = Handle(self, spec, extra.call.id, body, time_to_live, extra.call.headers)
+            call = Handle(self, spec, extra.call.id, body, time_to_live, extra)
         self._submit(spec, (call,))
         return call
 

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tasks import brokers
 from tasks.client import maps
 from tasks.client.arguments import Args, of_call, whole
 from tasks.client.async_client import AsyncClient
@@ -91,15 +92,19 @@ class Forms(ABC):
         called with the id of the chord.
         """
         plain = {"argsrepr": "", "kwargsrepr": "", "ignore_result": True}
-        header = [self._signature(self._find(name).name, of_call(values), plain) for name, *values in calls]
+        header = [self._signature(self._find(name), of_call(values), plain) for name, *values in calls]
         failed = self.app.signature(self._task(on_error), immutable=False) if on_error else None
         return gather(self.app, header, self._signature(self._task(then), Args(), {"argsrepr": ""}), failed)
 
-    def _signature(self, name: str, given: Args, options: dict[str, Any]) -> Any:
+    def _signature(self, to: Spec | str, given: Args, options: dict[str, Any]) -> Any:
+        name, spec = (to, None) if isinstance(to, str) else (to.name, to)
         if self._extras is not None:
-            outgoing = self._extras.outgoing(name, given)
+            outgoing = self._extras.outgoing(name, spec, given)
             given = Args(*outgoing.args, **outgoing.kwargs)
             options = {**options, "task_id": outgoing.call.id, "headers": outgoing.call.headers}
+        if spec is not None and spec.priorities:
+            level = (self._extras and self._extras.priority) or 0
+            options = {**options, "priority": brokers.of(self.app).priority(level, spec.priorities)}
         return self.app.signature(name, args=given.args, kwargs=given.kwargs, options=options)
 
     async def acall(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
@@ -172,19 +177,26 @@ class Forms(ABC):
 
     retrive = retrieve  # the seeds' spelling
 
-    def options(self, *, deadline: float | None = UNSET, headers: Mapping[str, Any] | None = None) -> Forms:
+    def options(
+        self,
+        *,
+        deadline: float | None = UNSET,
+        headers: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+    ) -> Forms:
         """Return a view of this Solver all of whose calls have these options, in every form.
 
         solver.options(deadline=5.0, headers={"tenant": "a"}).call("actor.policy_eval", state)
 
         `headers`: texts, numbers and booleans by name, besides those that this has already; the service finds them in
-        `tasks.middleware.current_call().headers`. A view costs little and shares the connections. Raises
+        `tasks.middleware.current_call().headers`. `priority`: a level of a service that has `priorities`, 0 the lowest;
+        a call of another service raises ConfigurationError. A view costs little and shares the connections. Raises
         ConfigurationError for what no call can have.
         """
         limit = self.deadline if deadline is UNSET else checked(deadline)
-        before = self._extras.headers if self._extras is not None else {}
-        extras = Extras(self._middleware, {**before, **checked_headers(headers or {})})
-        return _View(self, limit, extras)
+        before = self._extras or Extras((), {})
+        level = before.priority if priority is None else priority
+        return _View(self, limit, Extras(self._middleware, {**before.headers, **checked_headers(headers or {})}, level))
 
     def stub(self, kind: Callable[..., T], role: str = "") -> T:
         """Return an object with the type of `kind` whose methods call services of its role; `async def` ones await.

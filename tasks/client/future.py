@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from celery.utils.log import get_logger
 
@@ -16,6 +16,9 @@ from tasks import codec
 from tasks.codec import claim_check
 from tasks.service import Spec
 from warren.errors import CallCancelled
+
+if TYPE_CHECKING:
+    from tasks.client.outgoing import Outgoing
 
 logger = get_logger(__name__)
 
@@ -76,8 +79,8 @@ class Handle:
         "args_body",
         "deadline",
         "due",
+        "extra",
         "failure",
-        "headers",
         "id",
         "number",
         "retries",
@@ -95,12 +98,12 @@ class Handle:
         call_id: str,
         body: bytes,
         time_to_live: float | None,
-        headers: dict[str, Any] | None = None,
+        extra: Outgoing | None = None,
     ) -> None:
         self._client, self.spec, self.id, self.args_body = client, spec, call_id, body
         self.time_to_live, self.sent_at = time_to_live, time.monotonic()
         self.deadline = float("inf") if time_to_live is None else self.sent_at + time_to_live
-        self.headers = headers  # the caller's own, in its message
+        self.extra = extra  # what its message has besides
         self.retries = 0
         # The table of its client writes these.
         self.state = WAITING

@@ -14,6 +14,7 @@ from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.middleware import Call, Middleware, checked_headers, hook_of
 from tasks.service import Spec
+from warren.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from tasks.client.async_client import AsyncClient
@@ -24,19 +25,21 @@ logger = get_logger(__name__)
 class Extras:
     """Headers and hooks of all calls of one Solver, or of one view of it."""
 
-    def __init__(self, middleware: Sequence[Middleware], headers: Mapping[str, Any]) -> None:
-        self.middleware, self.headers = middleware, headers
+    def __init__(
+        self, middleware: Sequence[Middleware], headers: Mapping[str, Any], priority: int | None = None
+    ) -> None:
+        self.middleware, self.headers, self.priority = middleware, headers, priority
         both = [(hook_of(one, "before_send"), hook_of(one, "after_reply")) for one in middleware]
         self._hooks = [pair for pair in both if pair != (None, None)]
 
     @property
     def empty(self) -> bool:
         """Return whether calls are as plain as without these."""
-        return not (self._hooks or self.headers)
+        return not (self._hooks or self.headers) and self.priority is None
 
     def send(self, client: Driver, spec: Spec, given: Args, time_to_live: float | None) -> Handle:
         """Send a call. Raises what a hook raises that refuses it, and as Driver.submit."""
-        outgoing = self.outgoing(spec.name, given)
+        outgoing = self.outgoing(spec.name, spec, given)
         try:
             handle = client.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
         except BaseException as error:
@@ -48,7 +51,7 @@ class Extras:
 
     def submit(self, bridge: AsyncClient, spec: Spec, given: Args, time_to_live: float | None) -> asyncio.Future[Any]:
         """Send a call from an event loop. Raises as `send`."""
-        outgoing = self.outgoing(spec.name, given)
+        outgoing = self.outgoing(spec.name, spec, given)
         try:
             future = bridge.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
         except BaseException as error:
@@ -58,10 +61,15 @@ class Extras:
             future.add_done_callback(lambda ended: outgoing.end(_error_of(ended)))
         return future
 
-    def outgoing(self, service: str, given: Args) -> Outgoing:
-        """Return a call that is about to be sent, after its hooks have run. Raises what they raise."""
+    def outgoing(self, service: str, spec: Spec | None, given: Args) -> Outgoing:
+        """Return a call that is about to be sent, after its hooks have run. Raises what they raise.
+
+        `spec`: None for a task that is no service. Raises ConfigurationError for a priority that it does not have.
+        """
+        if self.priority is not None and spec is not None:
+            _check_priority(spec, self.priority)
         call = Call(service, str(uuid.uuid4()), given.args, given.kwargs, dict(self.headers))
-        outgoing = Outgoing(call, self._hooks)
+        outgoing = Outgoing(call, self._hooks, None if spec is None else self.priority)
         try:
             for before, _ in self._hooks:
                 if before is not None:
@@ -76,12 +84,12 @@ class Extras:
 
 
 class Outgoing:
-    """A call on its way. `entered`: the middleware that have let it pass."""
+    """A call on its way. `priority`: its level. `entered`: the middleware that have let it pass."""
 
-    __slots__ = ("_hooks", "call", "entered")
+    __slots__ = ("_hooks", "call", "entered", "priority")
 
-    def __init__(self, call: Call, hooks: Sequence[tuple[Any, Any]]) -> None:
-        self.call, self._hooks, self.entered = call, hooks, 0
+    def __init__(self, call: Call, hooks: Sequence[tuple[Any, Any]], priority: int | None) -> None:
+        self.call, self._hooks, self.priority, self.entered = call, hooks, priority, 0
 
     @property
     def args(self) -> Sequence[Any]:
@@ -103,6 +111,15 @@ class Outgoing:
                 after(self.call, error=error)
             except BaseException:
                 logger.exception("after_reply of a call of %s failed", self.call.service)
+
+
+def _check_priority(spec: Spec, priority: int) -> None:
+    if not spec.priorities:
+        raise ConfigurationError(
+            f"priority={priority}: {spec.name} has no priorities; mark it with @service(priorities=N)"
+        )
+    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority < spec.priorities:
+        raise ConfigurationError(f"priority={priority!r}: {spec.name} has 0 (the lowest) to {spec.priorities - 1}")
 
 
 def _error_of(ended: asyncio.Future[Any]) -> BaseException | None:

@@ -45,7 +45,10 @@ class BatchScheduler:
         """Take in a call that may run from now on."""
         if not queue.waiting:
             queue.since = time.monotonic()
-        queue.waiting.append(call)
+        if queue.spec.priorities:
+            queue.put_by_priority(call)
+        else:
+            queue.waiting.append(call)
         if not queue.entered:
             self._enter(queue)
 

@@ -40,6 +40,7 @@ class BatchTask(Task):
     retry_on: RetryOn | None = None
     time_limits: tuple[float, float | None] | None = None  # s, and s to the worker's end
     plural = True  # the function receives a list even where batch is 1
+    priorities = 0
     concurrency = 0  # see tasks.service.Spec
     Strategy = "tasks.worker.celery_strategy:strategy"
 

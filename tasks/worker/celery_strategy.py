@@ -48,7 +48,16 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
             f"{task.name} runs {minimum} calls together, and its worker may hold {held}; set prefetch to {minimum}"
         )
     retries, at_once = task.deliveries - 1, task.concurrency
-    spec = Spec(task.name, True, max(task.batch, 1), minimum, task.wait, retries, concurrency=at_once)
+    spec = Spec(
+        task.name,
+        True,
+        max(task.batch, 1),
+        minimum,
+        task.wait,
+        retries,
+        concurrency=at_once,
+        priorities=task.priorities,
+    )
     gathering = Gathering.of(consumer)
     queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Needed()], lambda queue, calls: [])))
 

@@ -205,7 +205,7 @@ class ConsumerLoop:
         self.ready.set()
 
     def _declare(self, link: Connection, spec: Spec) -> Any:
-        queue = self._topology.service_queue(spec.name, spec.response, spec.bound)
+        queue = self._topology.service_queue(spec.name, spec.response, spec.bound, spec.priorities)
         link.declare(queue)
         if not spec.response:  # where its dead letters go
             link.declare(self._topology.dead_queue(spec.name.partition(".")[0]))

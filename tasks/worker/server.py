@@ -82,6 +82,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
         concurrency=spec.concurrency,
         ignore_result=not spec.response,
         deliveries=1 + spec.retries,
+        priorities=spec.priorities,
         hooks=hooks,
         retry_on=getattr(method, "__retry_on__", None),
         time_limits=getattr(method, "__time_limits__", None),
@@ -163,7 +164,9 @@ class Serving:
             rate = (given_rate() or 0.0) if event_rate is None else event_rate
             app.warren_receiver = ConsumerLoop(app, topology, self.workers, self.tasks, rate)
         else:
-            own += [topology.service_queue(spec.name, spec.response, spec.bound) for spec in self.specs]
+            own += [
+                topology.service_queue(spec.name, spec.response, spec.bound, spec.priorities) for spec in self.specs
+            ]
         app.steps["worker"].add(ServiceStep)
         for queue in own:
             app.amqp.queues.add(queue)

@@ -33,6 +33,11 @@ class Call:
         return str(self.properties.headers["id"])
 
     @property
+    def priority(self) -> int:
+        """Return that of its message; what is higher runs first."""
+        return self.properties.priority
+
+    @property
     def direct(self) -> bool:
         """Whether its caller waits on a connection of ours, and sends it again when it has to."""
         return self.properties.reply_to.startswith(DIRECT_REPLY)
@@ -46,7 +51,7 @@ class ServiceQueue:
 
     def __init__(self, spec: Spec, task: Any, trace: Any, chain: Chain) -> None:
         self.spec, self.task, self.trace, self.chain = spec, task, trace, chain
-        self.waiting: deque[Call] = deque()
+        self.waiting: deque[Call] = deque()  # oldest first; with priorities, those of the highest first
         self.later: set[Call] = set()  # held, and neither waiting nor run: for their time, or for a server that is away
         self.entered = False  # whether it is in the scheduler's ring
         self.running = 0  # batches of it that run in the event loop
@@ -54,3 +59,10 @@ class ServiceQueue:
         self.since = 0.0  # when the oldest of `waiting` came, on the monotonic clock
         self.counts: Counter[str] = Counter()
         self.slowest = float("inf")  # s that its slowest batch took, of the last few; unknown before the first
+
+    def put_by_priority(self, call: Any) -> None:
+        """Put a call behind those that wait of its priority, ahead of lower ones."""
+        place = len(self.waiting)
+        while place and self.waiting[place - 1].priority < call.priority:
+            place -= 1
+        self.waiting.insert(place, call)

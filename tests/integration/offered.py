@@ -138,6 +138,14 @@ class Actor(Worker):
             raise ConnectionResetError(f"{key} is away")
         return times
 
+    @service(priorities=5)
+    def ranked(self, what: str) -> int:
+        return int(self.store.rpush(f"{self.prefix}ranked", what))
+
+    @service(response=False, priorities=5)
+    def push_ranked(self, what: str) -> None:
+        self.ranked(what)
+
     @service(time_limit=0.2)
     def endless(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from waiting import until
 from tasks.admin.discovery import discover
 from tasks.app.dead_letters import REASON
 from tasks.worker.time_limits import ENDED
-from warren.errors import RemoteFailure, WorkerLost
+from warren.errors import ConfigurationError, RemoteFailure, WorkerLost
 
 
 def test_a_call_runs_again_after_exceptions_that_its_service_has_tried_again(calling_either):
@@ -60,3 +60,35 @@ def test_a_call_that_passes_its_hard_limit_ends_as_many_workers_as_it_may(server
         assert logs.count("actor.stuck has passed its hard time limit") == 2
     finally:
         calling.close()
+
+
+@pytest.mark.parametrize("name", ["actor.ranked", "actor.push_ranked"])
+def test_calls_of_a_higher_priority_run_first_though_they_were_sent_later(calling_either, name):
+    solver, store = calling_either.solver, calling_either.solver._directory._redis
+    busy = solver.send("actor.hold", "busy")
+    until(lambda: calling_either.ran("busy") == 1)
+    handles = []
+    for what, view in (("plain", solver), ("high", solver.options(priority=4)), ("low", solver.options(priority=0))):
+        handles += [view.send(name, f"{what} {number}") for number in range(5)]
+    solver.flush()
+    calling_either.release("busy")
+    busy.result()
+    [handle.result() for handle in handles]
+
+    def order() -> list[str]:
+        return [one.decode() for one in store.lrange(f"{calling_either.topology.key_prefix}ranked", 0, -1)]
+
+    until(lambda: len(order()) == 15)
+    first = [what for what in order() if what.startswith("high")]
+    assert first == [f"high {number}" for number in range(5)]
+    assert max(map(order().index, first)) == 4, order()
+
+
+def test_a_priority_that_a_service_does_not_have_is_one_clear_error(calling_either):
+    solver = calling_either.solver
+    with pytest.raises(ConfigurationError, match=r"actor\.add has no priorities; mark it with @service"):
+        solver.options(priority=1).call("actor.add", 1)
+    with pytest.raises(ConfigurationError, match=r"priority=5: actor\.ranked has 0 \(the lowest\) to 4"):
+        solver.options(priority=5).call("actor.ranked", "x")
+    chord = solver.options(priority=4).gather([("actor.ranked", "in a chord")] * 2, then="actor.total")
+    assert chord.get(timeout=60.0) == 3

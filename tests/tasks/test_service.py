@@ -159,3 +159,9 @@ def test_a_batch_that_amqp_cannot_count_is_refused():
     assert service(batch=MOST_BATCH)(lambda self, calls: calls).__service__.batch == MOST_BATCH
     with pytest.raises(ConfigurationError, match="batch=40000: a batch holds 1 to 32767 calls"):
         service(batch=40_000)
+
+
+@pytest.mark.parametrize("levels", [1, 11, -1])
+def test_priorities_have_two_to_ten_levels(levels):
+    with pytest.raises(ConfigurationError, match=rf"priorities={levels}: use 2 to 10 levels"):
+        service(priorities=levels)

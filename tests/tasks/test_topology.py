@@ -188,3 +188,11 @@ def test_one_permission_pattern_fits_one_run(servers: Servers, run_name: str, tm
             Topology(f"{run_name}-2").actor_queue()(connection.default_channel).declare()
     finally:
         brokers.control(servers, "delete_user", run_name)
+
+
+def test_a_service_with_priorities_has_a_queue_of_as_many_levels_and_none_of_quorum_type():
+    queue = Topology("run").service_queue("actor.act", priorities=5)
+    assert queue.queue_arguments["x-max-priority"] == 4
+    assert "x-max-priority" not in Topology("run").service_queue("actor.act").queue_arguments
+    with pytest.raises(ConfigurationError, match=r"actor\.act: priorities=5: quorum queues have no levels"):
+        Topology("run", queue_type="quorum").service_queue("actor.act", priorities=5)
