@@ -14,9 +14,9 @@ import pytest
 from test_compose import COMPOSE, DOCKER, ROLES_FILE, ROOT, read, seconds
 
 from tasks import topology
-from workers.config import hosts, plain_checks, roles
+from workers.config import applicable, hosts, plain_checks, roles
 from workers.config.command_line import run_of_table
-from workers.config.roles import Keeps, Role
+from workers.config.roles import Keeps, Restart, Role
 from workers.config.schema import BrokerConfig, Config
 from workers.doctor import machine
 from workers.launch.training_spec import compiled
@@ -60,6 +60,10 @@ def the_schema(table: Table) -> Complaints:
                 yield f"{role.name}: there is no setting {setting}"
     yield from differ("ids", {name for name in fields if name.endswith("_id")}, {one.id for one in table if one.id})
     devices = {name for name in fields if name.split("_")[-1] == "device"}
+    for role in table:
+        if role.module(Config()) is None and role.count is not None and role.switch is None:
+            refused = [*applicable.problems(Config(), [f"{role.count}=2"])]
+            yield from differ(f"{role.count} is refused without {role.name}", bool(refused), role.count != "actors")
     yield from differ("devices", devices, {one.device for one in table if one.device})
 
 
@@ -155,11 +159,18 @@ def the_pages(table: Table) -> Complaints:
     listed = set(re.findall(r"`workers\.(\w+)`", page.split("\n\n")[1]))
     yield from differ("docs/configuration.md", listed, names(table))
     page = (ROOT / "docs" / "training.md").read_text()
+    for role in table:
+        row = page.split("## What dies")[1].split("| ")[{Restart.critical: 3, Restart.optional: 7}[role.restart]]
+        if not re.search(rf"\b{role.name}\b", row, re.IGNORECASE):
+            yield f"docs/training.md: what follows the death of {role.name} is not told"
     scaled = {f"`{role.count}=" for role in table if role.count and role.scaled and role.count != "actors"}
     section = page.split("## More or fewer actors")[1].split("\n## ")[0]
     yield from (f"docs/training.md: {one} is not said to be scaled" for one in scaled if one not in section)
     section = page.split("## Actors and learners on other hosts")[1].split("\n## ")[0]
     counts = {role.count for role in table if role.count}
+    parts = (ROOT / "docs" / "kubernetes.md").read_text().split("## What runs where")[1].split("- **Probes**")[0]
+    there = {role.name for role in table if re.search(rf"\b{role.name}\b", parts, re.IGNORECASE)}
+    yield from differ("docs/kubernetes.md", there, {role.name for role in table if role.in_image})
     yield from (f"docs/training.md: hosts do not start `{one}`" for one in counts if f"`{one}`" not in section)
 
 
