@@ -139,9 +139,11 @@ class Topology:
     ) -> Queue:
         """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
-        Who waits for an answer is told of every failure and sets a time to live, so those queues need neither a bound
-        nor a dead-letter exchange. Calls without an answer are bounded: over `bound` the broker refuses more. With
-        `priorities` the broker delivers those of a higher level first. Raises ConfigurationError where it has none.
+        Who waits for an answer is told of every failure and nearly always sets a time to live, so those queues have no
+        dead-letter exchange. They have no bound either: callers could only be told of a refusal by confirms on the
+        channel that answers come to, at the cost of every call. Calls without an answer are bounded: over `bound` the
+        broker refuses more. With `priorities` the broker delivers those of a higher level first. Raises
+        ConfigurationError where it has none.
         """
         if priorities and self.queue_type == "quorum":
             raise ConfigurationError(

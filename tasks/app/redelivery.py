@@ -202,7 +202,7 @@ def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
     return DeliveriesExceeded(
         name,
         f"message {message_id} for {name} was delivered {times}, and no worker came back from it; "
-        "it goes to the dead letters: see the workers' logs before it is sent again",
+        "it goes to the dead letters, or back to its caller: see the workers' logs before it is sent again",
     )
 
 

@@ -13,6 +13,7 @@ from warren.errors import (
     CallError,
     CodecError,
     DeadlinePassed,
+    DeliveriesExceeded,
     NobodyServing,
     NoSuchService,
     RemoteFailure,
@@ -23,13 +24,25 @@ from warren.errors import (
 CLOSED = "the Solver was closed; make another"
 
 
-def remote_failure(service: str, body: bytes) -> RemoteFailure:
+_EXCEEDED = f"{DeliveriesExceeded.__module__}.{DeliveriesExceeded.__qualname__}"
+
+
+def remote_failure(call: Handle, body: bytes) -> CallError:
     """Return the error that a worker sent."""
+    service = call.spec.name
     try:
         kind, message, traceback = codec.decode(body)
     except (CodecError, ValueError) as error:
         return RemoteFailure(service, "unknown", f"its error could not be read: {error}")
-    return RemoteFailure(service, kind, message, traceback)
+    return failure_of(call, kind, message, traceback)
+
+
+def failure_of(call: Handle, kind: str, message: str, traceback: str) -> CallError:
+    """Return the error that an exception of that kind in a worker is to the caller."""
+    if kind == _EXCEEDED:
+        died = f"{1 + call.spec.retries} workers died" if call.spec.retries else "the worker that ran it died"
+        return WorkerLost(call.spec.name, f"{call.spec.name}: {died} with this call; see their logs")
+    return RemoteFailure(call.spec.name, kind, message, traceback)
 
 
 def worker_lost(call: Handle, why: str) -> WorkerLost:

@@ -174,7 +174,7 @@ class CallTable:
         elif self._pop(call.id) is None:
             return False
         elif read.type == FAILED:
-            call.settle(failure=remote_failure(call.spec.name, body))
+            call.settle(failure=remote_failure(call, body))
         else:
             call.settle(body)
         return True

@@ -17,7 +17,7 @@ from tasks import brokers
 from tasks.admin.registry import Directory
 from tasks.app.outcome import CELERYS
 from tasks.brokers import Broker
-from tasks.client.call_errors import CLOSED, unserved
+from tasks.client.call_errors import CLOSED, failure_of, unserved
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import CallTable
 from tasks.client.driver import Driver
@@ -26,7 +26,7 @@ from tasks.client.long_bodies import PlainBodies
 from tasks.codec.encoder import pack
 from tasks.service import Spec
 from tasks.topology import Topology
-from warren.errors import BrokerError, CallError, DeadlinePassed, RemoteFailure
+from warren.errors import BrokerError, CallError, DeadlinePassed
 
 logger = get_logger(__name__)
 
@@ -160,7 +160,7 @@ class StockClient(Driver):
             if meta["status"] == states.SUCCESS:
                 self.table.end(call, pack(meta["result"]))
             elif meta["status"] in states.EXCEPTION_STATES:
-                self.table.fail(call, _failure(backend, call.spec.name, meta))
+                self.table.fail(call, _failure(backend, call, meta))
             else:
                 continue
             backend.forget(call.id)
@@ -175,9 +175,9 @@ def _options(broker: Broker, call: Handle) -> dict[str, Any]:
     return options
 
 
-def _failure(backend: Any, name: str, meta: dict[str, Any]) -> CallError:
+def _failure(backend: Any, call: Handle, meta: dict[str, Any]) -> CallError:
     """Return the error for what a worker stored in the place of a result."""
-    stored = meta["result"]
+    stored, name = meta["result"], call.spec.name
     error = backend.exception_to_python(stored)
     if meta["status"] == states.REVOKED:
         return DeadlinePassed(name, f"{name} was dropped by its worker: {error}")
@@ -186,4 +186,4 @@ def _failure(backend: Any, name: str, meta: dict[str, Any]) -> CallError:
     if isinstance(stored, dict):  # here its module may be unknown, and the class be made up
         kind, module = str(stored.get("exc_type", kind)), str(stored.get("exc_module") or "builtins")
     kind = kind if module == "builtins" else f"{module}.{kind}"
-    return RemoteFailure(name, CELERYS.get(kind, kind), str(error), str(meta.get("traceback") or ""))
+    return failure_of(call, CELERYS.get(kind, kind), str(error), str(meta.get("traceback") or ""))

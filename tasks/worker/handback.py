@@ -22,8 +22,8 @@ def hand_back(link: Connection, outbox: Outbox, topology: Topology, queues: Iter
     """Give back every call that `queues` hold.
 
     Calls without a direct caller are rejected with requeue: to be delivered again costs them nothing, since they have
-    not run. To a direct caller a call that is delivered again looks like one that killed its worker; it goes back as a
-    new message, and is acknowledged when the broker has confirmed that.
+    not run. A direct call that is delivered again may be one that killed its worker, and is lost where it may not run
+    twice; so it goes back as a new message, and is acknowledged when the broker has confirmed that.
     """
     again: list[tuple[ServiceQueue, Call]] = []
     for queue in queues:

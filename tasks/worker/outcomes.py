@@ -56,10 +56,12 @@ class Outcomes:
 
     def _tell_caller(self, queue: ServiceQueue, call: Call, outcome: Outcome) -> None:
         if isinstance(outcome, Requeue):
-            # As a new message: one that comes again looks to its caller as if it had killed its worker.
+            # As a new message: one that comes again may have killed its worker, and is lost where it may run once only.
             sent = call.delivery
             self._outbox.publish(self._topology.service.name, queue.spec.name, sent.properties, sent.body)
         elif not (isinstance(outcome, Dropped) and outcome.error.args == (EXPIRED,)):
+            if isinstance(outcome.error, DeliveriesExceeded):
+                logger.error("%s", outcome.message)
             self._outbox.reply(call.properties, outcome)
 
     def _settle_celerys(self, queue: ServiceQueue, call: Call, outcome: Any) -> None:

@@ -1,4 +1,4 @@
-"""What was with a worker that died: callers who wait send it again themselves; the rest runs again, up to a limit."""
+"""Limit how often a call comes again after its worker died; what may run once only is its caller's to end."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class CallerRetries(Middleware):
-    """A call that its caller waits for on a connection of ours, delivered again: it may be what its worker died of.
+    """A call of `retries=0` that its caller waits for on a connection of ours, delivered again: it may have begun.
 
-    The caller decides, and counts.
+    So its caller is told that it is lost.
     """
 
     def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
         """See Middleware."""
-        return "the worker that held it died" if call.delivery.redelivered and call.direct else None
+        again = call.delivery.redelivered and call.direct and queue.spec.retries == 0
+        return "the worker that held it died" if again else None
 
 
 class DeliveryLimit(Middleware):
-    """Calls that nobody waits for on a connection of ours: each is delivered `1 + retries` times at most."""
+    """Every other call is delivered `1 + retries` times at most, of which those alone count that were begun.
+
+    So what a killed worker merely held, beside the call that killed it, loses nothing.
+    """
 
     def __init__(self, counts: Deliveries) -> None:
         self._counts = counts

@@ -103,6 +103,13 @@ class Actor(Worker):
         return os.getpid()
 
     @service
+    def live_or_die(self, key: str) -> str:
+        self.store.incr(f"{self.prefix}ran:{key}")
+        if key == "deadly":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return key
+
+    @service
     def deadly(self) -> None:
         os._exit(9)
 

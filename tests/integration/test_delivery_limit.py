@@ -13,7 +13,9 @@ from calling import ROOT, Calling
 from waiting import until
 
 from tasks.app.dead_letters import REASON
+from tasks.solver import Solver
 from tasks.topology import address
+from warren.errors import WorkerLost
 
 LEARNER = Path(__file__).with_name("deadly_learner.py")
 KILLED = -9
@@ -60,6 +62,23 @@ def test_a_call_without_an_answer_kills_three_workers_and_no_more(calling):
     assert "was delivered 3 times" in letter.headers[REASON]
     assert letter.decode()[0] == ("deadly",)
     assert "goes to the dead letters" in (calling.folder / "actor-3.log").read_text()
+
+
+def test_calls_beside_one_that_kills_its_workers_are_answered_and_it_kills_three(calling):
+    (first,) = calling.start(1)
+    solver = Solver(calling.app, calling.topology, deadline=200.0, patience=100.0)
+    solver.send("actor.hold", "gate")
+    until(lambda: calling.ran("gate") == 1)
+    handles = [solver.send("actor.live_or_die", key) for key in ("deadly", *map(str, range(30)))]
+    for handle in handles:
+        handle.add_done_callback(lambda _: None)  # so that somebody reads for it
+    calling.release("gate")
+    first.wait(30)
+    killed = 1 + start_until_one_survives(calling, lambda: all(handle.ended for handle in handles))
+    assert calling.ran("deadly") == killed == 3
+    assert [handle.exception() for handle in handles[1:]] == [None] * 30
+    assert isinstance(handles[0].exception(), WorkerLost), handles[0].exception()
+    assert "3 workers died" in str(handles[0].exception())
 
 
 def test_of_a_batch_that_kills_only_the_call_at_fault_is_given_up(calling):

@@ -258,21 +258,22 @@ def test_only_a_call_whose_claim_was_used_is_taken_for_done(serving, adder, monk
 
 
 def test_calls_that_cannot_be_counted_for_now_are_tried_again(serving, adder, monkeypatch):
-    run, away = serving.deliveries.run, [True, True]
+    steps, away = serving.deliveries.steps, [True, True]
 
-    def run_or_fail(*args: Any) -> Any:
+    def steps_or_error(*args: Any) -> Any:
         if away:
             away.pop()
             raise BrokerError("Redis is away")
-        return run(*args)
+        return steps(*args)
 
     monkeypatch.setattr(timers, "AGAIN_AFTER", 0.05)
-    serving.deliveries.run = run_or_fail
+    serving.deliveries.steps = steps_or_error
     serving.declare()
     serving.send("adder.push", "kept", direct=False)
     held_by_a_killed_worker(serving, "adder.push")  # so that it is delivered again, and has to be counted
     serving.start()
     until(lambda: adder.ran == ["kept"])
+    assert away == []
 
 
 def lose_connections(serving: InMemoryServing) -> None:
@@ -283,20 +284,31 @@ def lose_connections(serving: InMemoryServing) -> None:
                 connection.lose()
 
 
-def test_after_a_lost_connection_what_was_held_runs_and_callers_are_told(serving, adder):
+def test_after_a_lost_connection_what_was_held_runs_and_who_calls_once_only_is_told(serving, adder):
     serving.start()
     blocked = serving.send("adder.block")
     until(lambda: adder.ran == ["block"])
     serving.send("adder.push", "kept", direct=False)
-    held = serving.send("adder.add", 1)
-    until(lambda: not serving.waiting("adder.push") and not serving.waiting("adder.add"))
+    held, once = serving.send("adder.add", 1), serving.send("adder.once", "once")
+    until(lambda: not any(map(serving.waiting, ("adder.push", "adder.add", "adder.once"))))
     lose_connections(serving)
     adder.go.set()
     until(lambda: "kept" in adder.ran)
-    assert (
-        serving.answer(blocked) == serving.answer(held) == ("lost", None)
-    )  # each is sent again, or not, by its caller
-    assert adder.ran.count("block") == 1
+    assert serving.answer(blocked) == ("", "went on") and serving.answer(held) == ("", 2)
+    assert serving.answer(once) == ("lost", None) and "once" not in adder.ran
+    assert adder.ran.count("block") == 2 and not serving.store.values
+
+
+def test_a_call_that_was_begun_by_three_workers_that_died_fails_and_one_that_they_held_does_not(serving, adder):
+    serving.declare()
+    fatal, innocent = serving.send("adder.add", 1), serving.send("adder.add", 2)
+    held_by_a_killed_worker(serving, "adder.add")
+    serving.deliveries.begin([fatal])
+    serving.deliveries.begin([fatal])  # as two more did
+    serving.start()
+    kind, (error, _, _) = serving.answer(fatal)
+    assert (kind, error) == ("failed", "warren.errors.DeliveriesExceeded")
+    assert serving.answer(innocent) == ("", 3)
 
 
 def test_a_call_that_must_not_run_twice_does_not_after_its_acknowledgement_was_lost(serving, adder):
