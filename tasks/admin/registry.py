@@ -23,8 +23,9 @@ class Directory:
     """The services of one run. Safe to use from any thread."""
 
     def __init__(self, app: Any, topology: Topology) -> None:
-        # result_backend is Redis in every run: chords need it.
-        self._redis = redis_client.connect(app.conf.result_backend)
+        # result_backend is Redis in every run: chords need it. (`warren_redis`: see tasks/testing.)
+        installed = getattr(app, "warren_redis", None)
+        self._redis: Any = redis_client.connect(app.conf.result_backend) if installed is None else installed
         self._key = f"{topology.key_prefix}services"
         self._known: dict[str, Spec] = {}
         self._looked_at = float("-inf")

@@ -37,8 +37,8 @@ DONE = b"done"
 class Deliveries:
     """The counts of one run. Without Redis nothing is counted, and a message is delivered once more."""
 
-    def __init__(self, url: str, topology: Topology) -> None:
-        self._redis = redis_client.connect(url, socket_connect_timeout=2.0, socket_timeout=2.0)
+    def __init__(self, url: str, topology: Topology, client: Any = None) -> None:
+        self._redis = client or redis_client.connect(url, socket_connect_timeout=2.0, socket_timeout=2.0)
         self._prefix = f"{topology.key_prefix}begun:"
         self._begun = b"begun by " + secrets.token_hex(8).encode()
         self._unsure: set[str] = set()  # not run, and perhaps marked: Redis went away before it had answered

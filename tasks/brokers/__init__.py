@@ -1,7 +1,7 @@
 """One interface to every kind of broker: `of(app)` tells what the broker of an app can do, and connects to it.
 
-base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis, in_memory/ a broker
-within one process, for tests without servers. Others take what this file exports.
+base.py says what clients, workers and events may use; amqp.py is RabbitMQ, redis.py a Redis (tasks/testing has one
+within a process). Others take what this file exports.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ import tasks.brokers.tls  # noqa: F401  amqps:// is opened as written there
 from tasks.amqp.connection import GONE, LinkLost
 from tasks.brokers.amqp import AmqpBroker
 from tasks.brokers.base import Broker, Connection
-from tasks.brokers.in_memory import InMemoryBroker
 from tasks.brokers.redis import RedisBroker
 
-__all__ = ["GONE", "AmqpBroker", "Broker", "Connection", "InMemoryBroker", "LinkLost", "RedisBroker", "of"]
+__all__ = ["GONE", "AmqpBroker", "Broker", "Connection", "LinkLost", "RedisBroker", "of"]
 
 
 def of(app: Any) -> Broker:

@@ -29,10 +29,12 @@ class Retained:
     """The events of one run. Safe to use from any thread. Redis away is no reason not to fire: it is logged."""
 
     def __init__(self, app: Any, topology: Topology) -> None:
-        # One try: who fires must not wait for a Redis that is away.
-        self._redis = redis_client.connect(
-            app.conf.result_backend, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_WITHIN
-        )
+        self._redis: Any = getattr(app, "warren_redis", None)  # see tasks/testing
+        if self._redis is None:
+            # One try: who fires must not wait for a Redis that is away.
+            self._redis = redis_client.connect(
+                app.conf.result_backend, retry=Retry(NoBackoff(), 0), socket_connect_timeout=ANSWER_WITHIN
+            )
         self._names, self._newest = f"{topology.key_prefix}events", f"{topology.key_prefix}event:"
         self._subscribed: set[str] = set()  # events known to be subscribed to; none is ever taken out
 

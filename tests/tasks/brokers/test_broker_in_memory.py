@@ -11,8 +11,9 @@ import pytest
 
 from tasks.amqp import frames
 from tasks.amqp.messages import DIRECT_REPLY, Envelope, Ids, Replies
-from tasks.brokers import InMemoryBroker, LinkLost
-from tasks.brokers.in_memory.connection import InMemoryConnection
+from tasks.brokers import LinkLost
+from tasks.testing import InMemoryBroker
+from tasks.testing.connection import InMemoryConnection
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 

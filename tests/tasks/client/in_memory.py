@@ -14,11 +14,12 @@ import redis
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.messages import LOST, Replies
-from tasks.brokers import InMemoryBroker, LinkLost
+from tasks.brokers import LinkLost
 from tasks.client.rpc import Client
 from tasks.client.solver import Solver
 from tasks.middleware import Middleware, own_headers
 from tasks.service import Spec
+from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 
 TOPOLOGY = Topology("memory")

@@ -13,11 +13,11 @@ import pytest
 import redis
 from in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
 
-from tasks.brokers import InMemoryBroker
 from tasks.client.async_client import ONE_WAY_WINDOW
 from tasks.client.rpc import Client
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
+from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError, ConfigurationError, NoSuchService
 
 

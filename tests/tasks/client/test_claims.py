@@ -15,10 +15,10 @@ from kombu.serialization import dumps, loads
 
 from tasks import codec
 from tasks.app import create_app
-from tasks.brokers import InMemoryBroker
 from tasks.client.bounded_sender import BoundedSender
 from tasks.codec import claim_check
 from tasks.codec.claim_check import ClaimStore
+from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 from warren.errors import ClaimError, DeadlinePassed
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from in_memory import ADD, declare, solver_of
 
-from tasks.brokers import InMemoryBroker
 from tasks.client.deadline import MOST, checked
+from tasks.testing import InMemoryBroker
 from warren.errors import ConfigurationError
 
 WRONG = [float("inf"), float("nan"), -1.0, 0, MOST + 1.0, 10**400, "soon"]

@@ -12,8 +12,8 @@ import pytest
 from in_memory import ADD, PUSH, Service, declare, solver_of
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
 from tasks.client.caretaker import caretaker
+from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError, CallCancelled, DeadlinePassed
 
 

@@ -11,9 +11,9 @@ import pytest
 from in_memory import ADD, PUSH, Directory, Service, declare, solver_of, take
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
 from tasks.client import solver as solvers
 from tasks.solver import Args
+from tasks.testing import InMemoryBroker
 from warren.errors import DeadlinePassed
 
 

@@ -9,9 +9,9 @@ import pytest
 from in_memory import ADD, PUSH, Service, declare, solver_of
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
 from tasks.middleware import LARGEST, MOST_HEADERS, Call, Middleware, install
 from tasks.solver import Args, Solver
+from tasks.testing import InMemoryBroker
 from warren.errors import CallCancelled, CodecError, ConfigurationError
 
 

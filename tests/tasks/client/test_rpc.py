@@ -11,9 +11,9 @@ import pytest
 from in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, solver_of, take
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
 from tasks.client.arguments import Args
 from tasks.client.caretaker import caretaker
+from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError, ConfigurationError, DeadlinePassed, NobodyServing, WorkerLost
 
 

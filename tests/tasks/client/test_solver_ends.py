@@ -12,7 +12,7 @@ import pytest
 from in_memory import ADD, PUSH, Service, declare, solver_of, take
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
+from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError
 
 

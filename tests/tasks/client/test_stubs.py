@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import pytest
 from in_memory import Directory, Service, solver_of
 
-from tasks.brokers import InMemoryBroker
 from tasks.client import remote as remote_module
 from tasks.client.solver import Solver
 from tasks.service import Spec, Worker, event_handler, service
 from tasks.solver import Args, remote
+from tasks.testing import InMemoryBroker
 from warren.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]

@@ -9,9 +9,10 @@ import pytest
 from in_memory import TOPOLOGY, app_of
 from waiting import until
 
-from tasks.brokers import InMemoryBroker, LinkLost
+from tasks.brokers import LinkLost
 from tasks.events import over_amqp
 from tasks.events.over_amqp import Sender
+from tasks.testing import InMemoryBroker
 
 
 class Subscriber:

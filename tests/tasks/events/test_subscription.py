@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from waiting import until
 
-from tasks.brokers import InMemoryBroker
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler, over_amqp
 from tasks.events.retained import FIRED, SUBSCRIBED, Retained
+from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, WireError
 

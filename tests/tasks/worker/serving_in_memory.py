@@ -18,9 +18,9 @@ from tasks.amqp import frames
 from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY, NO_LINKS, Envelope, Ids, expires_at
 from tasks.app.redelivery import Deliveries
-from tasks.brokers import InMemoryBroker
 from tasks.middleware import Middleware
 from tasks.service import Worker
+from tasks.testing import InMemoryBroker
 from tasks.topology import Topology
 from tasks.worker import consumer_loop, outcomes, server
 from tasks.worker.hooks import Hooks

@@ -17,11 +17,11 @@ from tasks.amqp.frames import Delivery
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers.base import Returned, Settled
-from tasks.brokers.in_memory.commands import FRAME_MAX, Ack, Publish, Reject, Stream, publishes, with_reply_to
-from tasks.brokers.in_memory.virtual_host import Consumer, Message, Queue
+from tasks.testing.commands import FRAME_MAX, Ack, Publish, Reject, Stream, publishes, with_reply_to
+from tasks.testing.virtual_host import Consumer, Message, Queue
 
 if TYPE_CHECKING:
-    from tasks.brokers.in_memory.broker import InMemoryBroker
+    from tasks.testing.broker import InMemoryBroker
 
 CHANNEL = 1  # of every connection, for all but what is to be confirmed
 

@@ -6,8 +6,8 @@ import threading
 
 from tasks.amqp.connection import LinkLost
 from tasks.brokers.base import Broker, Connection
-from tasks.brokers.in_memory.connection import InMemoryConnection
-from tasks.brokers.in_memory.virtual_host import Message, VirtualHost
+from tasks.testing.connection import InMemoryConnection
+from tasks.testing.virtual_host import Message, VirtualHost
 
 
 class InMemoryBroker(Broker):
