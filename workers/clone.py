@@ -10,8 +10,8 @@ import sys
 from dataclasses import dataclass
 
 from league.cli.commands import existing
+from workers.config.name_value import command
 from workers.deployment.cloning import clone
-from workers.deployment.settings import command
 from workers.runtime.trained import load
 
 

@@ -4,14 +4,15 @@ python -m workers.deploy run=runs/cartpole-gamecore                    # the new
 python -m workers.deploy run=runs/cartpole backend=onnx follow=5       # JSON; newer checkpoints as they come
 python -m workers.deploy run=runs/cartpole processes=4                 # four processes behind one port
 
-Settings are those of DeployConfig in workers/deployment/settings.py; docs/deploying.md explains them.
+docs/deploying.md explains the settings.
 """
 
 from __future__ import annotations
 
 import sys
 
-from workers.deployment.settings import DeployConfig, command
+from workers.config.name_value import command
+from workers.deployment.settings import DeployConfig
 
 
 def run(config: DeployConfig) -> int:

@@ -13,16 +13,18 @@ from pathlib import Path
 import torch
 
 from workers.config.command_line import guarded
+from workers.config.name_value import parse, told
 from workers.deployment.model_file import write
-from workers.deployment.settings import ExportConfig, parse
+from workers.deployment.settings import ExportConfig
 
 
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m workers.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("settings", nargs="*", metavar="name=value", help="run, player, version, int8, ...")
+        prog="python -m workers.export", description=__doc__, epilog=told(ExportConfig),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("settings", nargs="*", metavar="name=value", help="see below")
     parser.add_argument("--to", type=Path, required=True, metavar="FILE.onnx")
     options = parser.parse_args()
 

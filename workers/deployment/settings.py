@@ -1,18 +1,11 @@
-"""Settings of `python -m workers.deploy`, `export` and `clone`, as name=value on their command lines."""
+"""Settings of `python -m workers.deploy` and `export`; the comments are what --help says of each."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
+from dataclasses import dataclass, field
+from typing import Any
 
 from warren.errors import ConfigurationError, unknown_name
-from workers.config.command_line import guarded
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.schema import GatewayConfig
 from workers.deployment.backends import BACKENDS
@@ -20,7 +13,6 @@ from workers.deployment.exporting import missing
 from workers.deployment.verifying import AGREEMENT
 
 MODES = ("sample", "greedy")
-T = TypeVar("T")
 
 
 @dataclass
@@ -52,7 +44,7 @@ class DeployConfig:
     seed: int = 0  # of the actions that are drawn
     threads: int = 1  # of a forward pass
     processes: int = 1  # that serve behind one port (several.py)
-    log_level: str = "info"
+    log_level: str = "info"  # debug, info, warning or error
     gateway: GatewayConfig = field(default_factory=GatewayConfig)  # as in training; gateway.port=8000
 
     def __post_init__(self) -> None:
@@ -75,44 +67,3 @@ class DeployConfig:
         problems += [*wrong_values(self.gateway), *missing_packages()]
         if problems:
             raise ConfigurationError(problems)
-
-
-def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
-    """Return the exit status of `run` with the settings of the command line; print `doc` where help is asked for."""
-    given = sys.argv[1:]
-    if not given or "--help" in given or "-h" in given:
-        print(doc)
-        return 0 if given else 2
-    return guarded(lambda: run(parse(config, given)))
-
-
-def parse(config: type[T], given: Sequence[str]) -> T:
-    """Return the settings that a command line gives, as a `config`. Raises ConfigurationError with all problems."""
-    known = _names(config)
-    wrong = [f"{one}: is no setting; write them as name=value" for one in given if "=" not in one]
-    wrong += [
-        unknown_name("setting", name, known)
-        for name in (one.partition("=")[0] for one in given if "=" in one)
-        if name not in known and not ("kwargs" in known and name.startswith("kwargs."))
-    ]
-    if not wrong and not any(one.startswith("run=") for one in given):
-        wrong.append("run: not given; name a run folder, as in run=runs/cartpole/TRIAL")
-    if wrong:
-        raise ConfigurationError(wrong)
-    try:
-        merged = OmegaConf.merge(OmegaConf.structured(config), OmegaConf.from_dotlist(list(given)))
-        made = OmegaConf.to_object(merged)
-    except (OmegaConfBaseException, YAMLError) as error:
-        key = getattr(error, "full_key", None) or "settings"
-        raise ConfigurationError(f"{key}: {str(error).splitlines()[0]}") from None
-    assert isinstance(made, config)
-    return made
-
-
-def _names(of: Any, prefix: str = "") -> list[str]:
-    names = []
-    for one in fields(of):
-        names.append(f"{prefix}{one.name}")
-        if is_dataclass(one.default_factory):
-            names += _names(one.default_factory, f"{prefix}{one.name}.")
-    return names

@@ -23,13 +23,14 @@ from test_backends import with_onnx
 from envs.rewards import Rewards
 from warren.errors import CheckpointError, ConfigurationError
 from workers import deploy
+from workers.config.name_value import parse
 from workers.config.schema import GatewayConfig
 from workers.deployment import backends, role
 from workers.deployment.backends import build_backend
 from workers.deployment.exporting import to_onnx
 from workers.deployment.player import DeployedPlayer
 from workers.deployment.role import Deployment
-from workers.deployment.settings import DeployConfig, parse
+from workers.deployment.settings import DeployConfig
 from workers.gateway.game import Agent
 from workers.gateway.limits import Limits
 from workers.gateway.passes import Decide, End
