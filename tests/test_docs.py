@@ -55,6 +55,15 @@ def commands(page: Path) -> list[tuple[str, list[str]]]:
 
 
 @names
+def test_every_table_has_a_header(page: Path) -> None:
+    """A blank line within a table ends it: its further rows are shown as text."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    tables = [block for block in text.split("\n\n") if block.lstrip("\n").startswith("|")]
+    rule = re.compile(r"^\|[\s:|-]+\|$", re.MULTILINE)  # below a table's header
+    assert [block.strip().splitlines()[0] for block in tables if not rule.search(block)] == []
+
+
+@names
 def test_every_module_that_is_started_exists(page: Path) -> None:
     modules = set(re.findall(r"python -m ([\w.]+)", code(page)))
     ours = {module for module in modules if module.partition(".")[0] in PACKAGES}

@@ -192,9 +192,10 @@ def test_a_leader_that_was_suspended_leaves_its_successors_run_alone(
         launcher = psutil.Process(first.process.pid)
         launcher.suspend()
         try:
+            for process in launcher.children(recursive=True):  # while one of them lives, the name is not given away
+                process.kill()
             first.until(lambda: not client.exists(f"warren.{run_name}:leader"))
             with OwnRun(write(tmp_path / "two", HOSTLESS), servers, f"run={run_name}", label="second") as second:
-                # The first one's processes are on the same machine, so they hold the names of the second one's.
                 second.until(lambda: client.exists(f"warren.{run_name}:leader"))
                 launcher.resume()
                 assert first.wait() == 1, first.output
