@@ -43,7 +43,7 @@ class Spec:
     that may wait in the broker; callers are slowed down to the pace of the workers when there are more.
     `concurrency`: calls of it (batches, where it has those) that run at once in a worker's event loop; 0 for a plain
     method, which runs in the thread of the services. `priorities`: levels of priority that its calls may have, 0 for
-    none.
+    none. `delays`: calls without an answer may be sent to be run later.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Spec:
     bound: int = ONE_WAY_LENGTH
     concurrency: int = 0
     priorities: int = 0
+    delays: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For the run's directory of services."""
@@ -98,6 +99,7 @@ def service(
     time_limit: float | None = None,
     hard_time_limit: float | None = None,
     priorities: int = 0,
+    delays: bool = False,
 ) -> Callable[[F], F]: ...
 def service(
     method: Any = None,
@@ -115,6 +117,7 @@ def service(
     time_limit: float | None = None,
     hard_time_limit: float | None = None,
     priorities: int = 0,
+    delays: bool = False,
 ) -> Any:
     """Make a method of a Worker a service.
 
@@ -129,7 +132,8 @@ def service(
     `isolate` (default: where there is a response), `bound` (only without a response): see Spec. `retry_on`: exceptions
     after which a call runs again a little later: classes, or a RetryOn that says more. `time_limit`: s that a run may
     take before TimeLimitExceeded is raised in it; `hard_time_limit`: s until its worker ends, if it still runs.
-    `priorities`: number of levels that `solver.options(priority=...)` may give its calls.
+    `priorities`: number of levels that `solver.options(priority=...)` may give its calls. `delays` (only without a
+    response): `solver.options(delay=...)` may have its calls wait in the broker.
 
     An `async def` method runs in an event loop of its worker, up to `concurrency` calls of it at a time (CONCURRENCY by
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
@@ -150,6 +154,8 @@ def service(
         problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
     if priorities != 0 and not 2 <= priorities <= MOST_PRIORITIES:
         problems.append(f"priorities={priorities}: use 2 to {MOST_PRIORITIES} levels, each of which costs the broker")
+    if delays and response:
+        problems.append("delays=True: only calls without a response can be sent to be run later; add response=False")
     problems += _problems_with_limits(time_limit, hard_time_limit)
     if retries < 0:
         problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
@@ -178,7 +184,7 @@ def service(
         function.__retry_on__ = again
         function.__time_limits__ = None if time_limit is None else (time_limit, hard_time_limit)
         function.__service__ = Spec(
-            function.__name__, response, batch, minimum, wait, retries, alone, held, at_once, priorities
+            function.__name__, response, batch, minimum, wait, retries, alone, held, at_once, priorities, delays
         )
         return function
 

@@ -6,6 +6,8 @@
 | .learner    | direct | .learner.PLAYER        | segments, learn tasks    | actors, chords -> learners | refuses more
 | .learner    | direct | .learner.PLAYER.rank-N | its rounds' learn tasks  | chords -> one of several   | refuses more
 | .service    | direct | .service.ROLE.METHOD   | calls of services        | anyone -> their workers    | by the message
+| .service    | direct | .delay.MS.ROLE.METHOD  | one-way calls to be run later | anyone -> the broker    | time to live
+| .service    | direct | .due.ROLE.METHOD       | those whose time has come   | the broker -> their workers |
 | .event.NAME | fanout | .event.NAME.SUBSCRIBER | weights, status, others  | learners, all -> whoever   | drops old
 | .dead       | topic  | .dead.ROLE             | what failed for good     | the broker -> a person     | drops old
 | .control    | fanout | Celery's own           | remote control           | anyone -> workers          |
@@ -31,6 +33,7 @@ from warren.errors import ConfigurationError, UnknownName
 
 UNUSED_EXPIRES = 1800.0  # s; a queue that nobody consumes for so long deletes itself, should a run die uncleanly
 DEAD_EXPIRES = 7 * 86_400.0  # s; the same for dead letters, which wait for a person
+DELAY_EXPIRES = 60.0  # s that a queue of delayed calls is kept beyond its last sender's declaration and its delay
 PROBE_EXPIRES = 60.0  # s; see probe_queue
 DEAD_LENGTH = 10_000  # messages kept for a person to read, a role
 EVENT_LENGTH = 16  # messages that wait for a slow subscriber; of events in up to 8 parts, one is whole in any 16
@@ -153,6 +156,39 @@ class Topology:
         bounds: dict[str, Any] = {} if response else {"max_length": bound, "overflow": "reject-publish"}
         return self._queue(
             self.service, name, dead_letters=not response, label=f"service.{name}", priorities=priorities, **bounds
+        )
+
+    def delay_queue(self, name: str, milliseconds: int) -> Queue:
+        """One-way calls of service `name` that wait so long for their time; then the broker moves them to `due_queue`.
+
+        Whoever sends one declares it before, and so keeps it until the last of them has left.
+        """
+        key = f"delay.{milliseconds}.{name}"
+        then = {"x-dead-letter-exchange": self.service.name, "x-dead-letter-routing-key": f"due.{name}"}
+        return Queue(
+            f"{self.prefix}.{key}",
+            self.service,
+            routing_key=key,
+            durable=True,
+            message_ttl=milliseconds / 1000.0,
+            expires=milliseconds / 1000.0 + DELAY_EXPIRES,
+            queue_arguments={**DURABLE[self.queue_type], **then},
+        )
+
+    def due_queue(self, name: str, priorities: int = 0) -> Queue:
+        """One-way calls of service `name` whose time has come.
+
+        It refuses none, since what the broker moves to a queue that does is lost, and waits longer for a worker.
+        """
+        dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": name}
+        levels = {"x-max-priority": priorities - 1} if priorities else {}
+        return Queue(
+            f"{self.prefix}.due.{name}",
+            self.service,
+            routing_key=f"due.{name}",
+            durable=True,
+            expires=DEAD_EXPIRES,
+            queue_arguments={**DURABLE[self.queue_type], **dead, **levels},
         )
 
     def dead_queue(self, role: str) -> Queue:

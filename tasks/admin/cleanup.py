@@ -134,11 +134,15 @@ def _remove_from_broker(
 def _remove_declared(app: Any, connection: Any, topology: Topology, before_each: Callable[[], None]) -> None:
     services: list[str] = []
     users: list[str] = []
+    later: list[Any] = []
     with contextlib.suppress(redis.RedisError):  # the directory is away: the queues go by themselves in the end
-        services = list(Directory(app, topology).known())
+        directory = Directory(app, topology)
+        services = list(directory.known())
+        later = [topology.delay_queue(*noted) for noted in directory.delays()]
+        later += [topology.due_queue(spec.name) for spec in directory.known().values() if spec.delays]
         users = Retained(app, topology).names()
     dead = {topology.dead_queue(service.partition(".")[0]) for service in services}
-    for queue in [*topology.declared(), *map(topology.service_queue, services), *dead]:
+    for queue in [*topology.declared(), *map(topology.service_queue, services), *dead, *later]:
         before_each()
         _quietly(connection, lambda channel, queue=queue: queue(channel).delete())
     exchanges = [topology.actor, topology.learner, topology.service, topology.dead]

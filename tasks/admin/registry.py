@@ -16,6 +16,7 @@ from warren import redis_client
 logger = get_logger(__name__)
 
 TTL = 24 * 3600  # s that the directory outlives the last worker that wrote to it
+DELAYS_TTL = 31 * 24 * 3600  # s; longer than any call is delayed
 FRESH = 1.0  # s for which a read of the directory is cached
 
 
@@ -27,6 +28,7 @@ class Directory:
         installed = getattr(app, "warren_redis", None)
         self._redis: Any = redis_client.connect(app.conf.result_backend) if installed is None else installed
         self._key = f"{topology.key_prefix}services"
+        self._delays_key = f"{topology.key_prefix}delays"
         self._known: dict[str, Spec] = {}
         self._looked_at = float("-inf")
 
@@ -38,6 +40,18 @@ class Directory:
                 pipe.hset(self._key, mapping=entries)
                 pipe.expire(self._key, TTL)
                 pipe.execute()
+
+    def note_delay(self, name: str, milliseconds: int) -> None:
+        """Remember that calls of a service were delayed so long, which has a queue for it. Raises redis.RedisError."""
+        with self._redis.pipeline(transaction=True) as pipe:
+            pipe.sadd(self._delays_key, f"{milliseconds} {name}")
+            pipe.expire(self._delays_key, DELAYS_TTL)
+            pipe.execute()
+
+    def delays(self) -> list[tuple[str, int]]:
+        """Return the services and delays, in ms, that were noted. Raises redis.RedisError."""
+        noted: Any = self._redis.smembers(self._delays_key)
+        return [(name, int(text)) for text, _, name in (one.decode().partition(" ") for one in noted)]
 
     def known(self) -> dict[str, Spec]:
         """Name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""

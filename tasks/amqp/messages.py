@@ -60,7 +60,10 @@ def _origin() -> str:
 
 
 class Envelope:
-    """Writes calls of one service; only id, deadline and body differ between them. `headers`: the caller's own."""
+    """Writes calls of one service; only id, deadline and body differ between them. `headers`: the caller's own.
+
+    `key`: the routing key, where that is not the service's name.
+    """
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Envelope:
         persistent: bool = False,
         headers: Mapping[str, Any] | None = None,
         priority: int | None = None,
+        key: str = "",
     ) -> None:
         self._channel, self._frame_max = channel, frame_max
         flags = CONTENT_TYPE | CONTENT_ENCODING | HEADERS | frames.DELIVERY_MODE | CORRELATION_ID
@@ -95,7 +99,7 @@ class Envelope:
         self._correlation, self._ending = mode + bytes((ID_BYTES,)), ending
         length = len(self._start) + ID_BYTES + len(root) + ID_BYTES + len(expires)
         length += (EXPIRES_BYTES if self.expires else 0) + len(self._correlation) + ID_BYTES + len(ending)
-        method = frames.publish_method(channel, exchange, service, mandatory=True)
+        method = frames.publish_method(channel, exchange, key or service, mandatory=True)
         self._head = method + FRAME.pack(frames.HEADER, channel, 12 + length) + b"\x00\x3c\x00\x00"
 
     def write(self, call_id: str, expires: bytes, body: bytes) -> bytes:

@@ -54,6 +54,11 @@ class AsyncClient:
         with contextlib.suppress(StopIteration):
             self._end.__anext__().send(None)  # the loop closes the generators that have begun
 
+    @property
+    def longest_delay(self) -> float:
+        """See Driver."""
+        return self._client.longest_delay
+
     async def _at_the_loops_end(self) -> AsyncGenerator[None, None]:
         try:
             yield

@@ -53,4 +53,5 @@ class CallFrames:
             persistent=not spec.response,
             headers=None if extra is None else extra.call.headers,
             priority=None if extra is None else extra.priority,
+            key=self._topology.delay_queue(spec.name, extra.delay).routing_key if extra and extra.delay else "",
         )

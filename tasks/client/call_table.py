@@ -109,6 +109,12 @@ class CallTable:
                 self._sent(call)
             return found
 
+    def delays(self) -> set[tuple[str, int]]:
+        """Return the service and the delay in ms of the delayed calls that wait to be sent."""
+        with self._lock:
+            waiting = list(self._waiting.values())
+        return {(call.spec.name, call.extra.delay) for call in waiting if call.extra and call.extra.delay}
+
     def due(self, now: float) -> bool:
         """Return whether any call may be due."""
         return self._next_due <= now

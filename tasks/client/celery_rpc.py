@@ -31,6 +31,7 @@ from warren.errors import BrokerError, CallError, DeadlinePassed
 logger = get_logger(__name__)
 
 POLL_EVERY = (0.001, 0.02)  # s between looks for results, doubled from the first to the second
+HELD_FOR = 900.0  # s that a worker holds a call for its time at most
 TEND_FOR = 1.0  # s that `tend` looks for results of an event loop's calls before it returns
 
 
@@ -112,6 +113,11 @@ class StockClient(Driver):
         self.table.expire(time.monotonic())
 
     @property
+    def longest_delay(self) -> float:
+        """See Driver. It waits in a worker, and before that the broker would deliver it again."""
+        return float((self._app.conf.broker_transport_options or {}).get("visibility_timeout", 2 * HELD_FOR)) / 2
+
+    @property
     def needs_tending(self) -> bool:
         """See Driver."""
         return not self._may_block and len(self.table) > 0
@@ -172,6 +178,8 @@ def _options(broker: Broker, call: Handle) -> dict[str, Any]:
     options: dict[str, Any] = {} if extra is None else {"headers": extra.call.headers}
     if spec.priorities:  # without one, a message would be of the highest
         options["priority"] = broker.priority((extra and extra.priority) or 0, spec.priorities)
+    if extra is not None and extra.delay:
+        options["countdown"] = extra.delay / 1000.0
     return options
 
 

@@ -85,6 +85,11 @@ class Driver(ABC):
 
     @property
     @abstractmethod
+    def longest_delay(self) -> float:
+        """Return the s that a one-way call may be delayed."""
+
+    @property
+    @abstractmethod
     def needs_tending(self) -> bool:
         """Return True where `tend` has something to do."""
 

@@ -183,6 +183,7 @@ class Forms(ABC):
         deadline: float | None = UNSET,
         headers: Mapping[str, Any] | None = None,
         priority: int | None = None,
+        delay: float | None = None,
     ) -> Forms:
         """Return a view of this Solver all of whose calls have these options, in every form.
 
@@ -190,13 +191,16 @@ class Forms(ABC):
 
         `headers`: texts, numbers and booleans by name, besides those that this has already; the service finds them in
         `tasks.middleware.current_call().headers`. `priority`: a level of a service that has `priorities`, 0 the lowest;
-        a call of another service raises ConfigurationError. A view costs little and shares the connections. Raises
+        a call of another service raises ConfigurationError. `delay`: s after which calls without a response are run, of
+        a service that has `delays`. A view costs little and shares the connections. Raises
         ConfigurationError for what no call can have.
         """
         limit = self.deadline if deadline is UNSET else checked(deadline)
         before = self._extras or Extras((), {})
         level = before.priority if priority is None else priority
-        return _View(self, limit, Extras(self._middleware, {**before.headers, **checked_headers(headers or {})}, level))
+        all_headers = {**before.headers, **checked_headers(headers or {})}
+        later = before.delay if delay is None else delay
+        return _View(self, limit, Extras(self._middleware, all_headers, level, later))
 
     def stub(self, kind: Callable[..., T], role: str = "") -> T:
         """Return an object with the type of `kind` whose methods call services of its role; `async def` ones await.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from celery.utils.log import get_logger
 
 from tasks.client.arguments import Args
+from tasks.client.delay import checked_delay
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.middleware import Call, Middleware, checked_headers, hook_of
@@ -26,20 +27,24 @@ class Extras:
     """Headers and hooks of all calls of one Solver, or of one view of it."""
 
     def __init__(
-        self, middleware: Sequence[Middleware], headers: Mapping[str, Any], priority: int | None = None
+        self,
+        middleware: Sequence[Middleware],
+        headers: Mapping[str, Any],
+        priority: int | None = None,
+        delay: float | None = None,
     ) -> None:
-        self.middleware, self.headers, self.priority = middleware, headers, priority
+        self.middleware, self.headers, self.priority, self.delay = middleware, headers, priority, delay
         both = [(hook_of(one, "before_send"), hook_of(one, "after_reply")) for one in middleware]
         self._hooks = [pair for pair in both if pair != (None, None)]
 
     @property
     def empty(self) -> bool:
         """Return whether calls are as plain as without these."""
-        return not (self._hooks or self.headers) and self.priority is None
+        return not (self._hooks or self.headers) and self.priority is None and self.delay is None
 
     def send(self, client: Driver, spec: Spec, given: Args, time_to_live: float | None) -> Handle:
         """Send a call. Raises what a hook raises that refuses it, and as Driver.submit."""
-        outgoing = self.outgoing(spec.name, spec, given)
+        outgoing = self.outgoing(spec.name, spec, given, client.longest_delay)
         try:
             handle = client.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
         except BaseException as error:
@@ -51,7 +56,7 @@ class Extras:
 
     def submit(self, bridge: AsyncClient, spec: Spec, given: Args, time_to_live: float | None) -> asyncio.Future[Any]:
         """Send a call from an event loop. Raises as `send`."""
-        outgoing = self.outgoing(spec.name, spec, given)
+        outgoing = self.outgoing(spec.name, spec, given, bridge.longest_delay)
         try:
             future = bridge.submit(spec, outgoing.args, outgoing.kwargs, time_to_live, outgoing)
         except BaseException as error:
@@ -61,15 +66,17 @@ class Extras:
             future.add_done_callback(lambda ended: outgoing.end(_error_of(ended)))
         return future
 
-    def outgoing(self, service: str, spec: Spec | None, given: Args) -> Outgoing:
+    def outgoing(self, service: str, spec: Spec | None, given: Args, longest_delay: float = 0.0) -> Outgoing:
         """Return a call that is about to be sent, after its hooks have run. Raises what they raise.
 
-        `spec`: None for a task that is no service. Raises ConfigurationError for a priority that it does not have.
+        `spec`: None for a task that is no service; `longest_delay`: s, 0 in a chord. Raises ConfigurationError for a
+        priority or a delay that it cannot have.
         """
         if self.priority is not None and spec is not None:
             _check_priority(spec, self.priority)
+        delay = None if self.delay is None else checked_delay(self.delay, spec, longest_delay)
         call = Call(service, str(uuid.uuid4()), given.args, given.kwargs, dict(self.headers))
-        outgoing = Outgoing(call, self._hooks, None if spec is None else self.priority)
+        outgoing = Outgoing(call, self._hooks, None if spec is None else self.priority, delay)
         try:
             for before, _ in self._hooks:
                 if before is not None:
@@ -84,12 +91,12 @@ class Extras:
 
 
 class Outgoing:
-    """A call on its way. `priority`: its level. `entered`: the middleware that have let it pass."""
+    """A call on its way. `priority`: its level. `delay`: ms, or None. `entered`: the middleware that let it pass."""
 
-    __slots__ = ("_hooks", "call", "entered", "priority")
+    __slots__ = ("_hooks", "call", "delay", "entered", "priority")
 
-    def __init__(self, call: Call, hooks: Sequence[tuple[Any, Any]], priority: int | None) -> None:
-        self.call, self._hooks, self.priority, self.entered = call, hooks, priority, 0
+    def __init__(self, call: Call, hooks: Sequence[tuple[Any, Any]], priority: int | None, delay: int | None) -> None:
+        self.call, self._hooks, self.priority, self.delay, self.entered = call, hooks, priority, delay, 0
 
     @property
     def args(self) -> Sequence[Any]:

@@ -20,10 +20,12 @@ from tasks.admin.registry import Directory
 from tasks.amqp.messages import DIRECT_REPLY
 from tasks.amqp.stream import TICK
 from tasks.brokers import GONE, Connection
+from tasks.client import delay
 from tasks.client.call_errors import CLOSED, unserved
 from tasks.client.call_frames import CallFrames
 from tasks.client.call_table import CallTable
 from tasks.client.caretaker import caretaker
+from tasks.client.delay import DelayQueues
 from tasks.client.driver import Driver
 from tasks.client.future import Handle
 from tasks.client.long_bodies import LongBodies
@@ -50,6 +52,7 @@ class Client(Driver):
     who writes calls.
     """
 
+    longest_delay = delay.MOST
     poll_every = 0.05  # s between the looks of an event loop while calls are in flight
 
     def __init__(
@@ -59,6 +62,7 @@ class Client(Driver):
         super().__init__(app, CallTable(CallFrames(topology), patience), bodies, may_block)
         self._topology, self._directory = topology, directory
         self._connector = Reconnector(brokers.of(app), self._prepare, patience)
+        self._delays = DelayQueues(topology, directory)
         self._reading, self._writing = threading.RLock(), threading.Lock()
         self._read_at = self._looked_at = self._expired_at = 0.0
 
@@ -71,6 +75,9 @@ class Client(Driver):
         if link is None or not link.alive or now - self._read_at > STALE_AFTER:
             self._refresh(now)
         one_way = not spec.response
+        if calls and calls[0].extra is not None and calls[0].extra.delay:
+            self._submit_delayed(calls, now)
+            return
         if one_way and self._may_block and not self.table.confirming:
             with self._reading:
                 self._open_confirms()
@@ -97,12 +104,28 @@ class Client(Driver):
         else:
             self.table.send_later(calls)
 
+    def _submit_delayed(self, calls: Sequence[Handle], now: float) -> None:
+        """Take in calls whose queue is to be declared first; where that may take a while, `tend` does it."""
+        self.table.send_later(calls)
+        if self._may_block:
+            with self._reading:
+                link = self._connector.link
+                try:
+                    self._send_due(now)
+                except GONE as error:
+                    if link is not None:
+                        self._on_lost(link, error)
+        caretaker.watch(self)
+
     def _send_due(self, now: float) -> None:
         """Write what waits and is due. Holds the reading lock."""
         if not self.table.due(now):
             return
         if self.table.one_way_waits:
             self._open_confirms()
+            for name, milliseconds in self.table.delays():
+                if (link := self._connector.link) is not None and link.alive:
+                    self._delays.declare(link, name, milliseconds)
         while True:
             with self._writing:
                 link = self._connector.link
@@ -273,6 +296,7 @@ class Client(Driver):
     def _prepare(self, link: Connection) -> None:
         """Do what a new connection needs before calls may use it."""
         link.on_returned(self._returned)
+        self._delays.clear()
         link.declare(self._topology.service)  # to publish to an exchange that is missing would end the connection
         link.consume(DIRECT_REPLY, REPLY_TAG, no_ack=True)
         with self._writing:

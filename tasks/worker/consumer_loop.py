@@ -71,6 +71,7 @@ class ConsumerLoop:
         self._deadlines, self._metrics = Deadlines(), Metrics()
         self._task_events: TaskEvents | None = None
         self._queues: dict[str, ServiceQueue] = {}
+        self._consumed: dict[str, ServiceQueue] = {}  # by the tags of their consumers
         self._scheduler = BatchScheduler((), self._dropped)
         self._async: AsyncServices | None = None
         self._timers = Timers()
@@ -197,12 +198,22 @@ class ConsumerLoop:
         # What needs Redis comes before calls are consumed: given back, each would cost its caller a retry.
         self._directory.enter(waiting.spec for waiting in self._queues.values())
         self._events.subscribe(link)
+        self._consumed = {}
         for name, queue in queues.items():
-            link.consume(queue.name, name, prefetch=_prefetch(self._queues[name].spec))
+            self._consume(link, queue, name, self._queues[name])
+        for waiting in self._queues.values():
+            if waiting.spec.delays:
+                due = self._topology.due_queue(waiting.spec.name, waiting.spec.priorities)
+                link.declare(due)
+                self._consume(link, due, f"due {waiting.spec.name}", waiting)
         if self._async is not None:
             link.wake_by(self._async.descriptor)
         self._timers.after(ENTER_EVERY, self._renew)
         self.ready.set()
+
+    def _consume(self, link: Connection, queue: Any, tag: str, waiting: ServiceQueue) -> None:
+        self._consumed[tag] = waiting
+        link.consume(queue.name, tag, prefetch=_prefetch(waiting.spec))
 
     def _declare(self, link: Connection, spec: Spec) -> Any:
         queue = self._topology.service_queue(spec.name, spec.response, spec.bound, spec.priorities)
@@ -253,7 +264,7 @@ class ConsumerLoop:
     def _take(self, deliveries: list[Delivery]) -> None:
         """Sort what arrived: calls to their queues, events to their handlers at once."""
         self._deadlines.read_clock()
-        queues, held = self._queues, self._outbox.held
+        queues, held = self._consumed, self._outbox.held
         events: list[Delivery] = []
         for delivery in deliveries:
             held[delivery.tag] = None
@@ -375,7 +386,7 @@ class ConsumerLoop:
 
     def _leave(self, link: Connection) -> None:
         """Stopping: consume no more, run the calls that are held while there is time, hand the rest back unchanged."""
-        for tag in (*self._queues, *self._events.tags):
+        for tag in (*self._consumed, *self._events.tags):
             link.cancel(tag)
         while deliveries := link.drain(0.0):
             self._take(deliveries)

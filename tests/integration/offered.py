@@ -145,6 +145,11 @@ class Actor(Worker):
             raise ConnectionResetError(f"{key} is away")
         return times
 
+    @service(response=False, delays=True)
+    def push_later(self, key: str) -> None:
+        self.ran(key)
+        self.store.rpush(f"{self.prefix}pushed", key)
+
     @service(priorities=5)
     def ranked(self, what: str) -> int:
         return int(self.store.rpush(f"{self.prefix}ranked", what))

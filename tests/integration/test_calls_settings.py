@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from calling import Calling
 from waiting import until
@@ -92,3 +94,60 @@ def test_a_priority_that_a_service_does_not_have_is_one_clear_error(calling_eith
         solver.options(priority=5).call("actor.ranked", "x")
     chord = solver.options(priority=4).gather([("actor.ranked", "in a chord")] * 2, then="actor.total")
     assert chord.get(timeout=60.0) == 3
+
+
+def pushed(calling: Calling) -> list[str]:
+    found = calling.solver._directory._redis.lrange(f"{calling.topology.key_prefix}pushed", 0, -1)
+    return [one.decode() for one in found]
+
+
+def test_a_one_way_call_with_a_delay_runs_after_others_that_were_sent_later(calling_either):
+    solver = calling_either.solver
+    later = solver.options(delay=5.0, headers={"tenant": "a"})
+    later.call("actor.push_later", "called")
+    assert list(later.map("actor.push_later", ["mapped"])) == [None]
+    asyncio.run(later.acall("actor.push_later", "by a loop"))
+    solver.call("actor.push_later", "at once")
+    assert solver.flush() == 0
+    until(lambda: len(pushed(calling_either)) == 4)
+    assert pushed(calling_either)[0] == "at once"
+    assert sorted(pushed(calling_either)) == ["at once", "by a loop", "called", "mapped"]
+
+
+def test_any_number_of_calls_wait_in_the_broker_whatever_becomes_of_the_worker(calling):
+    calling.start()
+    calling.solver.call("actor.push_later", "first")
+    until(lambda: pushed(calling) == ["first"])
+    later = calling.solver.options(delay=2.0)
+    for number in range(200):
+        later.call("actor.push_later", str(number))
+    assert calling.solver.flush() == 0
+    calling.processes[0].kill()
+    calling.start()
+    until(lambda: set(pushed(calling)) == {"first", *map(str, range(200))})
+
+
+def test_queues_of_delayed_calls_go_with_their_run(servers, rabbitmqctl, run_name, tmp_path):
+    calling = Calling(servers.broker_url, servers.redis_url, run_name, tmp_path)
+    try:
+        calling.start()
+        calling.solver.options(delay=3600.0).call("actor.push_later", "in an hour")
+        calling.solver.flush()
+        prefix = f"warren.{run_name}"
+        there = {f"{prefix}.delay.3600000.actor.push_later", f"{prefix}.due.actor.push_later"}
+        until(lambda: there <= set(rabbitmqctl("list_queues", "name")))
+    finally:
+        calling.close()
+    assert [name for name in rabbitmqctl("list_queues", "name") if name.startswith(prefix)] == []
+
+
+def test_a_delay_that_a_call_cannot_have_is_one_clear_error(calling_either):
+    view = calling_either.solver.options(delay=1.0)
+    with pytest.raises(ConfigurationError, match=r"actor\.add answers, so its caller waits itself"):
+        view.call("actor.add", 1)
+    with pytest.raises(ConfigurationError, match=r"mark it with @service\(response=False, delays=True\)"):
+        view.call("actor.push", "x")
+    with pytest.raises(ConfigurationError, match="calls of a chord cannot be delayed"):
+        view.gather([("actor.push_later", "x")], then="actor.total")
+    with pytest.raises(ConfigurationError, match=r"delay=2600000\.0: give a time in s over 0, at most"):
+        calling_either.solver.options(delay=2_600_000.0).call("actor.push_later", "x")

@@ -33,9 +33,13 @@ class Directory:
 
     def __init__(self, *specs: Spec) -> None:
         self._known = {spec.name: spec for spec in specs}
+        self.delays: list[tuple[str, int]] = []
 
     def known(self) -> dict[str, Spec]:
         return self._known
+
+    def note_delay(self, name: str, milliseconds: int) -> None:
+        self.delays.append((name, milliseconds))
 
     def find(self, name: str) -> Spec | None:
         return self._known.get(name)
