@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery.exceptions import Ignore, Reject, Retry, SoftTimeLimitExceeded, TaskRevokedError
+from celery.exceptions import (
+    Ignore,
+    Reject,
+    Retry,
+    SoftTimeLimitExceeded,
+    TaskRevokedError,
+    Terminated,
+    WorkerLostError,
+)
 
 from warren.errors import TimeLimitExceeded
 
@@ -72,6 +80,15 @@ def outcome_of(error: BaseException) -> Outcome:
     return failed(error)
 
 
+def outcome_of_service(error: BaseException) -> Outcome:
+    """Turn what a service raised into its outcome: Retry is a failure, since nobody has sent the call again."""
+    if not isinstance(error, Retry):
+        return outcome_of(error)
+    why = "Celery's Retry sends nothing again here; @service(retry_on=...) says what is tried again"
+    found = failed(error)
+    return Failed(error, found.kind, f"{found.message} ({why})", found.traceback)
+
+
 def failed(error: BaseException) -> Failed:
     """Return the failure that `error` is."""
     text = text_of(error, lambda one: "".join(tracebacks.format_exception(one)))
@@ -115,7 +132,10 @@ def text_of(value: Any, form: Callable[[Any], str] = str) -> str:
 
 
 def for_celery(outcome: Outcome) -> Exception:
-    """Return the error that Celery can keep the books of: one that is no Exception, or no text, it cannot store."""
+    """Return the error that Celery can keep the books of: one that is no Exception, or no text, it cannot store.
+
+    Nor may a failure be one that Celery takes for its worker's end, or for a call that is sent again.
+    """
     error = outcome.error
     if isinstance(error, TimeLimitExceeded):
         limit: Exception = SoftTimeLimitExceeded(outcome.message)  # what its clients know this by
@@ -126,6 +146,8 @@ def for_celery(outcome: Outcome) -> Exception:
 
 
 def _is_plain(error: Exception) -> bool:
+    if isinstance(error, MemoryError | WorkerLostError | Terminated | Retry):
+        return False
     try:
         "".join(tracebacks.format_exception(error)).encode()
         str(error).encode()

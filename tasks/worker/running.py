@@ -10,7 +10,7 @@ from typing import Any
 
 from celery.utils.log import get_logger
 
-from tasks.app.outcome import ENDS_WORKER, Failed, Outcome, failed, outcome_of
+from tasks.app.outcome import ENDS_WORKER, Failed, Outcome, failed, outcome_of_service
 from tasks.app.steps import Steps, drive
 from tasks.middleware import Call, running
 
@@ -72,7 +72,7 @@ def _run_one(name: str, function: Callable[..., Any], call: Any) -> Any:
     try:
         return function(*call.args, **call.kwargs)
     except BaseException as error:
-        return outcome_of(error)
+        return outcome_of_service(error)
     finally:
         running.reset(before)
 
@@ -84,7 +84,7 @@ async def _arun_one(name: str, function: Callable[..., Any], call: Any, given_up
     except BaseException as error:
         if given_up():
             raise
-        return outcome_of(error)
+        return outcome_of_service(error)
 
 
 def _run_batch(name: str, function: Callable[..., Any], calls: list[Any]) -> list[Any]:
@@ -115,7 +115,7 @@ def _in_batches(name: str, calls: Sequence[Any], isolate: bool) -> Steps:
     except GeneratorExit:
         raise
     except BaseException as error:
-        outcome = outcome_of(error)
+        outcome = outcome_of_service(error)
     else:
         return [_returned(result) if isinstance(result, BaseException) else result for result in results]
     if isolate and len(calls) > 1 and isinstance(outcome, Failed):
@@ -130,7 +130,7 @@ def _in_batches(name: str, calls: Sequence[Any], isolate: bool) -> Steps:
 
 def _returned(error: BaseException) -> Outcome:
     """Return the outcome of a call whose result is an error: one that is returned ends no worker."""
-    return failed(error) if isinstance(error, ENDS_WORKER) else outcome_of(error)
+    return failed(error) if isinstance(error, ENDS_WORKER) else outcome_of_service(error)
 
 
 def _not_by_keyword(name: str, kwargs: dict[str, Any]) -> Outcome:

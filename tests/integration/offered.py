@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import redis
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, Retry, WorkerLostError
 
 from tasks.app import create_app
 from tasks.retrying import RetryOn
@@ -190,7 +190,12 @@ class Actor(Worker):
         times = int(self.store.incr(f"{self.prefix}ran:{how}"))
         if how == "requeue" and times == 1:
             raise Reject("once more", requeue=True)
-        errors = {"reject": Reject("no"), "ignore": Ignore(), "surrogate": ValueError("\udcff")}
+        errors: dict[str, BaseException] = {
+            "memory": MemoryError("none"),
+            "lost": WorkerLostError(),
+            "retry": Retry("later"),
+        }
+        errors |= {"reject": Reject("no"), "ignore": Ignore(), "surrogate": ValueError("\udcff")}
         if how in errors:
             raise errors[how]
         if how == "cancelled":

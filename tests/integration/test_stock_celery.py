@@ -115,6 +115,11 @@ def test_an_exception_of_the_service_is_raised_by_get(stock):
     assert found["state"] == "FAILURE" and "offered.py" in found["traceback"]
 
 
+@row("a service that raises Celery's `Retry`", "`FAILURE`: it sends nothing again here; `@service(retry_on=...)` does")
+def test_a_retry_that_nobody_sends_fails(stock):
+    fails(stock, stock.call("actor.trouble", "retry"), "RuntimeError", "sends nothing again here")
+
+
 @row("one bad call in a batch", "`FAILURE` for that call alone")
 def test_a_bad_call_in_a_batch_fails_alone(stock, busy):
     results = [stock.call("actor.halves", number) for number in (2, 3, 4)]

@@ -228,14 +228,15 @@ def test_reject_with_requeue_runs_the_call_again(serving, trouble, way):
     assert trouble.ran == ["bad"] * 3 + ["after"] and dead(serving) == (way == "one-way")
 
 
-def test_retry_is_recorded_and_acknowledged(serving, trouble):
+def test_retry_is_a_failure_since_nobody_has_sent_the_call_again(serving, trouble):
     trouble.raising = lambda: Retry("in a while", when=1)
-    assert serving.answer(serving.send("trouble.answer", "bad"))[1][0] == "celery.exceptions.Retry"
+    kind, message, _ = serving.answer(serving.send("trouble.answer", "bad"))[1]
+    assert kind == "celery.exceptions.Retry" and "sends nothing again here" in message
     call = serving.send("trouble.answer", "bad", reply_to=STOCK)
-    until(lambda: meta(serving, call)["status"] == "RETRY")
+    until(lambda: meta(serving, call)["status"] == "FAILURE")
     serving.send("trouble.push", "bad", direct=False)
     settled(serving)
-    assert dead(serving) == 0
+    assert dead(serving) == 1
 
 
 # Calls of stock clients.
