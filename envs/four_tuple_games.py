@@ -34,10 +34,10 @@ class FourTupleGame(SimultaneousGames):
     actions: Sequence[Any]
 
     def __init__(self, num_envs: int, seed: int) -> None:
-        self._envs = [self.make() for _ in range(num_envs)]
-        self._steps_of = [env.step for env in self._envs]
-        self._seeds: list[int | None] = [seed + i for i in range(num_envs)]
-        shape = tuple(self._envs[0].observation_space.shape)
+        self.__copies = [self.make() for _ in range(num_envs)]
+        self.__steps_of = [env.step for env in self.__copies]
+        self.__seeds: list[int | None] = [seed + i for i in range(num_envs)]
+        shape = tuple(self.__copies[0].observation_space.shape)
         super().__init__(type(self).__name__, num_envs, shape, len(self.actions))
 
     @abstractmethod
@@ -49,10 +49,10 @@ class FourTupleGame(SimultaneousGames):
         """What the second player sees at a game's beginning, where the first sees `observation`."""
 
     def _begin(self, i: int) -> None:
-        env = self._envs[i]
-        if self._seeds[i] is not None and hasattr(env, "seed"):
-            env.seed(self._seeds[i])
-        self._seeds[i] = None
+        env = self.__copies[i]
+        if self.__seeds[i] is not None and hasattr(env, "seed"):
+            env.seed(self.__seeds[i])
+        self.__seeds[i] = None
         observation = env.reset()
         self._seen[0, i], self._seen[1, i] = observation, self.second_observation(env, observation)
 
@@ -60,7 +60,7 @@ class FourTupleGame(SimultaneousGames):
         self, first: list[int], second: list[int], reward: np.ndarray, done: np.ndarray, truncated: np.ndarray
     ) -> None:
         (one, other), given = self._seen, self.actions
-        for i, step, a, b in zip(range(self.num_envs), self._steps_of, first, second, strict=True):
+        for i, step, a, b in zip(range(self.num_envs), self.__steps_of, first, second, strict=True):
             observation, won, ended, info = step(given[a], given[b])
             if won:
                 reward[i] = won, -won
@@ -71,5 +71,5 @@ class FourTupleGame(SimultaneousGames):
 
     def close(self) -> None:
         """Closes every copy."""
-        for env in self._envs:
+        for env in self.__copies:
             env.close()

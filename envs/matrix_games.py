@@ -79,19 +79,20 @@ class MatrixVectorEnv(TwoPlayerVectorEnv):
         super().__init__(name, num_envs, self._observation.shape[1:], self._action_mask.shape[1])
         self._matrix = matrix
         self.chance = Chance(num_envs, seed)
-        self._row = np.zeros(num_envs, np.int64)
+        self._row: np.ndarray | None = None  # what player 0 chose, int64 [N], until player 1 has
 
     def _reset(self) -> Turn:
+        self._row = None
         self.chance.begin(self._rows)
         return self._turn_of(0, *self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
         reward, done, truncated = self._no_outcome()
-        assert self._turn is not None
-        if self._turn.to_move[0] == 0:
+        if self._row is None:
             self._row = action.copy()
             return self._turn_of(1, reward, done, truncated)
         payoff = self._matrix[self._row, action]
+        self._row = None
         decided = self.chance.uniform(self._rows) < np.abs(payoff)
         reward[:, 0] = np.where(decided, np.sign(payoff), 0.0)
         reward[:, 1] = -reward[:, 0]

@@ -20,9 +20,9 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         super().__init__(name, num_envs, observation_shape, num_actions, images=images)
         # What each player sees.
         self._seen = np.zeros((PLAYERS, num_envs, *observation_shape), self.single_observation_space.dtype)
-        self._to_move = [np.full(num_envs, player, np.int8) for player in range(PLAYERS)]
-        self._any = np.ones((num_envs, num_actions), np.bool_)
-        self._first: list[int] | None = None  # the first player's actions, until the second has chosen
+        self.__to_move = [np.full(num_envs, player, np.int8) for player in range(PLAYERS)]
+        self.__any = np.ones((num_envs, num_actions), np.bool_)
+        self.__first: list[int] | None = None  # the first player's actions, until the second has chosen
 
     @abstractmethod
     def _begin(self, i: int) -> None:
@@ -38,22 +38,22 @@ class SimultaneousGames(TwoPlayerVectorEnv):
         """
 
     def _reset(self) -> Turn:
-        self._first = None
+        self.__first = None
         for i in range(self.num_envs):
             self._begin(i)
-        return self._turn_of(0, *self._no_outcome())
+        return self.__turn_of(0, *self._no_outcome())
 
     def _step(self, action: np.ndarray) -> Turn:
         reward, done, truncated = self._no_outcome()
-        if self._first is None:
-            self._first = action.tolist()
-            return self._turn_of(1, reward, done, truncated)
-        first, self._first = self._first, None
+        if self.__first is None:
+            self.__first = action.tolist()
+            return self.__turn_of(1, reward, done, truncated)
+        first, self.__first = self.__first, None
         self._move(first, action.tolist(), reward, done, truncated)
         for i in done.nonzero()[0].tolist():
             self._begin(i)
-        return self._turn_of(0, reward, done, truncated)
+        return self.__turn_of(0, reward, done, truncated)
 
-    def _turn_of(self, player: int, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
-        to_move, action_mask = self._to_move[player].copy(), self._any.copy()
+    def __turn_of(self, player: int, reward: np.ndarray, done: np.ndarray, truncated: np.ndarray) -> Turn:
+        to_move, action_mask = self.__to_move[player].copy(), self.__any.copy()
         return Turn(to_move, self._seen[player].copy(), action_mask, reward, done, truncated)

@@ -53,6 +53,8 @@ class TwoPlayerVectorEnv(ABC):
     largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
     `chance` is what decides all that is left to chance (envs/chance.py), where each game can be played again by itself,
     from its own seed; None where it cannot. `all_legal`: every action always is, whatever the mask would say.
+
+    What the class keeps for itself begins with two underscores, so that a subclass may call its own as it likes.
     """
 
     max_return: float | None = None
@@ -72,12 +74,12 @@ class TwoPlayerVectorEnv(ABC):
             else spaces.Box(-np.inf, np.inf, observation_shape, np.float32)
         )
         self.single_action_space = spaces.Discrete(num_actions)
-        self._rows = np.arange(num_envs)
-        self._returns = np.zeros((num_envs, PLAYERS), np.float32)
-        self._steps = 0
-        self._began = np.zeros(num_envs, np.int64)  # of each game under way, how many steps had been made before it
-        self._finished: list[FinishedGames] = []
-        self._turn: Turn | None = None
+        self._rows = self.__rows = np.arange(num_envs)  # the first is for subclasses
+        self.__returns = np.zeros((num_envs, PLAYERS), np.float32)
+        self.__steps = 0
+        self.__began = np.zeros(num_envs, np.int64)  # of each game under way, how many steps had been made before it
+        self.__finished: list[FinishedGames] = []
+        self.__turn: Turn | None = None
 
     def reset(self, seeds: Sequence[int] | np.ndarray | None = None) -> Turn:
         """Begin N new games; those under way are dropped. `reward`, `done` and `truncated` are zero.
@@ -85,11 +87,11 @@ class TwoPlayerVectorEnv(ABC):
         `seeds`: of each, one that `chance.seeds` had: with the same actions it is the same game again. Raises
         ConfigurationError where games have no seeds of their own.
         """
-        self._returns[:] = 0
-        self._began[:] = self._steps
+        self.__returns[:] = 0
+        self.__began[:] = self.__steps
         if seeds is None:
-            self._turn = self._reset()
-            return self._turn
+            self.__turn = self._reset()
+            return self.__turn
         if self.chance is None:
             raise ConfigurationError(
                 f"environment {self.name!r} cannot begin a game from a seed of its own; give its class "
@@ -97,34 +99,34 @@ class TwoPlayerVectorEnv(ABC):
             )
         self.chance.given = np.asarray(seeds, np.int64)
         try:
-            self._turn = self._reset()
+            self.__turn = self._reset()
         finally:
             self.chance.given = None
-        return self._turn
+        return self.__turn
 
     @property
     def lengths(self) -> np.ndarray:
         """int64 [N]: moves that were made in the games under way."""
-        lengths: np.ndarray = self._steps - self._began
+        lengths: np.ndarray = self.__steps - self.__began
         return lengths
 
     def step(self, action: np.ndarray) -> Turn:
         """Make one move in every game; action int64 [N]. Raises IllegalAction, before any game has moved."""
-        if self._turn is None:
+        if self.__turn is None:
             raise ConfigurationError(f"environment {self.name!r}: call reset() before step()")
         action = np.asarray(action)
-        self._check(action, self._turn)
-        turn = self._turn = self._step(action)
-        self._returns += turn.reward
-        self._steps += 1
+        self.__check(action, self.__turn)
+        turn = self.__turn = self._step(action)
+        self.__returns += turn.reward
+        self.__steps += 1
         (ended,) = turn.done.nonzero()
         if len(ended):
-            self._finish(ended)
+            self.__finish(ended)
         return turn
 
     def pop_finished(self) -> FinishedGames:
         """The games that ended since the last call."""
-        finished, self._finished = self._finished, []
+        finished, self.__finished = self.__finished, []
         if len(finished) == 1:
             return finished[0]
         empty = FinishedGames(np.zeros(0, np.int64), np.zeros((0, PLAYERS), np.float32), np.zeros(0, np.int64))
@@ -137,8 +139,8 @@ class TwoPlayerVectorEnv(ABC):
 
     def text(self, index: int) -> str:
         """What the player to move in game `index` knows, for a person; the observation array by default."""
-        assert self._turn is not None
-        return np.array2string(self._turn.observation[index], threshold=200)
+        assert self.__turn is not None
+        return np.array2string(self.__turn.observation[index], threshold=200)
 
     def action_text(self, index: int, action: int) -> str:
         """A name for `action` in game `index`; its number unless a game has one."""
@@ -170,7 +172,7 @@ class TwoPlayerVectorEnv(ABC):
         flags = np.zeros((2, self.num_envs), np.bool_)
         return np.zeros((self.num_envs, PLAYERS), np.float32), flags[0], flags[1]
 
-    def _check(self, action: np.ndarray, turn: Turn) -> None:
+    def __check(self, action: np.ndarray, turn: Turn) -> None:
         if action.shape != (self.num_envs,) or action.dtype.kind not in "iu":
             raise IllegalAction(
                 f"environment {self.name!r}: action must be integer [{self.num_envs}], "
@@ -178,10 +180,10 @@ class TwoPlayerVectorEnv(ABC):
             )
         # argmin and argmax take a quarter of what min and max take, count_nonzero of what all does.
         inside = action[action.argmin()] >= 0 and action[action.argmax()] < self.num_actions
-        if inside and (self.all_legal or np.count_nonzero(turn.action_mask[self._rows, action]) == self.num_envs):
+        if inside and (self.all_legal or np.count_nonzero(turn.action_mask[self.__rows, action]) == self.num_envs):
             return
         inside = (action >= 0) & (action < self.num_actions)
-        legal = inside & turn.action_mask[self._rows, np.where(inside, action, 0)]
+        legal = inside & turn.action_mask[self.__rows, np.where(inside, action, 0)]
         if not legal.all():
             i = int(np.flatnonzero(~legal)[0])
             raise IllegalAction(
@@ -189,8 +191,8 @@ class TwoPlayerVectorEnv(ABC):
                 f"legal: {', '.join(map(str, np.flatnonzero(turn.action_mask[i])))} (mask logits with action_mask)"
             )
 
-    def _finish(self, ended: np.ndarray) -> None:
-        returns = self._returns[ended]
+    def __finish(self, ended: np.ndarray) -> None:
+        returns = self.__returns[ended]
         surplus = returns[:, 0] + returns[:, 1]
         if surplus.any() and (np.abs(surplus) > ZERO_SUM_TOLERANCE * np.maximum(1, np.abs(returns).max(axis=1))).any():
             worst = returns[np.abs(surplus).argmax()]
@@ -198,6 +200,6 @@ class TwoPlayerVectorEnv(ABC):
                 f"environment {self.name!r} is not zero-sum: a game ended with returns {worst[0]:g} and {worst[1]:g}; "
                 "leagues need a game in which one player's gain is the other's loss"
             )
-        self._finished.append(FinishedGames(ended, returns, self._steps - self._began[ended]))
-        self._returns[ended] = 0
-        self._began[ended] = self._steps
+        self.__finished.append(FinishedGames(ended, returns, self.__steps - self.__began[ended]))
+        self.__returns[ended] = 0
+        self.__began[ended] = self.__steps

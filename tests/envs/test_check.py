@@ -35,7 +35,7 @@ class Game(TwoPlayerVectorEnv):
     def __init__(self, num_envs, seed):
         super().__init__("game", num_envs, (2,), 3)
     def turn(self, player, reward=0.0, done=False):
-        n = self.num_envs
+        n, self.player = self.num_envs, player
         made = Turn(np.full(n, player, np.int8), np.zeros((n, 2), np.float32), np.ones((n, 3), np.bool_),
                     np.array([[reward, -reward]] * n, np.float32), np.full(n, done), np.zeros(n, np.bool_))
         FAULT
@@ -43,7 +43,7 @@ class Game(TwoPlayerVectorEnv):
     def _reset(self):
         return self.turn(0)
     def _step(self, action):
-        return self.turn(1) if self._turn.to_move[0] == 0 else self.turn(0, 1.0, True)
+        return self.turn(1) if self.player == 0 else self.turn(0, 1.0, True)
 """
 
 

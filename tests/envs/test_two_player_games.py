@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import envs
+from envs.simultaneous import SimultaneousGames
 from envs.two_player import Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, IllegalAction
 
@@ -153,6 +154,60 @@ def test_a_game_that_is_not_zero_sum_is_refused_when_it_shows():
     games.reset()
     with pytest.raises(ConfigurationError, match="'generous' is not zero-sum: a game ended with returns 1 and 1"):
         games.step(np.zeros(1, np.int64))
+
+
+class Stones(TwoPlayerVectorEnv):
+    """One heap of five; whoever takes the last wins. Its names are those that its bases once kept things under."""
+
+    def __init__(self, num_envs, seed):
+        super().__init__("stones", num_envs, (1,), 2)
+        self._steps, self._returns, self._began, self._finished, self._finish, self._check = [None] * 6
+        self._rows = None
+
+    def _reset(self):
+        self._left, self._mover = np.full(self.num_envs, 5), np.zeros(self.num_envs, np.int8)
+        return self._turn(*self._no_outcome())
+
+    def _step(self, action):
+        reward, done, truncated = self._no_outcome()
+        self._left = self._left - action - 1
+        done[:] = self._left <= 0
+        reward[done, self._mover[done]], reward[done, 1 - self._mover[done]] = 1, -1
+        self._left, self._mover = np.where(done, 5, self._left), np.where(done, 0, 1 - self._mover).astype(np.int8)
+        return self._turn(reward, done, truncated)
+
+    def _turn(self, *outcome):
+        return Turn(
+            self._mover.copy(), self._left[:, None].astype(np.float32), np.ones((self.num_envs, 2), bool), *outcome
+        )
+
+
+class Guess(SimultaneousGames):
+    """The first player wins by guessing what the second does, with such names as well."""
+
+    def __init__(self, num_envs, seed):
+        super().__init__("guess", num_envs, (1,), 2)
+        self._first = self._any = self._to_move = self._turn = None
+
+    def _turn_of(self, *_):
+        raise AssertionError("called by the base")
+
+    def _begin(self, i):
+        self._seen[:, i] = 0
+
+    def _move(self, first, second, reward, done, truncated):
+        won = np.where(np.array(first) == second, 1, -1)
+        reward[:, 0], reward[:, 1], done[:] = won, -won, True
+
+
+@pytest.mark.parametrize("game", [Stones, Guess])
+def test_a_game_of_ones_own_may_use_any_name_for_what_it_keeps(game):
+    games, generator = game(3, 0), np.random.default_rng(0)
+    turn = games.reset()
+    for _ in range(40):
+        turn = games.step(random_actions(turn, generator))
+    finished = games.pop_finished()
+    assert len(finished.index) > 20 and (np.abs(finished.returns) == 1).all()
 
 
 def test_an_id_that_is_no_game_of_two_players_or_none_of_one_player_is_refused_with_the_reason():
