@@ -8,17 +8,14 @@ import math
 from typing import Any
 
 import gymnasium
-import numpy as np
 
 from envs.construct import blame
 from envs.gymnasium_envs import with_pip
 from envs.legacy import LegacyEnv
 from warren.errors import ConfigurationError, UnknownName
+from warren.old_numpy import restore_names
 
-# gym, and the games written for it, use names that numpy 2 dropped.
-for _name, _type in {"bool8": np.bool_, "float_": np.float64}.items():
-    if not hasattr(np, _name):
-        setattr(np, _name, _type)
+restore_names()
 
 with contextlib.redirect_stderr(io.StringIO()):  # its notice that it is unmaintained: Warren's reason for this adapter
     import gym

@@ -41,6 +41,9 @@ def find(kind: str, name: str) -> Callable[..., Any]:
 
     Raises UnknownName for a name that the file or module does not hold, ConfigurationError for any other failure.
     """
+    from warren.old_numpy import restore_names  # and with it NumPy, which a launcher, that imports this, does not need
+
+    restore_names()
     where, _, function = name.rpartition(":")
     module = _load_file(kind, where, name) if where.endswith(".py") else _load_module(kind, where, name)
     try:

@@ -19,6 +19,7 @@ from typing import Any
 from tasks import context
 from warren.environment import secret
 from warren.errors import ConfigurationError
+from warren.old_numpy import restore_names
 from workers.config.command_line import guarded
 from workers.launch.user_code import Place, find, load
 from workers.launch.user_middleware import install_from_environment
@@ -43,6 +44,7 @@ def _present(place: Place) -> AbstractContextManager[None]:
 
 
 def _run(place: Place, kwargs: dict[str, Any]) -> None:
+    restore_names()
     if place.attribute is not None:
         getattr(load(place), place.attribute)(**kwargs)
     elif place.is_file:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from tasks.service import handlers_of, is_worker, services_of
 from warren.errors import ConfigurationError, unknown_name
+from warren.old_numpy import restore_names
 from warren.separate_process import ask
 
 IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
@@ -68,6 +69,7 @@ def find(text: str, folder: Path) -> tuple[Place, str]:
 
 def load(place: Place) -> ModuleType:
     """The module at `place`. A file's neighbours can be imported by it, as by a script. Raises what its code raises."""
+    restore_names()
     if not place.is_file:
         return importlib.import_module(place.where)
     file = Path(place.where)
