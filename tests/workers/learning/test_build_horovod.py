@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from warren.errors import WarrenError
 from workers.learning.allreduce import build_horovod
@@ -32,6 +34,14 @@ def test_sources_that_are_not_as_they_were_are_not_mended(tmp_path: Path) -> Non
         assert (tmp_path / name).read_text() == f"first\n{after}\nlast\n"
     with pytest.raises(WarrenError, match=r"horovod/__init__.py of Horovod 0.28.1 is not as it was"):
         build_horovod.mend(tmp_path)
+
+
+def test_what_is_built_is_what_the_extra_asks_for() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    asked = {one.name: one for one in map(Requirement, project["optional-dependencies"]["horovod"])}
+    assert asked["horovod"].specifier.contains(build_horovod.VERSION)
+    assert set(asked) == {"horovod", *build_horovod.NEEDED}
+    assert "horovod" not in {Requirement(one).name for one in project["dependencies"]}
 
 
 def test_a_wheel_is_kept_for_the_python_and_the_torch_that_it_was_built_for(
