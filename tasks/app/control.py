@@ -24,10 +24,13 @@ class RunNode(Node):  # type: ignore[misc]
     """A worker's end of remote control; what is no command is logged, and its channel stays as it is."""
 
     def handle_message(self, body: Any, message: Any = None) -> Any:
-        """Act on a command."""
+        """Act on a command; of those that go to all, or to others, each node knows some and passes over the rest."""
         problem = self._problem_with(body, message)
         if problem is not None:
             logger.error("a message of remote control is refused: %s", problem)
+            return None
+        if body["method"] not in self.handlers:
+            logger.debug("passed over %s, a command for others", body["method"])
             return None
         return super().handle_message(body, message)
 
@@ -40,12 +43,13 @@ class RunNode(Node):  # type: ignore[misc]
     def _problem_with(self, body: Any, message: Any) -> str | None:
         if not isinstance(body, Mapping) or not isinstance(body.get("method"), str):
             return "it names no method"
-        if body["method"] not in self.handlers:
+        destination = body.get("destination")
+        if not isinstance(destination, list | tuple | None):
+            return "its destination is no list of workers"
+        if body["method"] not in self.handlers and self.hostname in (destination or ()):
             return f"there is no command {body['method']!r}"
         if not isinstance(body.get("arguments"), Mapping | None):
             return "its arguments are no mapping"
-        if not isinstance(body.get("destination"), list | tuple | None):
-            return "its destination is no list of workers"
         if not all(isinstance(body.get(name), str | None) for name in ("pattern", "matcher", "ticket")):
             return "its pattern, matcher or ticket is no text"
         reply_to = body.get("reply_to")

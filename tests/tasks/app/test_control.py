@@ -1,0 +1,44 @@
+"""A worker's end of remote control: what it acts on, what it passes over, what it refuses."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tasks.app import create_app
+from tasks.topology import Topology
+
+
+def said(caplog: pytest.LogCaptureFixture, **body: Any) -> list[str]:
+    """What the node `actor-0`, which knows `ping` alone, logs of a message, and what it has done."""
+    done: list[str] = []
+    app = create_app(Topology("run"), "memory://", "redis://127.0.0.1:1/0")
+    node = app.control.mailbox.Node("actor-0", handlers={"ping": lambda state: done.append("pinged")})
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        node.handle_message(body)
+    return [*done, *(record.getMessage() for record in caplog.records)]
+
+
+def test_a_command_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert said(caplog, method="ping") == said(caplog, method="ping", destination=["actor-0"]) == ["pinged"]
+
+
+@pytest.mark.parametrize("destination", [None, ["launcher"], ["launcher", "learner"]])
+def test_a_command_for_others_is_passed_over_in_silence(
+    caplog: pytest.LogCaptureFixture, destination: list[str] | None
+) -> None:
+    assert said(caplog, method="scale", destination=destination) == []
+
+
+def test_a_command_for_this_node_that_it_does_not_know_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = said(caplog, method="scale", destination=["actor-0"])
+    assert line == "a message of remote control is refused: there is no command 'scale'"
+
+
+def test_a_message_that_is_no_command_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    assert said(caplog, method=3) == ["a message of remote control is refused: it names no method"]
+    (line,) = said(caplog, method="scale", destination=7)
+    assert line.endswith("its destination is no list of workers")
