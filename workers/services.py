@@ -1,6 +1,6 @@
 """`python -m workers.services`: what a run serves, by which workers, how busy, since when.
 
-python -m workers.services --run NAME              # a table
+python -m workers.services --run NAME              # a table; of a run below runs/, its folder will do too
 python -m workers.services --run NAME --watch      # again every 2 s, or --watch SECONDS, until Ctrl-C
 python -m workers.services --run NAME --json       # for programs: {"served": [...], "unserved": [...]}
 python -m workers.services --run NAME --json --watch   # the same, a line each time

@@ -31,7 +31,8 @@ from workers.doctor import broker_checks, clocks, machine
 from workers.doctor.broker_facts import with_management, with_rabbitmqctl
 from workers.doctor.findings import Finding, Level, as_json, status_of, summary, table
 from workers.doctor.quick import of_broker, of_redis
-from workers.doctor.target import Target, folder_of, settings, target
+from workers.doctor.target import Target, settings, target
+from workers.servers import record
 from workers.servers.checks import redact
 
 
@@ -57,11 +58,13 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
 def run(options: argparse.Namespace) -> int:
     """Check, print, and return the exit status."""
     urls_from_environment(options)
-    folder = None if options.run is None else folder_of(options.run)
-    if folder is None and options.run is not None and not options.broker_url:
-        raise ConfigurationError(
-            f"--run {options.run}: no such run goes on below runs/; name its servers by --broker-url"
-        )
+    folder = None
+    if options.run is not None:
+        try:
+            folder = record.folder_of(options.run)
+        except ConfigurationError as error:
+            if not options.broker_url:
+                raise ConfigurationError(f"--run: {error}; or name its servers by --broker-url") from None
     config, findings = settings(options.settings, folder, options.run, options.role)
     description = "servers: not found"
     try:

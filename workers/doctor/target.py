@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
-import yaml
 from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import BrokerError, ConfigurationError
@@ -71,17 +70,6 @@ def settings(
     name_run(config)
     findings = [Finding("settings", Level.error, problem, "correct the override") for problem in wrong]
     return config, findings or [Finding("settings", Level.ok, " ".join(overrides) or "as they are")]
-
-
-def folder_of(run: str) -> Path | None:
-    """The folder of a run that goes on: `run` is that folder, or the run's name."""
-    if (Path(run) / record.FOLDER / record.FILE).exists():
-        return Path(run)
-    for folder in record.folders():
-        config = folder / "config.yaml"
-        if config.exists() and (yaml.safe_load(config.read_text()) or {}).get("run") == run:
-            return folder
-    return None
 
 
 @contextmanager

@@ -7,8 +7,6 @@ import shlex
 import sys
 from pathlib import Path
 
-import yaml
-
 from warren.errors import WarrenError
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, redact
@@ -20,20 +18,21 @@ from workers.servers.private_rabbitmq import Node
 def main(argv: list[str]) -> int:
     """Run one command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.servers", description=__doc__)
-    parser.add_argument("--run", type=Path, metavar="FOLDER", help="the run's folder (default: the newest below runs/)")
+    parser.add_argument("--run", metavar="RUN", help="the run's name, or its folder (default: the newest below runs/)")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("status", help="what the run uses and whether it answers")
     commands.add_parser("env", help='for other commands to find the run: eval "$(python -m workers.servers env)"')
     control = commands.add_parser(
-        "rabbitmqctl", help="run rabbitmqctl against the run's private RabbitMQ, e.g. `rabbitmqctl list_queues`"
-    )
+        "rabbitmqctl", add_help=False, prefix_chars="\0",  # whatever follows, options too, is rabbitmqctl's
+        help="run rabbitmqctl against the run's private RabbitMQ, e.g. `rabbitmqctl -q list_queues`",
+    )  # fmt: skip
     control.add_argument("arguments", nargs=argparse.REMAINDER)
     commands.add_parser("install", help="install RabbitMQ and Redis where they are missing and that is possible")
     options = parser.parse_args(argv)
     try:
         if options.command == "install":
             return install(Machine())
-        folder = options.run or record.newest()
+        folder = record.newest() if options.run is None else record.folder_of(options.run)
         if options.command == "env":
             return environment(folder)
         return status(folder) if options.command == "status" else rabbitmqctl(folder, options.arguments)
@@ -63,9 +62,7 @@ def environment(folder: Path) -> int:
     """Print the shell's `export` of the run's servers, passwords included, and of its name."""
     found = record.read(folder)
     variables = {"WARREN_BROKER_URL": found.broker_url, "WARREN_REDIS_URL": found.redis_url}
-    config = folder / "config.yaml"
-    run = found.run or (yaml.safe_load(config.read_text()).get("run") if config.exists() else None)
-    if run:
+    if run := record.name_of(folder):
         variables["WARREN_RUN"] = run
     if "private" in found.description or "embedded" in found.description:
         variables[OF_A_RUN] = "private"

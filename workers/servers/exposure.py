@@ -32,7 +32,7 @@ class OpenAddress:
     def invitation(self, kind: str, broker_port: int, redis_port: int) -> str:
         """What to set on other machines; names the password's variable, never the password."""
         shown = f"${PASSWORD_VARIABLE}"
-        redis = f"redis://:{shown}@THIS_HOST:{redis_port}"
+        redis = f"redis://default:{shown}@THIS_HOST:{redis_port}"
         broker = f"amqp://{USER}:{shown}@THIS_HOST:{broker_port}/%2F" if kind == "rabbitmq" else f"{redis}/1"
         return f"other machines: WARREN_BROKER_URL={broker} WARREN_REDIS_URL={redis}/0"
 

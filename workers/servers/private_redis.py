@@ -68,8 +68,8 @@ class PrivateRedis:
         return self.database(0)
 
     def database(self, number: int) -> str:
-        """URL of one of the 16 numbered databases."""
-        return f"redis://:{self._password}@{LOOPBACK}:{self.port}/{number}"
+        """URL of one of the 16 numbered databases; with the user name, without which redis-cli 7 is refused."""
+        return f"redis://default:{self._password}@{LOOPBACK}:{self.port}/{number}"
 
     def empty(self, number: int) -> None:
         """Remove all that one of the databases holds."""
@@ -145,7 +145,7 @@ def wait_for_the_last(folder: Path) -> None:
     given = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line) if path.exists() else {}
     if "port" not in given:
         return
-    url = f"redis://:{given['requirepass']}@{LOOPBACK}:{given['port']}/0"
+    url = f"redis://default:{given['requirepass']}@{LOOPBACK}:{given['port']}/0"
     deadline = time.monotonic() + GONE_WITHIN
     while listens(int(given["port"])) and _is_ours(url):
         if time.monotonic() > deadline:

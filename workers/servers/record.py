@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from warren.errors import ConfigurationError
+import yaml
+
+from warren.errors import ConfigurationError, unknown_name
 from warren.files import read_json, write_whole
 from workers.servers.process import write_secret
 
@@ -75,6 +77,37 @@ def newest(runs: Path = RUNS) -> Path:
     if not found:
         raise ConfigurationError(f"no run below {runs.resolve()} has running servers; name one with --run FOLDER")
     return max(found, key=lambda folder: (_goes_on(folder), started_at(folder) or 0.0))
+
+
+def folder_of(run: str, runs: Path = RUNS) -> Path:
+    """Return the folder of a run that has servers: `run` is that folder, or the run's name.
+
+    Raises ConfigurationError where there is no such folder below `runs`.
+    """
+    if (Path(run) / FOLDER / FILE).exists():
+        return Path(run)
+    known: dict[str, Path] = {}
+    for folder in sorted(folders(runs), key=lambda one: started_at(one) or 0.0):
+        with contextlib.suppress(ConfigurationError):
+            if name := name_of(folder):
+                known[name] = folder
+    if run not in known and Path(run).is_dir():
+        read(Path(run))  # it raises
+    if run not in known:
+        raise ConfigurationError(
+            unknown_name(
+                "run", run, [*known, *map(str, known.values())], f"(below {runs.resolve()}; a name or a folder)"
+            )
+        )
+    return known[run]
+
+
+def name_of(run_folder: Path) -> str | None:
+    """Return the name that the run in a folder has on its servers. Raises ConfigurationError, as `read` does."""
+    named = read(run_folder).run
+    if named is None and (config := run_folder / "config.yaml").exists():
+        named = (yaml.safe_load(config.read_text()) or {}).get("run")
+    return named
 
 
 def _goes_on(run_folder: Path) -> bool:

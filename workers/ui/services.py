@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import redis
@@ -26,7 +27,7 @@ from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.servers import check_broker, check_redis
+from workers.servers import check_broker, check_redis, record
 
 WATCH_EVERY = 2.0  # s between queries; each takes as long as workers have to answer
 AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
@@ -135,6 +136,7 @@ def watch_json(query: Query, run: str, every: float) -> int:
 def run(options: argparse.Namespace) -> int:
     """Query once, or again and again; exit status 0, or 1 when the one query finds that nothing is served."""
     urls_from_environment(options)
+    take_servers_of_run(options)
     missing = [
         f"--{name}: not given, and {variable} is not set"
         for name, variable in (
@@ -166,12 +168,28 @@ def run(options: argparse.Namespace) -> int:
     return 0 if found.served else 1
 
 
+def take_servers_of_run(options: argparse.Namespace) -> None:
+    """Fill in the servers and the name of the run that --run names, by its folder or, without URLs, by its name."""
+    if options.run is None or (options.broker_url and options.redis_url and not Path(options.run).is_dir()):
+        return
+    try:
+        folder = record.folder_of(options.run)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"--run: {error}; or name its servers: --broker-url and --redis-url, or WARREN_BROKER_URL and "
+            "WARREN_REDIS_URL"
+        ) from None
+    found = record.read(folder)
+    options.broker_url, options.redis_url = found.broker_url, found.redis_url
+    options.run = record.name_of(folder) or options.run
+
+
 def main(description: str | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.services", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
+    parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name or folder of the run")
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
     parser.add_argument("--timeout", type=float, default=1.0, help="s that workers have to answer")

@@ -385,6 +385,34 @@ def test_a_shell_takes_over_the_run_and_its_servers(tmp_path: Path) -> None:
     assert exported(folder).endswith("|other-run|"), "a run from a file has no config.yaml"
 
 
+def test_a_run_is_named_by_its_folder_or_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, run in (("one", "first"), ("two", None)):
+        (tmp_path / "runs/game" / name / record.FOLDER).mkdir(parents=True)
+        made = record.Record(f"amqp://{name}//", f"redis://{name}/0", "redis", "broker: external", 1, None, run)
+        made.write(tmp_path / "runs/game" / name)
+        (tmp_path / "runs/game" / name / "config.yaml").write_text("run: second\n")
+    for run, at in (("first", "one"), ("second", "two"), ("runs/game/one", "one")):
+        assert f"WARREN_BROKER_URL=amqp://{at}//" in tool("--run", run, "env").stdout
+    refused = tool("--run", "secnd", "env")
+    assert refused.returncode == 2 and "run 'secnd' does not exist; did you mean second?" in refused.stderr
+
+
+def test_rabbitmqctl_takes_options_of_its_own(private_servers: Servers) -> None:
+    told = tool("--run", private_servers.folder, "rabbitmqctl", "-q", "list_queues", "name")
+    assert told.returncode == 0, told.stderr
+    assert "Listing queues" not in told.stdout
+
+
+def test_redis_cli_takes_the_url_of_a_private_redis(private_servers: Servers) -> None:
+    if shutil.which("redis-cli") is None:
+        pytest.skip("redis-cli: redis-server is not installed")
+    told = subprocess.run(
+        ["redis-cli", "-u", private_servers.redis_url, "ping"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert told.stdout.strip() == "PONG", told.stdout + told.stderr
+
+
 def exported(folder: Path) -> str:
     """What a shell has after `eval "$(python -m workers.servers env)"`."""
     shown = tool("--run", folder, "env")
