@@ -29,6 +29,7 @@ REMEDIES = (
     (r"docker", "Docker with its plugin for Compose"),
     (r"kubectl", "kubectl"),
     (r"openssl", "openssl"),
+    (r"curl", "curl"),
     (r"redis-server|RabbitMQ|rabbitmq|Redis", "python -m workers.servers install"),
     (r"network namespace", "iproute2, as root, on Linux"),
     (r"(takes|needs) root", "run the tests as root"),

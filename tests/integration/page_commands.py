@@ -1,0 +1,235 @@
+"""Commands of README.md and the pages, and how a test runs each: as written or made shorter, or not, and why not.
+
+Commands of the kinds `python -m workers.train ...` and `make TARGET` need no entry: their settings are verified as a
+launcher does it, and that there is such a target.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
+LANGUAGES = {"bash", "console", "text", "python", "yaml"}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def languages(page: Path) -> list[str]:
+    """Return what each code block of a page says that it holds."""
+    return [language for language, _ in BLOCK.findall(page.read_text())]
+
+
+def commands() -> Iterator[str]:
+    """Yield each command of the pages once, without its comment: the lines of bash blocks, `$ ` lines of others."""
+    seen = set()
+    for page in PAGES:
+        for language, text in BLOCK.findall(page.read_text()):
+            lines = {"bash": r"^(?!#)(.+)$", "console": r"^\$ (.+)$"}.get(language, r"(?!)")
+            for line in re.findall(lines, text, re.MULTILINE):
+                command = re.sub(r"\s+#\s.*$", "", line).strip()
+                if command not in seen:
+                    seen.add(command)
+                    yield command
+
+
+def training(command: str) -> list[str] | None:
+    """Return the settings of a command that trains, by `make` or by itself; None for any other."""
+    if made := re.fullmatch(r'make (train|league)(?: ARGS="([^"]*)")?', command):
+        return [*(["experiment=kuhn"] if made[1] == "league" else []), *shlex.split(made[2] or "")]
+    if match := re.fullmatch(r"python -m workers\.train( [^&|;]*)?", command):
+        return shlex.split(match[1] or "")
+    return None
+
+
+def target(command: str) -> str | None:
+    """Return the target of a command that is `make` alone."""
+    match = re.fullmatch(r"make ([\w.-]+)( [A-Z]+=\S+)*", command)
+    return match and match[1]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run with `more` words and `typed` at its standard input, until it has printed `until`, then Ctrl-C.
+
+    `where`: "saved", in a folder with trained runs; "league", where Redis also holds a league that nobody plays;
+    "live", beside a run that trains; "last", when that may end; "gone", of a run without a launcher. The exit
+    status has to be `status` (of one that Ctrl-C ended, 130 will do), and `says` in what it prints.
+    """
+
+    where: str = "saved"
+    more: str = ""
+    typed: str = ""
+    until: str = ""
+    status: int = 0
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Left out, for this reason."""
+
+    because: str
+
+
+DOCKER = NotRun(
+    "it needs Docker and an image of several minutes; tests/test_compose.py and test_swarm.py read the files"
+)
+CLUSTER = NotRun("it needs a Kubernetes cluster; tests/test_kubernetes.py validates what is applied")
+INSTALLS = NotRun("it installs packages")
+BUILDS = NotRun("it downloads and builds for minutes")
+LONG = NotRun("it trains for minutes; --list, beside it, is run")
+BY_HAND = NotRun("tests/integration starts these roles by hand: roles_by_hand.py, test_served.py, test_flower.py")
+ASKS = (
+    "curl localhost:8001 -H 'session: a' -H 'step_kind: auto' -d '{\"observation\": [0.1, 0, 0, 0.2], \"reward\": 1}'"
+)
+NAMED = NotRun("an address of a reader's own")
+
+ENTER = "0\n" * 20  # moves of a player who always takes the first
+TABLE: dict[str, Run | NotRun] = {
+    # README.md
+    'eval "$(python -m workers.servers env)"': Run("live", more='&& test -n "$WARREN_RUN"'),
+    "python -m league.show --watch": Run("league", until="Elo"),
+    "python -m league.manage add hunter pfsp weighting=linear": Run("league", says="added hunter (pfsp)"),
+    "python -m league.manage pause main_exploiter": Run("league", says="main_exploiter is paused"),
+    "python -m league.replay": Run("league", says="equal to the live league"),
+    "python -m workers.train resume=runs/kuhn/TRIAL": NotRun("tests/faults/test_league_resumes.py resumes leagues"),
+    "python -m workers.play runs/cartpole/TRIAL --render human": Run(more="--games 1", says="mean return"),
+    ".venv/bin/pip install -c constraints.txt -e '.[gateway]'": INSTALLS,
+    "python -m workers.deploy run=runs/cartpole": Run(more="gateway.port=0", until='"port"'),
+    # docs/configuration.md
+    "python -m workers.train --help": Run(says="actors: 2"),
+    "python -m workers.train --cfg job actors=4": Run(says="actors: 4"),
+    "python -m workers.train broker=foo env.id=CartPol-v1 actors=0": Run(
+        status=2, says="3 settings are wrong; no run was started"
+    ),
+    # docs/deploying.md
+    ".venv/bin/pip install -c constraints.txt -e '.[gateway,onnx]'": INSTALLS,
+    "python -m workers.deploy run=runs/cartpole-gamecore": Run(more="gateway.port=0", until='"port"'),
+    "python examples/gamecore/game.py": NotRun("the test of a gateway with games runs it, against a port of its own"),
+    "python -m workers.deploy run=runs/cartpole gateway.port=8001": NotRun("the test of the next command starts it"),
+    ASKS: NotRun("a test of its own sends it to a deployment at a port of its own"),
+    "python -m workers.export run=runs/cartpole --to cartpole.onnx": Run(says="cartpole.onnx: "),
+    "python -m workers.export run=runs/kuhn player=main@1200 --to kuhn.onnx": Run(says="kuhn.onnx: "),
+    """python -m workers.serve workers.deployment.model_service:Model --kwargs '{"run": "runs/cartpole"}'""": Run(
+        "live", until="serves model.clone, model.forward", status=1  # Celery's, after Ctrl-C
+    ),
+    "python -m workers.clone run=runs/kuhn version=1200 name=champion league=RUN": Run("league", says="champion"),
+    # docs/docker.md
+    "docker compose up": DOCKER,
+    "EXPERIMENT=kuhn docker compose up": DOCKER,
+    "EXPERIMENT=kuhn docker compose exec actor python -m league.show --run kuhn": DOCKER,
+    "EXPERIMENT=kuhn docker compose exec actor python -m workers.doctor --run kuhn experiment=kuhn": DOCKER,
+    "EXPERIMENT=kuhn docker compose down": DOCKER,
+    "docker node update --label-add warren=home NODE": DOCKER,
+    "folder=$(mktemp -d) && docker/passwords.sh $folder": DOCKER,
+    "for name in broker-url redis-url rabbitmq.conf redis.conf REDIS; do docker secret create warren-$name "
+    "$folder/$name; done": DOCKER,
+    "rm -r $folder": DOCKER,
+    "WARREN_IMAGE=REGISTRY/warren:1 WARREN_ACTORS=8 docker stack deploy --compose-file docker/swarm/stack.yml "
+    "warren": DOCKER,
+    "docker service logs --follow warren_learner": DOCKER,
+    "docker/test.sh .venv/bin/python -m pytest tests/faults/test_restarts.py -k rabbitmq": DOCKER,
+    # docs/environments.md
+    "git clone https://github.com/TeamFightingICE/FightingICE && cd FightingICE": BUILDS,
+    "git checkout origin/v/5.3 -- data": BUILDS,
+    "mkdir classes && javac -encoding UTF-8 -nowarn -d classes -cp \"$(find lib -name '*.jar' | paste -sd:)\" "
+    "$(find src -name '*.java')": BUILDS,
+    "export WARREN_FIGHTINGICE=$PWD": BUILDS,
+    "python -m envs.check ALE/Pong-v5 preprocessing=atari --steps 1000": Run(more="--steps 100", says="no problems"),
+    "python -m workers.train env.grey=true env.resize=84": Run(
+        status=2, says="error: env.resize: it takes images (uint8, 0 to 255, [height, width] or [height, width, 3])"
+    ),
+    # docs/kubernetes.md
+    "docker build --file docker/Dockerfile --tag warren:local .": DOCKER,
+    "kubectl apply -f docker/kubernetes/base/namespace.yaml": CLUSTER,
+    "folder=$(mktemp -d)": CLUSTER,
+    "docker/passwords.sh $folder warren.svc": CLUSTER,
+    "kubectl -n warren create secret generic servers --from-file=$folder && rm -r $folder": CLUSTER,
+    "kubectl apply -k docker/kubernetes/overlays/small": CLUSTER,
+    "kubectl -n warren logs -f learner-0": CLUSTER,
+    # docs/league.md
+    "python -m league.replay --run NAME": Run("league", says="equal to the live league"),
+    "python -m league.replay --run NAME --until 2026-05-04T12:00": Run("league", says="main"),
+    "python -m league.replay --file runs/kuhn/TRIAL": Run(says="main"),
+    "python -m league.replay --run NAME --through pfsp --set weighting=linear --player main": Run("league"),
+    "python -m league.show --run NAME": Run("league", says="Elo"),
+    "python -m league.show --run NAME --watch": Run("league", until="Elo"),
+    "python -m league.manage --run NAME kinds": Run("league", says="pfsp"),
+    "python -m league.manage --run NAME add hunter pfsp weighting=linear --rule learning_rate=0.001": Run(
+        "league", says="added hunter (pfsp)"
+    ),
+    "python -m league.manage --run NAME pause main": Run("league", says="main is paused"),
+    "python -m league.manage --run NAME freeze main": Run("league", says="froze main at main@"),
+    "python -m league.manage --run NAME set hunter config.weighting=variance rules.learning_rate=0.0005": Run("league"),
+    "python -m workers.league_pictures runs/kuhn/TRIAL": Run(says="pictures/payoff.png"),
+    "python -m league.models --run NAME list": Run("league", says="model main@"),
+    "python -m league.models --run NAME save FOLDER": Run("league"),
+    "python -m league.models --run OTHER restore FOLDER": Run("league"),
+    # docs/learning.md
+    "python -m benchmarks.learning --list": Run(says="cartpole-ppo"),
+    "python -m benchmarks.learning cartpole-a2c --peer --seeds 3": LONG,
+    "pip install -e '.[peers,box2d]'": INSTALLS,
+    # docs/replays.md
+    "python -m workers.replay runs/connect_four": Run(says="results are the home player's mean returns"),
+    "python -m workers.replay runs/connect_four last --game 1": Run(says="game 1 of"),
+    "python -m workers.replay runs/football_league 3fa2 --video match.gif": NotRun(
+        "football is built in minutes; tests/workers/replays/test_video.py films another game"
+    ),
+    "python -m workers.replay runs/connect_four --check": Run(says="came to their recorded results"),
+    "python -m workers.play runs/connect_four --player main@0": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.play openspiel:tic_tac_toe": Run(typed=ENTER, says="your move as player 0"),
+    "python -m workers.play openspiel:kuhn_poker --against runs/kuhn": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.play runs/connect_four/TRIAL --player main@0 --seat alternate": Run(
+        typed=ENTER, says="game 1 is over"
+    ),
+    # docs/scaling.md
+    "export WARREN_REDIS_URL=sentinel://:PASSWORD@one:26379,two:26379,three:26379/SERVICE/0": NAMED,
+    'export WARREN_BROKER_URL="amqp://user:PASSWORD@one:5672//;amqp://user:PASSWORD@two:5672//;'
+    'amqp://user:PASSWORD@three:5672//"': NAMED,
+    "export WARREN_QUEUES=quorum": NAMED,
+    "make horovod && .venv/bin/python -m workers.train learners=2 actors=4 allreduce=horovod": BUILDS,
+    "python -m workers.train run=NAME host=box-2": NotRun("it joins a run of another host: tests/integration"),
+    # docs/services.md
+    "python my_script.py": Run("league", says="of the run"),
+    "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),
+    # docs/trained.md
+    "python -m workers.play runs/cartpole/TRIAL --games 5": Run(says="mean return"),
+    "python -m workers.play runs/cartpole --video cartpole.gif": Run(more="--games 1", says="are in cartpole.gif"),
+    "python -m workers.play runs/kuhn/TRIAL": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.play runs/kuhn/TRIAL --player main@1200 --seat 1": Run(typed=ENTER, says="game 1 is over"),
+    "python -m workers.play runs/kuhn/TRIAL --against main_exploiter": Run(says="main"),
+    # docs/training.md
+    "python -m workers.doctor": Run("league", says="broker version"),
+    "python -m workers.doctor experiment=kuhn actors=8": Run("league", says="broker version"),
+    "python -m workers.doctor --run NAME": Run("live", says="broker version"),
+    "python -m workers.doctor --role learner run=NAME trial=TRIAL": Run("league", says="broker version"),
+    'python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"': DOCKER,
+    "python -m workers.train resume=runs/cartpole/TRIAL": Run(more="total_steps=7000", says="finished: "),
+    "tensorboard --logdir runs": NotRun("TensorBoard's own command"),
+    "python -m workers.runs": Run("live", says="training"),
+    "python -m workers.scale --run NAME actors=4": Run("live", says="actors="),
+    "python -m workers.runs stop NAME": Run("last", says="told the run to stop"),
+    "python -m workers.runs purge NAME": Run("gone", more="--yes"),
+    "export WARREN_BROKER_URL=amqp://user:password@host:5672// "
+    "WARREN_REDIS_URL=redis://:password@host:6379/0": NAMED,
+    "python -m workers.learner run=NAME trial=TRIAL": BY_HAND,
+    "python -m workers.actor run=NAME": BY_HAND,
+    "python -m workers.env run=NAME sampling=served": BY_HAND,
+    "python -m workers.flower run=NAME flower_port=5555": BY_HAND,
+    # docs/your_game.md
+    "python -m workers.play runs/nim/TRIAL": Run(typed=ENTER, says="game 1 is over"),
+}  # fmt: skip
+
+
+def unclassified() -> list[str]:
+    """Return the commands that the table says nothing of and that are of no kind that is verified."""
+    return [one for one in commands() if one not in TABLE and training(one) is None and target(one) is None]
+
+
+def stale() -> list[str]:
+    """Return the entries of the table that no page has."""
+    return sorted(set(TABLE) - set(commands()))

@@ -1,0 +1,299 @@
+"""The commands of README.md and the pages work: each is run on small trained runs, or is known not to be, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import hydra
+import page_commands as pages
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from launched import PATIENCE, Launched
+from omegaconf import OmegaConf
+from python_forks import PythonForks
+
+from workers.config.command_line import arranged, check_overrides
+from workers.config.league_choices import with_choices
+from workers.config.run_names import name_run
+from workers.config.schema import CONF, from_hydra
+from workers.config.verifying import verify
+from workers.servers import Servers
+
+ROOT = pages.ROOT
+COMMANDS = list(pages.commands())
+RUN = [one for one in COMMANDS if isinstance(pages.TABLE.get(one), pages.Run)]
+# Of those that resume, another way to write it is run.
+VERIFIED = [
+    one for one in COMMANDS
+    if one not in pages.TABLE and pages.training(one) is not None and "resume=" not in one
+]  # fmt: skip
+PRELOADED = ("workers.config.validation", "workers.runtime.trained", "workers.doctor.machine", "matplotlib.pyplot")
+# What runs of the pages' names are made by here, all at once; short, and on one actor each.
+SHORT = ("trial=TRIAL", "actors=1", "env.goal=null", "total_steps=6000")
+LEAGUE = ("trial=TRIAL", "actors=1", "evaluators=1", "league.goal=null")
+MADE = {
+    "cartpole": SHORT,
+    "kuhn": (*LEAGUE, "experiment=kuhn", "seconds=10"),
+    "connect_four": (*LEAGUE, "experiment=connect_four", "seconds=10", "league.replay_every=1"),
+    "nim": (*LEAGUE, "league=mine", "league.env=examples/nim/vectorised.py:Nim", "project=nim", "seconds=5"),
+}
+OWN_FILES = {
+    "path/to/file.py": """
+import gymnasium, numpy as np
+from gymnasium.spaces import Box, Dict, Discrete
+
+class Game(gymnasium.Env):
+    observation_space = Dict({"seen": Box(-1, 1, (3,)), "state": Box(-1, 1, (5,))})
+    action_space = Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return {"seen": np.zeros(3, np.float32), "state": np.zeros(5, np.float32)}, {}
+
+    def step(self, action):
+        self.steps += 1
+        return {"seen": np.zeros(3, np.float32), "state": np.zeros(5, np.float32)}, 1.0, self.steps == 9, False, {}
+
+class Pictures(Game):
+    observation_space = Box(0, 255, (84, 84, 3), np.uint8)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((84, 84, 3), np.uint8), super().reset(seed=seed)[1]
+
+    def step(self, action):
+        return np.zeros((84, 84, 3), np.uint8), *super().step(action)[1:]
+
+def make():
+    return Pictures()
+""",
+    "path/to/game.py": "import gymnasium\n\n\ndef Game():\n    return gymnasium.make('CartPole-v1')\n",
+    "my_script.py": "from tasks import context\n\nprint('of the run', context.current()[1].run)\n",
+}
+
+
+def test_every_code_block_says_what_it_is():
+    unnamed = {page.name: set(pages.languages(page)) - pages.LANGUAGES for page in pages.PAGES}
+    assert {name: left for name, left in unnamed.items() if left} == {}
+
+
+def test_every_command_of_a_page_is_classified_and_nothing_else_is():
+    """A new one goes into TABLE of page_commands.py: run, or with the reason why it is not."""
+    assert pages.unclassified() == [] and pages.stale() == []
+
+
+def test_every_target_of_make_is_one():
+    targets = set(re.findall(r"^([a-z0-9.-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {target for command in COMMANDS for target in re.findall(r"\bmake ([a-z][a-z0-9.-]*)", command)}
+    assert named and named - targets == set()
+
+
+@dataclass
+class Place:
+    """A folder with trained runs, and a Redis with leagues that nobody plays."""
+
+    folder: Path
+    servers: Servers
+    forks: PythonForks
+    league: str  # a league's run, for commands that take it from the environment
+    other: str  # the same league once more, for those that name a run
+    gone: str  # once more, to be removed
+    frozen: str  # one of its players, PLAYER@VERSION
+    version: int  # of a checkpoint of its main agent
+    at: str  # a time at which it existed, ISO 8601
+
+    def environment(self, run: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("WARREN_")}
+        path = f"{Path(sys.executable).parent}:{kept['PATH']}"
+        more = {"PATH": path, "PYTHONPATH": str(ROOT), "SDL_VIDEODRIVER": "dummy", "COLUMNS": "160", "WARREN_RUN": run}
+        return {**kept, **more, **self.servers.environment()}
+
+    def filled_in(self, command: str, run: str) -> str:
+        """Put what there is here in the place of a page's examples and placeholders."""
+        for placeholder, here in (
+            (r"\bNAME\b", run), (r"\bRUN\b", self.league), (r"\bOTHER\b", f"{self.other}-again"),
+            (r"\bmain@1200\b", self.frozen), (r"\bversion=1200\b", f"version={self.version}"),
+            (r"\b2026-05-04T12:00\b", self.at), (r"\bFOLDER\b", "saved"),
+        ):  # fmt: skip
+            command = re.sub(placeholder, here, command)
+        return command
+
+    def run(self, command: str, run: str, how: pages.Run) -> tuple[int, str]:
+        """Return exit status and output of a page's command."""
+        line = f"{self.filled_in(command, run)} {how.more}"
+        module = re.match(r"python -m ([\w.]+) ", line)
+        if how.until or module is None or module[1] == "workers.train" or "$(" in line:
+            return self._by_shell(line, run, how)
+        words = shlex.split(line)[3:]
+        return self.forks.run(module[1], words, self.folder, self.environment(run), how.typed)
+
+    def _by_shell(self, line: str, run: str, how: pages.Run) -> tuple[int, str]:
+        output = self.folder / "output"
+        with output.open("w") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", line if "&&" in line else f"exec {line}"],
+                cwd=self.folder, env=self.environment(run), stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and (not how.until or how.until not in output.read_text()):
+            if time.monotonic() > deadline:
+                os.killpg(process.pid, signal.SIGKILL)
+                pytest.fail(f"{line}: nothing within {PATIENCE:g} s:\n{output.read_text()}")
+            time.sleep(0.05)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        status = process.wait(PATIENCE)
+        return 0 if how.until and status in (130, -signal.SIGINT) else status, output.read_text()
+
+
+def launched(folder: Path, servers: Servers, name: str, *settings: str) -> Launched:
+    """Start a run in the folder."""
+    given = {**servers.environment(), "PYTHONPATH": str(ROOT)}
+    with contextlib.chdir(folder):
+        return Launched(folder / f"{name}.log", "workers.train", *settings, given=given)
+
+
+@pytest.fixture(scope="module")
+def place(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Runs that were trained for some seconds each."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "examples").symlink_to(ROOT / "examples")
+    for name, text in OWN_FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    tag = secrets.token_hex(4)
+    with contextlib.ExitStack() as runs:
+        started = {
+            name: runs.enter_context(launched(folder, servers, name, *settings, f"run=test-{name}-{tag}"))
+            for name, settings in MADE.items()
+        }
+        for name, run in started.items():
+            assert run.wait() == 0, f"{name}:\n{run.output}"
+    # What a gateway's run leaves is the same but for the game's name.
+    shutil.copytree(folder / "runs/cartpole", folder / "runs/cartpole-gamecore")
+    config = folder / "runs/cartpole-gamecore/TRIAL/config.yaml"
+    config.write_text(config.read_text().replace("CartPole-v1", "gamecore:examples/gamecore/actor.py:CartPole"))
+    now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    main = folder / "runs/kuhn/TRIAL/players/main/checkpoints"
+    frozen = min((folder / "runs/kuhn/TRIAL/league/models").glob("main@*"))
+    with PythonForks(*PRELOADED) as forks:
+        made = Place(
+            folder, servers, forks, league=f"test-pages-{tag}", other=f"test-pages-other-{tag}",
+            gone=f"test-pages-gone-{tag}", frozen=frozen.stem,
+            version=int(min(main.glob("*.safetensors")).stem), at=now,
+        )  # fmt: skip
+        shutil.copytree(folder / "runs/kuhn/TRIAL/league", folder / "saved")
+        for run in (made.league, made.other, made.gone):
+            status, output = made.run("python -m league.models --run NAME restore FOLDER", run, pages.Run())
+            assert status == 0, output
+        shutil.rmtree(folder / "saved")
+        yield made
+        purge = pages.Run(more="--yes")
+        for run in (made.league, made.other, f"{made.other}-again"):
+            made.run("python -m workers.runs purge NAME", run, purge)
+
+
+@pytest.fixture(scope="module")
+def live(place: Place) -> Iterator[str]:
+    """The name of a run that goes on until it is told to stop."""
+    name = f"{place.league}-live"
+    settings = ("project=live", "trial=TRIAL", "actors=1", "env.goal=null", "total_steps=1000000000", f"run={name}")
+    with launched(place.folder, place.servers, "live", *settings) as run:
+        run.until(lambda: "steps " in run.output)
+        yield name
+
+
+@pytest.mark.parametrize("command", [one for one in RUN if pages.TABLE[one].where in ("saved", "league", "gone")])  # type: ignore[union-attr]
+def test_a_command_of_the_pages_does_what_they_say(command: str, place: Place):
+    how = pages.TABLE[command]
+    assert isinstance(how, pages.Run)
+    run = place.gone if how.where == "gone" else place.other if "NAME" in command else place.league
+    status, output = place.run(command, run, how)
+    assert status == how.status and how.says in output and "Traceback" not in output, output
+
+
+@pytest.mark.parametrize(
+    "command",
+    sorted(
+        (one for one in RUN if pages.TABLE[one].where in ("live", "last")),  # type: ignore[union-attr]
+        key=lambda one: pages.TABLE[one].where == "last",  # type: ignore[union-attr]
+    ),
+)
+def test_a_command_of_the_pages_about_a_run_that_goes_on_does_what_they_say(command: str, place: Place, live: str):
+    how = pages.TABLE[command]
+    assert isinstance(how, pages.Run)
+    status, output = place.run(command, live, how)
+    assert status == how.status and how.says in output and "Traceback" not in output, output
+
+
+@pytest.mark.parametrize("command", VERIFIED)
+def test_a_training_of_the_pages_passes_the_launchers_verification(
+    command: str, place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(place.folder)
+    words = pages.training(command)
+    assert words is not None
+    _, settings = arranged(words)
+    try:
+        check_overrides("train", settings)
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            composed = hydra.compose("train", settings, return_hydra_config=True)
+            chosen = composed.hydra.runtime.choices.get("algorithm")
+            OmegaConf.set_struct(composed, False)
+            del composed["hydra"]
+            config = with_choices(from_hydra(composed), chosen, settings)
+        name_run(config)
+        verify(config, place.folder, None)
+    finally:
+        GlobalHydra.instance().clear()
+
+
+def test_the_request_on_the_page_is_answered_by_the_deployment_above_it(place: Place):
+    if shutil.which("curl") is None:
+        pytest.skip("this machine has no curl")
+    start, ask = (one for one in COMMANDS if "8001" in one)
+    with deployed(place, start.replace("8001", "0")) as url:
+        answer = subprocess.run(
+            ["bash", "-c", ask.replace("localhost:8001", url)], capture_output=True, text=True, timeout=PATIENCE
+        )
+    assert json.loads(answer.stdout)["action"] in (0, 1), answer
+
+
+def test_the_game_process_of_the_page_plays_at_the_deployment_above_it(place: Place):
+    start, game = "python -m workers.deploy run=runs/cartpole-gamecore", "python examples/gamecore/game.py"
+    assert start in COMMANDS and game in COMMANDS
+    with deployed(place, f"{start} gateway.port=0") as url:
+        process = subprocess.Popen(shlex.split(f"{sys.executable} {game[7:]} --games 2 --url {url}"), cwd=place.folder)
+        ask = ["curl", "--silent", url]
+        deadline = time.monotonic() + PATIENCE
+        while not json.loads(subprocess.run(ask, capture_output=True, timeout=PATIENCE).stdout)["decisions"]:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+    assert process.wait(PATIENCE) == 0  # the gateway is gone
+
+
+@contextlib.contextmanager
+def deployed(place: Place, command: str) -> Iterator[str]:
+    """Serve by a page's command; the URL at which it answers."""
+    words = shlex.split(command)[3:]
+    given = place.environment(place.league)
+    with (
+        contextlib.chdir(place.folder),
+        Launched(place.folder / f"deploy-{secrets.token_hex(2)}.log", "workers.deploy", *words, given=given) as served,
+    ):
+        port = served.until(lambda: re.search(r'"port": (\d+)', served.output))[1]
+        yield f"http://127.0.0.1:{port}"
