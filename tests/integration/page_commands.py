@@ -218,7 +218,7 @@ TABLE: dict[str, Run | NotRun] = {
     "WARREN_REDIS_URL=redis://:password@host:6379/0": NAMED,
     "python -m workers.learner run=NAME trial=TRIAL": BY_HAND,
     "python -m workers.actor run=NAME": BY_HAND,
-    "python -m workers.env run=NAME sampling=served": BY_HAND,
+    "python -m workers.env run=NAME": BY_HAND,
     "python -m workers.flower run=NAME flower_port=5555": BY_HAND,
     # docs/your_game.md
     "python -m workers.play runs/nim/TRIAL": Run(typed=ENTER, says="game 1 is over"),

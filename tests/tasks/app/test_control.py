@@ -12,7 +12,7 @@ from tasks.topology import Topology
 
 
 def said(caplog: pytest.LogCaptureFixture, **body: Any) -> list[str]:
-    """What the node `actor-0`, which knows `ping` alone, logs of a message, and what it has done."""
+    """Return what the node `actor-0`, which knows `ping` alone, does on a message and logs."""
     done: list[str] = []
     app = create_app(Topology("run"), "memory://", "redis://127.0.0.1:1/0")
     node = app.control.mailbox.Node("actor-0", handlers={"ping": lambda state: done.append("pinged")})
