@@ -36,22 +36,22 @@ REWARD_CLIP = 10.0  # deviations that a scaled reward is cut to, as ppo2's VecNo
 class GradientConfig(TeacherConfig):
     """Settings of the optimizer, of the loss and of a teacher that all of these algorithms have."""
 
-    learning_rate: float = 1.5e-3
+    learning_rate: float = 1.5e-3  # of Adam
     anneal_steps: int | None = None  # environment steps over which the rate falls linearly; null keeps it constant
     anneal_to: float = 0.0  # the fraction of learning_rate that it falls to
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.999
+    adam_beta1: float = 0.9  # decay of its mean of gradients
+    adam_beta2: float = 0.999  # decay of its mean of their squares
     adam_epsilon: float = 1e-5  # that of the reference implementations of PPO, not torch's
-    max_grad_norm: float = 0.5
-    gamma: float = 0.99
-    entropy_coefficient: float = 0.0
+    max_grad_norm: float = 0.5  # longer gradients are cut to it
+    gamma: float = 0.99  # the discount of a step
+    entropy_coefficient: float = 0.0  # of the entropy bonus in the loss
     entropy_decay_steps: int | None = None  # the coefficient falls by 1/sqrt(1 + steps/this); null keeps it constant
-    value_coefficient: float = 0.5
+    value_coefficient: float = 0.5  # of the value loss
     scale_rewards: bool = False  # by the deviation of their discounted sums, and cut to REWARD_CLIP of it
 
     def allowed(self) -> Allowed:
         return super().allowed() | {
-            "learning_rate": ("above 0", self.learning_rate > 0),
+            "learning_rate": ("above 0 and at most 1", 0 < self.learning_rate <= 1),
             "anneal_steps": ("at least 1 or null", self.anneal_steps is None or self.anneal_steps >= 1),
             "anneal_to": ("within 0 and 1", 0 <= self.anneal_to <= 1),
             "adam_beta1": ("at least 0 and below 1", 0 <= self.adam_beta1 < 1),

@@ -34,10 +34,10 @@ class AlgorithmConfig:
 class EpochsConfig(AlgorithmConfig):
     """Settings of algorithms that go over a batch several times in minibatches, with PPO's clipped loss."""
 
-    epochs: int = 10
+    epochs: int = 10  # passes over each batch
     minibatch_size: int = 256  # steps at most; a batch is cut into equal parts
-    clip_range: float = 0.2
-    normalize_advantage: bool = True
+    clip_range: float = 0.2  # by which the ratio of probabilities may leave 1
+    normalize_advantage: bool = True  # to mean 0 and deviation 1 in each minibatch
 
     def allowed(self) -> Allowed:
         return super().allowed() | {

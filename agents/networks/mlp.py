@@ -28,8 +28,8 @@ OWNER = "network 'mlp'"
 class MLPConfig:
     """Settings of `mlp`: the same hidden layers for the policy's trunk and the value's."""
 
-    hidden_sizes: tuple[int, ...] = (64, 64)
-    activation: str = "tanh"
+    hidden_sizes: tuple[int, ...] = (64, 64)  # units of each hidden layer; []: none, a linear policy
+    activation: str = "tanh"  # after each hidden layer
     shared: bool = False  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory, after the hidden layers
     policy_gain: float = 0.01  # of the policy's last layer at the start; large ones begin far from uniform

@@ -64,11 +64,15 @@ def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], 
             of_resumed_league[:] = [given for given in overrides if given.startswith("++league.")]
             overrides = [given for given in overrides if given not in of_resumed_league]
         sys.argv[1:] = options + overrides
+        if get_args_parser().parse_args(options).help:
+            sys.exit(guarded(lambda: show_help(name, overrides)))
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
             sys.exit(code)
         told_to_stop = staying.watch_stops() if name != "train" and staying.restarted() else None
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)()
+        main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)(job)
+        if code := guarded(lambda: main() or 0):  # what it prints by itself, as for --cfg, may be cut off by `| head`
+            sys.exit(code)
         if told_to_stop is not None and status == [0]:
             staying.stay_unless(told_to_stop)
         # The interpreter's last garbage collections visit every object that torch and the rest imported: a second of
@@ -78,6 +82,16 @@ def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], 
         sys.exit(next(filter(None, status), 0))
 
     return entry
+
+
+def show_help(name: str, overrides: list[str]) -> int:
+    """Print the help of a role with the values that the overrides leave, and return the exit status."""
+    check_overrides(name, overrides)
+    from workers.config import help
+
+    for line in help.text(name, overrides):
+        print(redact(line))
+    return 0
 
 
 def run_of_table(name: str, config: Config) -> int:
@@ -195,7 +209,9 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         try:
             for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
                 overrides = one
-                hydra.compose(name, overrides)
+                problems = [*_no_truth_values(hydra.compose(name, overrides), overrides)]
+                if problems:
+                    raise ConfigurationError(problems)
             return 0
         except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
@@ -212,6 +228,19 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         finally:
             GlobalHydra.instance().clear()
     raise ConfigurationError(problems)
+
+
+def _no_truth_values(composed: DictConfig, overrides: list[str]) -> Iterator[str]:
+    """Yield a sentence for each number that is given to a setting of true or false: OmegaConf takes any for true."""
+    for override in overrides:
+        name, _, value = override.lstrip("+~").partition("=")
+        if re.fullmatch(r"-?[\d.]+", value) and value not in ("0", "1") and re.fullmatch(r"[\w.]+", name):
+            try:
+                taken = OmegaConf.select(composed, name)
+            except OmegaConfBaseException:
+                continue
+            if isinstance(taken, bool):
+                yield f"{name}: {value} is neither true nor false"
 
 
 def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:

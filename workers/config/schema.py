@@ -37,16 +37,16 @@ class Sampling(Enum):
 class BrokerConfig:
     """Where RabbitMQ and Redis are. URLs hold secrets: prefer the environment, WARREN_BROKER_URL, WARREN_REDIS_URL."""
 
-    mode: str = "auto"
-    url: str | None = None
-    redis_url: str | None = None
+    mode: str = "auto"  # which servers to take (docs/training.md); broker=MODE says the same
+    url: str | None = None  # of the broker; better in WARREN_BROKER_URL, where no other user can read its password
+    redis_url: str | None = None  # of Redis; better in WARREN_REDIS_URL
 
 
 @dataclass
 class EnvConfig:
     """What is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
 
-    id: str = "CartPole-v1"
+    id: str = "CartPole-v1"  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
     num_envs: int = 4  # stepped at once by each actor; sampling=served: by each env runner, in two groups
     kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
     # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
@@ -58,7 +58,7 @@ class EnvConfig:
     preprocessing: str | None = None
     frame_skip: int | None = None  # each action is played so often; of images, the maximum of the last two is seen
     noop_start: int | None = None  # an episode begins with 1 to this many steps of action 0, which does nothing
-    grey: bool | None = None
+    grey: bool | None = None  # images in grey
     resize: int | None = None  # images to this many pixels a side
     episodic_life: bool | None = None  # where a life is lost the episode ends, and the next goes on in the same game
     frame_stack: int | None = None  # so many last observations are seen as one, [frame_stack, ...]
@@ -109,14 +109,14 @@ class Config:
     # The run and its folder: FOLDER/PROJECT/TRIAL.
     project: str = "cartpole"  # default: by the environment's name (conf/warren.yaml)
     trial: str | None = None  # default: date, time and a random suffix
-    folder: str = "runs"
+    folder: str = "runs"  # where the folders of all runs are
     resume: str | None = None  # a run folder (or PROJECT/TRIAL) to go on from
     run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
-    seed: int = 1
+    seed: int = 1  # of all chance: environments, weights, actions
 
     # The work and how it is split.
-    sampling: Sampling = Sampling.gathered
-    actors: int = 2
+    sampling: Sampling = Sampling.gathered  # gathered, streaming or served (docs/training.md)
+    actors: int = 2  # processes that play
     env_runners: int = 2  # sampling=served: processes that step environments, for which actors decide
     served_memory: str = "actor"  # where a policy's memory is between steps: actor; or travelling, with calls
     unroll_length: int = 128  # steps of each environment in one segment
@@ -148,32 +148,31 @@ class Config:
     # s that a process has to finish when told to stop; a learner also gets as long as an update takes.
     grace: float = 8.0
     round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
-    checkpoint_every: float = 30.0  # s
-    checkpoints_kept: int = 3
+    checkpoint_every: float = 30.0  # s between checkpoints
+    checkpoints_kept: int = 3  # older ones are deleted
 
     # What a person sees.
     flower_port: int | None = None  # start Flower on this port of the loopback interface
     flower_address: str = "127.0.0.1"  # what Flower listens on
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
     event_rate: float | None = None  # share of service calls among them; default: WARREN_EVENT_RATE, or else 1 in 100
-    log_level: str = "INFO"
+    log_level: str = "INFO"  # of the logs of all processes: DEBUG, INFO, WARNING, ERROR
 
     # Other hosts: name -> what each starts, as in {master: {actors: 1}, box-2: {actors: 2}}; the first leads.
     hosts: dict[str, Any] = field(default_factory=dict)
     host: str | None = None  # which of them this machine is; one that does not lead needs run= and the servers' URLs
 
-    # A league; null trains one player by itself.
-    league: dict[str, Any] | None = None  # workers/config/league.py says what it holds
-    league_workers: int = 1
-    evaluators: int = 1
+    league: dict[str, Any] | None = None  # a league (workers/config/league.py); null trains one player by itself
+    league_workers: int = 1  # processes that serve the league
+    evaluators: int = 1  # processes that measure frozen players against each other
     restore: str | None = None  # the folder of a league's snapshot to begin with
 
-    # Of a role started by hand or by the launcher; null: the next number that is free.
-    actor_id: int | None = None
-    env_runner_id: int | None = None
-    league_id: int | None = None  # the league worker 0 keeps the league's folder
-    evaluator_id: int | None = None  # the evaluator 0 scores the league
-    learner_id: int = 0  # of several learners of a player
+    # Of a role started by hand or by the launcher.
+    actor_id: int | None = None  # number of an actor or a gateway; null: the next that is free
+    env_runner_id: int | None = None  # number of an env runner; null: the next that is free
+    league_id: int | None = None  # number of a league worker, of which 0 keeps the league's folder; null: the next
+    evaluator_id: int | None = None  # number of an evaluator, of which 0 scores the league; null: the next
+    learner_id: int = 0  # number of a learner, of several of a player
     player: str = "main"  # whom a learner trains
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)

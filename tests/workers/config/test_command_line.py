@@ -292,3 +292,10 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
         message = rf"{setting}: .*game.py:Game was not made and tried within 0.5 s; does its constr"
         with pytest.raises(ConfigurationError, match=message):
             verifying.verify(config, None)
+
+
+def test_a_number_in_the_place_of_true_or_false_is_refused() -> None:
+    assert refused("compile=5", "fork=2") == [
+        "compile: 5 is neither true nor false", "fork: 2 is neither true nor false"
+    ]  # fmt: skip
+    assert check_overrides("train", ["compile=1", "fork=0", "actors=5", "deterministic=true"]) == 0

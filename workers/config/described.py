@@ -1,0 +1,100 @@
+"""Settings for `--help`: name, value and what it means, which is the comment at its field in the source.
+
+Read as text, so that help imports nothing of what it is about.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import textwrap
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from workers.config.schema import CONF
+
+PLACE = Path(__file__).resolve().parent
+AGENTS = CONF.parent / "agents"
+WIDTH, COLUMN = 118, 38  # characters of a line, and where what a setting means begins
+
+
+@cache
+def of_file(path: Path) -> Mapping[str, Mapping[str, str]]:
+    """Return what the comments at the fields of each class in a file say: class -> field -> text."""
+    text = path.read_text(encoding="utf-8")
+    comments = {
+        token.start[0]: (token.string.lstrip("# "), not token.line[: token.start[1]].strip())
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT
+    }
+    found: dict[str, dict[str, str]] = {}
+    for kind in (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)):
+        fields = [node for node in kind.body if isinstance(node, ast.AnnAssign)]
+        found[kind.name] = {ast.unparse(one.target): _said(one, comments) for one in fields}
+    return found
+
+
+def _said(field: ast.AnnAssign, comments: Mapping[int, tuple[str, bool]]) -> str:
+    """Return the comment behind a field, else the lines of comment right above it."""
+    first, last = field.lineno, field.end_lineno or field.lineno
+    behind = [text for line, (text, alone) in comments.items() if first <= line <= last and not alone]
+    if behind:
+        return " ".join(behind)
+    above: list[str] = []
+    while (line := first - 1 - len(above)) in comments and comments[line][1]:
+        above.insert(0, comments[line][0])
+    return " ".join(above)
+
+
+def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
+    """Return what each setting of a run means: dotted name -> text; of the chosen algorithm and network too."""
+    schema = of_file(PLACE / "schema.py")
+    found = dict(schema["Config"])
+    tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
+    tables.append(("league", of_file(PLACE / "league.py")["LeagueConfig"]))
+    tables += [("algorithm", one) for one in _classes(AGENTS / "algorithms", algorithm)]
+    tables += [("network", one) for one in _classes(AGENTS / "networks", network)]
+    own = "{}, or one of your own: file.py:build".format
+    for prefix, texts in tables:
+        for name, text in texts.items():
+            found[f"{prefix}.{name}"] = text or found.get(f"{prefix}.{name}", "")
+    found["algorithm.name"] = own("which algorithm learns; better chosen by algorithm=NAME")
+    found["network.name"] = own("which network; better chosen by network=NAME")
+    return found
+
+
+def _classes(folder: Path, name: str) -> Iterator[Mapping[str, str]]:
+    """Yield the fields of the settings' classes in a folder: of the shared ones, then of those of `name`."""
+    own = [path for path in (folder / f"{name}.py", folder / name / "config.py") if name and path.exists()]
+    for path in [*sorted(folder.glob("*.py")), *own]:
+        for kind, texts in of_file(path).items():
+            if kind.endswith("Config"):
+                yield texts
+
+
+def typed(value: Any) -> str:
+    """Return a value as a command line takes it."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def lines(settings: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    """Yield the lines of help for settings, each its name, its value as it is typed, and what it means."""
+    for name, value, meaning in settings:
+        given = f"  {name}={value}"
+        if not meaning:
+            yield given
+            continue
+        if len(given) >= COLUMN:
+            yield given
+            given = ""
+        indent = " " * COLUMN
+        yield textwrap.fill(
+            meaning, WIDTH, initial_indent=f"{given:{COLUMN}}", subsequent_indent=indent, break_on_hyphens=False
+        )

@@ -1,0 +1,87 @@
+"""`--help` of `python -m workers.train` and of each role: its settings, their values, and what they mean."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from fnmatch import fnmatchcase
+from typing import Any
+
+import hydra
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
+
+from workers.config import described, roles
+from workers.config.league import LeagueConfig
+from workers.config.schema import CONF
+
+# Beside a role's number and device: what its process reads of its own command line. All else is the run's.
+EVERY_ROLE = ("run", "broker.*", "log_level", "grace")
+OF_FOLDER = ("folder", "project", "trial")
+OF_ROLE = {
+    "learner": ("player", "learner_threads", "compile", "restore"),
+    "gateway": ("gateway.*",),
+    "flower": ("flower_*", "task_events"),
+}
+
+
+def text(role_name: str, overrides: list[str]) -> Iterator[str]:
+    """Yield the lines of help of a role, or of `train`, with the values that the overrides leave."""
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        try:
+            composed = hydra.compose(role_name, overrides, return_hydra_config=True)
+            told = OmegaConf.to_container(composed.hydra.help, resolve=True)
+            OmegaConf.set_struct(composed, False)
+            del composed["hydra"]
+            values: Any = OmegaConf.to_container(composed, resolve=True)
+        finally:
+            GlobalHydra.instance().clear()
+    assert isinstance(told, dict)
+    if values.get("league"):
+        values["league"] = {**_league_defaults(), **values["league"]}
+    role = roles.find(role_name)
+    known = described.meanings(*(str((values.get(one) or {}).get("name", "")) for one in ("algorithm", "network")))
+    settings = [(name, value, known.get(name, "")) for name, value in flat(values)]
+    yield str(told["header"])
+    if role is None:
+        yield "\nGroups, chosen as group=option:"
+        yield from _groups()
+        yield "\nSettings, their values and what they mean:"
+        yield from described.lines(settings)
+        if not values.get("league"):
+            yield "  league.NAME=VALUE              of a league: --help league=kuhn lists its settings"
+    else:
+        own = _own(role)
+        yield "\nSettings of this process, their values and what they mean:"
+        yield from described.lines(one for one in settings if any(fnmatchcase(one[0], pattern) for pattern in own))
+        yield "\nAll other settings are those of the run that it joins; python -m workers.train --help lists them."
+    yield f"\n{told['footer']}"
+
+
+def _own(role: roles.Role) -> tuple[str, ...]:
+    given = (role.id, role.device, role.switch)
+    folder = () if role.keeps is roles.Keeps.nobody else OF_FOLDER
+    return (*EVERY_ROLE, *folder, *(one for one in given if one is not None), *OF_ROLE.get(role.name, ()))
+
+
+def _league_defaults() -> dict[str, Any]:
+    """Return what a league has that its file does not say, of settings that are no tables."""
+    plain = (int, float, str, type(None))
+    return {one.name: one.default for one in fields(LeagueConfig) if isinstance(one.default, plain)}
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield (dotted name, value as it is typed) of each setting."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", described.typed(value)
+
+
+def _groups() -> Iterator[str]:
+    for folder in sorted(path for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_")):
+        options = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+        if options:
+            yield textwrap.fill(f"  {folder.name}: {options}", described.WIDTH, subsequent_indent="    ")
