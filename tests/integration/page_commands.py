@@ -86,6 +86,7 @@ BY_HAND = NotRun("tests/integration starts these roles by hand: roles_by_hand.py
 ASKS = (
     "curl localhost:8001 -H 'session: a' -H 'step_kind: auto' -d '{\"observation\": [0.1, 0, 0, 0.2], \"reward\": 1}'"
 )
+DEAD = NotRun("there has to be a dead letter; the tests of dead letters list, show, requeue and drop some")
 NAMED = NotRun("an address of a reader's own")
 
 ENTER = "0\n" * 20  # moves of a player who always takes the first
@@ -196,6 +197,10 @@ TABLE: dict[str, Run | NotRun] = {
     # docs/services.md
     "python my_script.py": Run("league", says="of the run"),
     "python -m workers.run examples/dqn/dqn.yaml": Run("league", until="run name"),
+    "python -m workers.deadletters --run NAME list --each": DEAD,
+    "python -m workers.deadletters --run NAME show ID": DEAD,
+    "python -m workers.deadletters --run NAME requeue actor.push": DEAD,
+    "python -m workers.deadletters --run NAME drop ID": DEAD,
     # docs/trained.md
     "python -m workers.play runs/cartpole/TRIAL --games 5": Run(says="mean return"),
     "python -m workers.play runs/cartpole --video cartpole.gif": Run(more="--games 1", says="are in cartpole.gif"),
