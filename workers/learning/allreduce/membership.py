@@ -1,8 +1,10 @@
 """Which ranks of a player live, and the generations of rings that they form: in Redis, by heartbeats.
 
-Each rank beats every half second; one that was silent for SILENT s is dead to the others. A ring is of one generation:
-a number, its ranks, a backend, and where they meet. When a rank is lost, or another has come, those that live wait for
-the next one, which the lowest of them forms once all do.
+Each rank beats every half second; one that was silent for SILENT s is dead to the others. On a busy machine a rank that
+lives may be silent for longer: those of the same machine, which see that its process runs, beat for it.
+
+A ring is of one generation: a number, its ranks, a backend, and where they meet. When a rank is lost, or another has
+come, those that live wait for the next one, which the lowest of them forms once all do.
 """
 
 from __future__ import annotations
@@ -32,12 +34,15 @@ LOOK_EVERY = 0.05  # s between looks of a rank that waits for the next generatio
 SAY_EVERY = 10.0  # s between messages about what is waited for
 
 # KEYS: times of heartbeats (sorted set), what each says of itself (hash), generation. ARGV: who, its text, ms of
-# patience. Gives the texts of those that live, and the newest generation.
+# patience, others that are seen to run. Gives the texts of those that live, and the newest generation.
 _BEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], now, ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+for index = 4, #ARGV do
+  if redis.call('HEXISTS', KEYS[2], ARGV[index]) == 1 then redis.call('ZADD', KEYS[1], now, ARGV[index]) end
+end
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - ARGV[3])) do
   redis.call('ZREM', KEYS[1], gone)
   redis.call('HDEL', KEYS[2], gone)
@@ -244,7 +249,9 @@ class Membership:
             said = json.dumps(vars(self._me))
             if self._left.is_set():
                 return
-            found, newest = self._redis.eval(_BEAT, 3, *self._keys, self.token, said, int(1000 * SILENT))
+            beside = [one for one in self._living.values() if one.token != self.token]
+            run = [one.token for one in beside if one.machine == self._me.machine and _runs(one.process)]
+            found, newest = self._redis.eval(_BEAT, 3, *self._keys, self.token, said, int(1000 * SILENT), *run)
             members = [Member(**json.loads(text)) for text in found]
             self._living = {one.token: one for one in members if not self._has_died(one)}
             self._newest = newest.decode()
@@ -287,6 +294,14 @@ def _read(text: str) -> Generation | None:
         return None
     found = json.loads(text)
     return Generation(**{**found, "members": tuple(found["members"])})
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process of this machine is there, neither suspended nor dead and not yet waited for."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "TtZXx"
+    except (OSError, IndexError):
+        return False
 
 
 def _machine() -> str:
