@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
 from warren import redis_client
 from warren.errors import ConfigurationError
@@ -60,3 +62,32 @@ def test_the_password_of_a_url_of_sentinels_is_hidden_where_it_is_shown() -> Non
     assert redact("sentinel://:hunter2@one:1,two:2/main/0?sentinel_password=hunter3") == (
         "sentinel://:***@one:1,two:2/main/0?sentinel_password=***"
     )
+
+
+def test_a_redis_that_is_away_is_waited_for_by_tries_and_by_the_clock_once_it_is_hurried() -> None:
+    tried: list[str] = []
+
+    class Away(redis.Connection):
+        def _connect(self) -> Any:
+            tried.append("once more")
+            raise redis.ConnectionError("refused")
+
+    patience = redis_client.Patience(tries=2)
+    client = redis.Redis(connection_pool=redis.ConnectionPool(Away, retry=patience))
+    with pytest.raises(redis.ConnectionError, match="refused"):
+        client.ping()
+    waited = len(tried)
+    assert waited > 2
+    patience.hurry(0.0)
+    with pytest.raises(redis.ConnectionError, match="refused"):
+        client.ping()
+    assert len(tried) == waited + 1, "the clock ran out, so one failure was enough"
+    with pytest.raises(redis.ConnectionError, match="Redis is away, and this process ends without it"):
+        client.ping()
+    assert len(tried) == waited + 1, "nothing is tried any more"
+
+
+def test_a_hurried_client_uses_a_redis_that_is_there(redis_url: str) -> None:
+    patience = redis_client.Patience(tries=2)
+    patience.hurry(0.0)
+    assert redis_client.connect(redis_url, retry=patience).ping()

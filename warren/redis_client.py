@@ -9,14 +9,17 @@ sentinel://[user:password@]host:port,host:port/SERVICE/db
 
 from __future__ import annotations
 
+import math
 import re
 import socket
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import redis
-from redis.backoff import NoBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConnection
 
@@ -72,6 +75,40 @@ class SentinelURL:
         """The URL without secrets."""
         hosts = ",".join(f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name, port in self.hosts)
         return f"sentinel://{hosts}/{self.service}/{self.db}"
+
+
+class Patience(Retry):
+    """Waits for a Redis that restarts by trying again; from `hurry` on by the clock, and in the end no more.
+
+    All connections that are made with it share it.
+    """
+
+    def __init__(self, tries: int) -> None:
+        """`tries` again, after pauses that grow from 0.1 s to 1 s; each takes as long as the system needs to fail."""
+        super().__init__(ExponentialBackoff(cap=1.0, base=0.1), tries)
+        self._until, self._away = math.inf, False
+
+    __hash__ = Retry.__hash__
+
+    def __deepcopy__(self, memo: Any) -> Patience:
+        return self  # redis-py gives each connection a copy
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for Redis for so many s more, in all: this process is to end. Safe to call twice, from any thread."""
+        self._until = min(self._until, time.monotonic() + seconds)
+
+    def call_with_retry(self, do: Callable[[], Any], fail: Callable[..., Any], *more: Any, **named: Any) -> Any:
+        """See redis-py. Raises redis.ConnectionError at once where a Redis that is away was waited for to the end."""
+        if self._away:
+            raise redis.ConnectionError("Redis is away, and this process ends without it")
+
+        def failed(error: Exception, *count: int) -> None:
+            fail(error, *count)
+            if time.monotonic() > self._until:
+                self._away = True
+                raise error
+
+        return super().call_with_retry(do, failed, *more, **named)
 
 
 def connect(url: str, **options: Any) -> redis.Redis:

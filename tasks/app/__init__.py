@@ -3,6 +3,6 @@
 Others take `create_app`; workers take `Task` from celery_consumer. Knows nothing of services, events or clients.
 """
 
-from tasks.app.create import CLAIM_EXPIRES, REDELIVER_AFTER, REDIS_TRIES, create_app
+from tasks.app.create import CLAIM_EXPIRES, REDELIVER_AFTER, REDIS_TRIES, RunApp, create_app
 
-__all__ = ["CLAIM_EXPIRES", "REDELIVER_AFTER", "REDIS_TRIES", "create_app"]
+__all__ = ["CLAIM_EXPIRES", "REDELIVER_AFTER", "REDIS_TRIES", "RunApp", "create_app"]

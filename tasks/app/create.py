@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Celery
-from redis.backoff import ExponentialBackoff
-from redis.retry import Retry
 
 from tasks import codec, compat
 from tasks.app.celery_consumer import Task
@@ -18,23 +16,33 @@ from tasks.app.uncompressed import refuse_compressed_results
 from tasks.codec import claim_check
 from tasks.topology import DEAD_EXPIRES, Topology
 from warren import redis_client
+from warren.redis_client import Patience
 
 HEARTBEAT = 30  # s between AMQP heartbeats; the event loop is never busy (see pool.py), so silence means a dead peer
 RESULT_EXPIRES = 3600  # s that a result nobody fetched stays in Redis
 CLAIM_EXPIRES = 3600  # s that the bytes behind a claim check stay in Redis
 CLAIM_THRESHOLD = 1 << 20  # bytes; RabbitMQ 4 refuses messages over 16 MiB, and small messages move faster
 REDIS_TRIES = 15  # a Redis that restarts is waited for: about 12 s
+ENDS_WITHIN = 8.0  # s that a process which was told to stop waits for a Redis that is away
 REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held (RabbitMQ does so at once)
 
 
-class _App(compat.App):
+class RunApp(compat.App):
     """A Celery app whose result backend waits for a Redis that restarts, and unpacks nothing.
 
     Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
     """
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.patience = Patience(REDIS_TRIES)
+        super().__init__(*given, **named)
+
+    def hurry(self) -> None:
+        """Wait for a Redis that is away no longer than ENDS_WITHIN, in all: this process was told to stop."""
+        self.patience.hurry(ENDS_WITHIN)
+
     def prepare_backend(self, backend: Any) -> None:
-        compat.retry_redis(backend, Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        compat.retry_redis(backend, self.patience)
         refuse_compressed_results(backend)
         store_in_kind(backend)
 
@@ -66,7 +74,7 @@ def create_app(
     )
     serializer = codec.register(claims)
     own = {"control": RunControl, "events": RunEvents, "amqp": RunAMQP, "task_cls": Task}
-    app = _App("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
+    app = RunApp("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
     app.conf.update(
         # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
         task_serializer=serializer,

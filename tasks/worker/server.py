@@ -24,6 +24,7 @@ from celery.worker.control import inspect_command
 
 from tasks import brokers
 from tasks.admin.registry import Directory
+from tasks.app import RunApp
 from tasks.app.outcome import ENDS_WORKER, failed
 from tasks.codec.decoder import unpack
 from tasks.events import Subscription
@@ -201,6 +202,8 @@ class Serving:
                 on_ready()
 
         def stopping(**_: Any) -> None:
+            if isinstance(self.app, RunApp):
+                self.app.hurry()
             if on_stopping is not None:
                 on_stopping()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import signal
 import sys
 import threading
 import time
@@ -190,9 +189,7 @@ def run(config: Config) -> int:
     log_to_stderr(config.log_level)
     session = Session(config, *connect(config))
     join(session)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = session.stopped_by_signals()
     with standing(session, roles.ENV, stopping) as config:
         runner = EnvRunner(config, session, stopping)
         subscription = Subscription(

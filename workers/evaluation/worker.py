@@ -10,7 +10,6 @@ references anywhere; and draws the league's pictures.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 import time
 import zlib
@@ -209,9 +208,7 @@ def run(config: Config) -> int:
     log_to_stderr(config.log_level)
     torch.set_num_threads(1)
     session = Session(config, *connect(config))
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = session.stopped_by_signals()
     run_folder(config).mkdir(parents=True, exist_ok=True)
     with standing(session, roles.EVALUATOR, stopping) as config:
         evaluator = EvaluatorRole(config, session, league_of(config))

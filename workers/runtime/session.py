@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from celery import signals
 from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarning
-from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from league.models.pool import CACHE_BYTES, Pool
-from tasks.app import REDELIVER_AFTER, REDIS_TRIES, create_app
+from tasks.app import REDELIVER_AFTER, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
 from tasks.worker.pool import OneThreadPool, stop_worker
@@ -50,12 +52,28 @@ class Session:
             task_events=watched(config),
             redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
-        self.redis = redis_client.connect(redis_url, retry=Retry(ExponentialBackoff(cap=1.0, base=0.1), REDIS_TRIES))
+        self.redis = redis_client.connect(redis_url, retry=self.app.patience)
         self.leases = lease.connect(redis_url)
         replica = redis_client.connect_to_replica(redis_url, retry=Retry(NoBackoff(), 0))
         self.pool = Pool(self.redis, self.topology.key_prefix, replica=replica, cache_bytes=cache_bytes)
         self.ledger = Ledger(self.redis, self.topology.key_prefix)
         self.events = EventDispatcher(self.app, self.topology)
+
+    def hurry(self) -> None:
+        """Wait for a Redis that is away for a few seconds more alone: this process was told to stop."""
+        self.app.hurry()
+
+    def stopped_by_signals(self) -> threading.Event:
+        """Return what SIGTERM and SIGINT set from now on: for a role that serves no queue."""
+        stopping = threading.Event()
+
+        def told(*_: Any) -> None:
+            self.hurry()
+            stopping.set()
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, told)
+        return stopping
 
     def lease(self, work: str) -> Lease:
         """Return the lease of `work` in this run."""
@@ -86,8 +104,12 @@ class Session:
                 failures.append(error)
                 stop_worker()
 
+        def stopping(**_: Any) -> None:
+            self.hurry()
+            on_stopping()
+
         signals.worker_ready.connect(ready, weak=False)
-        signals.worker_shutting_down.connect(lambda **_: on_stopping(), weak=False)
+        signals.worker_shutting_down.connect(stopping, weak=False)
         worker = self.app.Worker(
             hostname=f"{name}@{socket.gethostname()}",
             pool=OneThreadPool,
