@@ -76,10 +76,12 @@ def _step(settings: EnvSettings) -> None:
         env.action_space.seed(0)
         for _ in _budget():
             action = env.action_space.sample()
-            with blame(f"environment {env_id!r}: step({action})"):
+            with blame(f"environment {env_id!r}: step(action={action})"):
                 observation, reward, terminated, truncated, _ = env.step(action)
-            faults.require_none(faults.of_observation(env.observation_space, observation), env_id, f"step({action})")
-            faults.require_none(faults.of_reward(rewards, reward), env_id, f"step({action})")
+            faults.require_none(
+                faults.of_observation(env.observation_space, observation), env_id, f"step(action={action})"
+            )
+            faults.require_none(faults.of_reward(rewards, reward), env_id, f"step(action={action})")
             if terminated or truncated:
                 with blame(f"environment {env_id!r}: reset()"):
                     observation, _ = env.reset()
@@ -97,7 +99,7 @@ def _play(env_id: str, kwargs: Mapping[str, Any]) -> None:
         for _ in _budget():
             faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions), env_id, "a turn")
             action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
-            with blame(f"environment {env_id!r}: step({action.tolist()})"):
+            with blame(f"environment {env_id!r}: step(action={action.tolist()})"):
                 turn = games.step(action)
         faults.require_none(faults.of_turn(turn, GAMES, shape, num_actions), env_id, "a turn")
     finally:

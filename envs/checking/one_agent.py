@@ -104,11 +104,11 @@ class _Walk:
         for step in budget(steps, SECONDS):
             action = env.action_space.sample()
             before = time.perf_counter()
-            with blame(f"environment {env_id!r}: step({action})"):
+            with blame(f"environment {env_id!r}: step(action={action})"):
                 observation, reward, terminated, truncated, info = env.step(action)
             took = time.perf_counter() - before
             stepping, slowest, taken, length = stepping + took, max(slowest, took), taken + 1, length + 1
-            self._look(observation, f"step({action})")
+            self._look(observation, f"step(action={action})")
             self._reward(reward, action)
             self._ends(terminated, truncated, info)
             if terminated or truncated:
@@ -160,7 +160,7 @@ class _Walk:
             self._once(text, "bounds", problem=bool(wraps))
 
     def _reward(self, reward: Any, action: Any) -> None:
-        faults.require_none(faults.of_reward(self.rewards, reward), self.settings.id, f"step({action})")
+        faults.require_none(faults.of_reward(self.rewards, reward), self.settings.id, f"step(action={action})")
         number = self.rewards.total(np.asarray([self.rewards.read(reward)]))[0] if self.rewards.channels else reward
         self.least, self.most = min(self.least, float(number)), max(self.most, float(number))
 

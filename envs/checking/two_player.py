@@ -71,10 +71,10 @@ class _Walk:
             action = (generator.random(turn.action_mask.shape) * turn.action_mask).argmax(axis=1)
             kept = [np.copy(array) for array in astuple(turn)]
             before = time.perf_counter()
-            with blame(f"environment {env_id!r}: step({action.tolist()})"):
+            with blame(f"environment {env_id!r}: step(action={action.tolist()})"):
                 after = games.step(action)
             stepping, taken = stepping + time.perf_counter() - before, taken + GAMES
-            self._look(after, f"step({action.tolist()})")
+            self._look(after, f"step(action={action.tolist()})")
             self._is_kept(turn, kept)
             turn = after
             finished.append(games.pop_finished())

@@ -74,6 +74,7 @@ def test_a_game_that_can_be_stepped_passes(env_id: str) -> None:
         ("observation = np.zeros(4, np.float32)", "gave an observation of shape [4]; its observation_space has [3]"),
         ("observation[1] = np.nan", "gave an observation that is not finite: [ 0. nan  0.]"),
         ("reward = float('nan')", "gave the reward nan"),
+        ("raise ValueError('no')", "step(action="),  # a bare number would read as that of the step
         ("import os; print('bye'); os._exit(3)", "ended the process that tried it (3)"),
     ],
 )
