@@ -1,4 +1,4 @@
-"""Settings of `python -m workers.deploy` and `export`; the comments are what --help says of each."""
+"""Settings of `python -m workers.deploy`; the comments are what --help says of each."""
 
 from __future__ import annotations
 
@@ -10,21 +10,7 @@ from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.schema import GatewayConfig
 from workers.deployment.backends import BACKENDS
 from workers.deployment.exporting import missing
-from workers.deployment.verifying import AGREEMENT
-
-MODES = ("sample", "greedy")
-
-
-@dataclass
-class ExportConfig:
-    """Settings of an export: a policy, and how its model is made and checked."""
-
-    run: str  # a run folder, or a folder of runs, whose newest it is
-    player: str = "main"  # of a league's; or a frozen one: main@1200
-    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
-    int8: bool = False  # weights of a byte each
-    agreement: float = AGREEMENT  # share of recorded observations on which the model has to act as PyTorch does
-    recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played
+from workers.deployment.verifying import AGREEMENT, MODES
 
 
 @dataclass

@@ -1,0 +1,19 @@
+"""Settings of `python -m workers.export`; the comments are what --help says of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workers.deployment.verifying import AGREEMENT
+
+
+@dataclass
+class ExportConfig:
+    """Settings of an export: a policy, and how its model is made and checked."""
+
+    run: str  # a run folder, or a folder of runs, whose newest it is
+    player: str = "main"  # of a league's; or a frozen one: main@1200
+    version: int | None = None  # of the weights, among the run's checkpoints; null: the newest
+    int8: bool = False  # weights of a byte each
+    agreement: float = AGREEMENT  # share of recorded observations on which the model has to act as PyTorch does
+    recorded: str | None = None  # the file of those observations; null: what the run's learner wrote, or a game played
