@@ -21,7 +21,7 @@ from gymnasium.spaces import Box, Discrete
 
 from agents import build_policy
 from benchmarks.report import finish
-from workers.deployment.backends import Backend, build_backend
+from workers.models.backends import Backend, build_backend
 
 BACKENDS = ("pytorch", "onnx", "int8")
 VECTOR = Box(-np.inf, np.inf, (4,), np.float32), Discrete(2)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from league.cli.commands import existing
 from workers.config.name_value import command
-from workers.deployment.cloning import clone
+from workers.models.cloning import clone
 from workers.runtime.trained import load
 
 

@@ -14,8 +14,8 @@ import torch
 
 from workers.config.command_line import guarded
 from workers.config.name_value import parse, told
-from workers.deployment.export_settings import ExportConfig
-from workers.deployment.model_file import write
+from workers.models.export_settings import ExportConfig
+from workers.models.model_file import write
 
 
 def main() -> int:

@@ -1,5 +1,4 @@
-"""Trained policies in service: ONNX models of them, backends that compute them, and the gateway that games ask.
+"""Trained policies in service: the gateway that games ask, by one process or several, and a service for callers.
 
-`python -m workers.deploy` and `python -m workers.export` start it; others take `exporting.to_onnx` and
-`backends.build_backend`. onnx and onnxruntime (the extra "onnx") are imported where they are needed alone.
+`python -m workers.deploy` starts it; what computes a policy is in workers/models.
 """

@@ -28,8 +28,8 @@ from tasks.service import Worker, service
 from warren import redis_client
 from warren.errors import CheckpointError, ConfigurationError, PoolError
 from warren.trees import map_tree, take
-from workers.deployment.backends import PytorchBackend
-from workers.deployment.cloning import clone
+from workers.models.backends import PytorchBackend
+from workers.models.cloning import clone
 from workers.runtime.trained import load
 from workers.runtime.weight_sync import NewestWeights
 

@@ -13,9 +13,9 @@ import torch
 
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
-from workers.deployment.backends import Backend
 from workers.gateway.passes import Decide, End, Passes, masks
 from workers.gateway.playing import Playing, remembered
+from workers.models.backends import Backend
 
 EPISODES = 100  # finished ones whose mean return is told
 

@@ -17,18 +17,18 @@ from envs.rewards import Rewards
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import GatewayConfig
-from workers.deployment.backends import build_backend
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
 from workers.deployment.processes import Processes
 from workers.deployment.settings import DeployConfig
-from workers.deployment.verifying import Verdict, observations_of, verify
 from workers.gateway.actor import Actor
 from workers.gateway.limits import TOKEN, Limits
 from workers.gateway.metrics import alone
 from workers.gateway.role import own_address, own_port, warn_of_redirects
 from workers.gateway.server import Server, listen, opener
 from workers.gateway.sessions import Sessions
+from workers.models.backends import build_backend
+from workers.models.verifying import Verdict, observations_of, verify
 from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import Trained, load, numbered, run_in, version_of

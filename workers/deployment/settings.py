@@ -8,9 +8,9 @@ from typing import Any
 from warren.errors import ConfigurationError, unknown_name
 from workers.config.gateway_checks import missing_packages, wrong_values
 from workers.config.schema import GatewayConfig
-from workers.deployment.backends import BACKENDS
-from workers.deployment.exporting import missing
-from workers.deployment.verifying import AGREEMENT, MODES
+from workers.models.backends import BACKENDS
+from workers.models.exporting import missing
+from workers.models.verifying import AGREEMENT, MODES
 
 
 @dataclass

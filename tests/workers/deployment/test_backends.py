@@ -22,11 +22,11 @@ from agents.networks import NETWORKS, Heads, Network, Outputs
 from warren.errors import CheckpointError, ConfigurationError
 from warren.trees import take
 from workers import export
-from workers.deployment import exporting
-from workers.deployment.backends import OnnxBackend, PytorchBackend, build_backend
 from workers.deployment.json_actor import json_actor
-from workers.deployment.processor import processor
-from workers.deployment.verifying import agreeing, observations_of, verify
+from workers.models import exporting
+from workers.models.backends import OnnxBackend, PytorchBackend, build_backend
+from workers.models.processor import processor
+from workers.models.verifying import agreeing, observations_of, verify
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import load
 

@@ -25,9 +25,7 @@ from warren.errors import CheckpointError, ConfigurationError
 from workers import deploy
 from workers.config.name_value import parse
 from workers.config.schema import GatewayConfig
-from workers.deployment import backends, role
-from workers.deployment.backends import build_backend
-from workers.deployment.exporting import to_onnx
+from workers.deployment import role
 from workers.deployment.player import DeployedPlayer
 from workers.deployment.role import Deployment
 from workers.deployment.settings import DeployConfig
@@ -38,6 +36,9 @@ from workers.gateway.protocol import Kind, Request
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import opener
 from workers.gateway.sessions import Sessions
+from workers.models import backends
+from workers.models.backends import build_backend
+from workers.models.exporting import to_onnx
 
 TICKS, EPISODE = 10_000, 100
 

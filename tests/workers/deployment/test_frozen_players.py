@@ -18,7 +18,7 @@ from workers import export
 from workers.config.schema import Config, GatewayConfig, to_yaml
 from workers.deployment.role import Deployment
 from workers.deployment.settings import DeployConfig
-from workers.deployment.verifying import observations_of
+from workers.models.verifying import observations_of
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import load
 

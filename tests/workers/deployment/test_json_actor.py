@@ -13,13 +13,13 @@ from waiting import until
 
 from agents import build_policy
 from envs.rewards import Rewards
-from workers.deployment.backends import build_backend
 from workers.deployment.json_actor import json_actor
 from workers.deployment.player import DeployedPlayer
 from workers.gateway.limits import Limits
 from workers.gateway.protocol import Kind, Refusal, Request
 from workers.gateway.server import opener
 from workers.gateway.sessions import Sessions
+from workers.models.backends import build_backend
 
 CHANNELS = {"score": 1.0, "safety": 0.5}
 OBSERVATION = {"observation": [0.0, 1.0, 2.0, 3.0]}

@@ -29,7 +29,7 @@ from tasks.solver import Solver
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, PlayerError, RemoteFailure
 from workers import clone as command
-from workers.deployment.cloning import clone
+from workers.models.cloning import clone
 from workers.runtime.trained import load
 from workers.servers import Servers
 

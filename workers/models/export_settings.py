@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workers.deployment.verifying import AGREEMENT
+from workers.models.verifying import AGREEMENT
 
 
 @dataclass

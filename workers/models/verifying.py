@@ -14,9 +14,9 @@ from gymnasium.spaces import Discrete
 from envs import gamecore_actors
 from warren.errors import ConfigurationError
 from warren.trees import leaves, take
-from workers.deployment.backends import Backend, PytorchBackend
-from workers.deployment.exporting import listed
-from workers.deployment.processor import processor
+from workers.models.backends import Backend, PytorchBackend
+from workers.models.exporting import listed
+from workers.models.processor import processor
 from workers.runtime.recorded import FILE, Recorded
 from workers.runtime.trained import Trained
 

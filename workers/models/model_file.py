@@ -7,10 +7,10 @@ from pathlib import Path
 
 from warren.errors import ConfigurationError
 from warren.files import write_whole
-from workers.deployment.backends import Int8Backend, OnnxBackend
-from workers.deployment.export_settings import ExportConfig
-from workers.deployment.exporting import labelled, names, to_int8, to_onnx
-from workers.deployment.verifying import MODES, observations_of, verify
+from workers.models.backends import Int8Backend, OnnxBackend
+from workers.models.export_settings import ExportConfig
+from workers.models.exporting import labelled, names, to_int8, to_onnx
+from workers.models.verifying import MODES, observations_of, verify
 from workers.runtime.trained import load, run_in
 
 

@@ -17,7 +17,7 @@ from agents.policies import Policy
 from agents.spaces import SpaceTree, dtype_of
 from warren.registry import Registry
 from warren.trees import map_tree
-from workers.deployment.exporting import listed, names, needed, to_int8, to_onnx
+from workers.models.exporting import listed, names, needed, to_int8, to_onnx
 
 Memory = dict[str, np.ndarray]  # name -> float32 [N, ...]; {} of a policy without one
 
