@@ -21,7 +21,7 @@ REMEDIES = (
     (r"box2d|Box2D|pygame", EXTRA("box2d")),
     (r"pyspiel|open_spiel|pettingzoo", EXTRA("games")),
     (r"onnx", EXTRA("onnx")),
-    (r"kubernetes-validate|kubernetes_validate", EXTRA("dev")),
+    (r"kubernetes-validate|kubernetes_validate|mypy", EXTRA("dev")),
     (r"gfootball", "make gfootball"),
     (r"Horovod", "make horovod"),
     (r"pyftg", "a virtual environment of its own, with pip install -e . pyftg (it pins an old protobuf)"),
