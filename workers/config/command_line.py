@@ -124,8 +124,9 @@ def named(name: str, overrides: Iterable[str]) -> set[str]:
     if not groups:
         return given
     plain, chosen = hydra.compose(name), hydra.compose(name, list(overrides))
+    told = {one for one in TELLING if one.partition(".")[0] in groups}  # of a group that is the default, too
     differ = {one for one in TELLING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
-    return given - groups | differ
+    return given - groups | told | differ
 
 
 def configured(composed: DictConfig) -> Config:

@@ -84,6 +84,13 @@ def test_a_setting_that_was_given_and_is_another_in_the_run_is_refused(
         assert problem.startswith(expected.format(run=run)) and problem.endswith("this process takes the run's")
 
 
+def test_a_group_that_is_the_default_is_refused_where_the_run_has_another(client: Any, run: str) -> None:
+    leads(client, run, "algorithm=a2c")
+    with pytest.raises(ConfigurationError, match=f"algorithm.name: ppo here, but run {run} has a2c"):
+        joined("actor", *composed(f"run={run}", "algorithm=ppo"))
+    assert joined("actor", *composed(f"run={run}")).algorithm["name"] == "a2c"
+
+
 def test_without_a_launcher_the_settings_are_those_of_the_learner_that_lives(
     embedded: Servers, client: Any, run: str
 ) -> None:
