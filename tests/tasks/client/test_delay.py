@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from in_memory import TOPOLOGY, Directory, solver_of
 
-from tasks.brokers import InMemoryBroker
 from tasks.client.delay import checked_delay
 from tasks.service import Spec, service
+from tasks.testing import InMemoryBroker
 from warren.errors import ConfigurationError
 
 LATER = Spec("actor.later", response=False, delays=True)
