@@ -1,4 +1,4 @@
-"""Every private attribute of celery, kombu and py-amqp that is touched: here, and nowhere else.
+"""Every private attribute of celery, kombu, py-amqp and Python that is touched: here, and nowhere else.
 
 An upgrade may change any of them silently; tests/tasks/test_compat.py has a test for each, which then fails with
 its name. What others import that is public and yet undocumented stands in a table there, with what is used of it; an
@@ -8,6 +8,8 @@ import that is in neither fails a test. Versions that all hold for: celery 5.7, 
 from __future__ import annotations
 
 import copy
+import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -185,3 +187,12 @@ def tracer_of(task: Any) -> Any:
 def new_tracer(app: Any, task: Any, hostname: str) -> Any:
     """The same, for a task that no Celery consumer has registered."""
     return build_tracer(task.name, task, app.loader, hostname, app=app)
+
+
+# Python
+
+
+def stack_of(thread: int) -> str:
+    """Return what a thread, by its identifier, runs at the moment; empty where it has ended."""
+    frame = sys._current_frames().get(thread)
+    return "" if frame is None else "".join(traceback.format_stack(frame))

@@ -295,6 +295,11 @@ def key_prefix(run: str) -> str:
     return f"warren.{run}:"
 
 
+def foreign_queue(name: str) -> Queue:
+    """Return a queue that is not the run's, to send to by the default exchange: it is never declared."""
+    return Queue(name, no_declare=True)
+
+
 def address(queue: Queue) -> dict[str, Any]:
     """Celery's sending options for `queue`: through its exchange. With a queue alone Celery takes the default one."""
     return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}

@@ -99,7 +99,7 @@ def the_paths_of_metrics(table: Table) -> Complaints:
 def the_queues(table: Table) -> Complaints:
     of = topology.Topology("a-run", players=("one",))
     known = {of.learner_queue("one").routing_key, of.actor_queue().routing_key}
-    found = {role.queue.format(player="one") for role in table if role.queue}
+    found = {role.queue.format(player="one", policy="main") for role in table if role.queue}
     yield from differ("queues", known, found)
     yield from differ("roles of tasks", set(topology.ROLES), {queue.partition(".")[0] for queue in found})
 

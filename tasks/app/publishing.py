@@ -9,12 +9,12 @@ from typing import Any
 
 from celery.app.amqp import AMQP
 from celery.app.routes import Router
-from kombu import Queue
 from kombu.exceptions import EncodeError, OperationalError
 
 from tasks import brokers
 from tasks.app.formats import JSON, answers_json, keeps_books, unfit
 from tasks.app.uncompressed import RunConnection
+from tasks.topology import foreign_queue
 
 
 class RunRouter(Router):  # type: ignore[misc]
@@ -24,7 +24,7 @@ class RunRouter(Router):  # type: ignore[misc]
         """Put a Queue in the place of a queue's name; one that is not the run's is not declared."""
         name = route.get("queue") if isinstance(route, dict) else None
         if isinstance(name, str) and name not in self.queues:
-            route |= {"queue": Queue(name, no_declare=True), "exchange": "", "routing_key": name}
+            route |= {"queue": foreign_queue(name), "exchange": "", "routing_key": name}
         return super().expand_destination(route)
 
 

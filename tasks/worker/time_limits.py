@@ -14,13 +14,13 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from celery.utils.log import get_logger
 
+from tasks import compat
 from warren.errors import TimeLimitExceeded
 
 logger = get_logger(__name__)
@@ -61,8 +61,7 @@ class Alarm:
             _raise_in(self.thread, None)
 
     def _end_process(self) -> None:
-        frame = sys._current_frames().get(self.thread)
-        place = "".join(traceback.format_stack(frame)) if frame is not None else ""
+        place = compat.stack_of(self.thread)
         if self.over:
             return
         logger.critical("this worker ends: %s has passed its hard time limit, and runs on at\n%s", self._service, place)

@@ -8,6 +8,7 @@ import inspect
 import json
 import secrets
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,6 +246,18 @@ def test_celery_a_request_class_a_tracer_and_links_are_made_as_a_worker_makes_th
     assert (result, failure) == (4, None)
     double.__trace__ = "the worker's"
     assert compat.tracer_of(double) == "the worker's"
+
+
+def test_python_tells_what_a_thread_runs():
+    held = threading.Event()
+    thread = threading.Thread(target=held.wait)
+    thread.start()
+    try:
+        assert "in wait" in compat.stack_of(thread.ident)
+    finally:
+        held.set()
+        thread.join()
+    assert compat.stack_of(thread.ident) == ""
 
 
 HOOKS = [

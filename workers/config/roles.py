@@ -71,9 +71,9 @@ class Role:
     `grace`: s that it has to stop at least, whatever the setting `grace` says; `longest`: s that it gets at most where
     an update takes longer; `in_a_container`: s that a container gives it. `stop_order`: those of 0 are stopped first.
 
-    `queue`: routing key of the tasks that it consumes. `answers`: it answers remote control while it computes.
-    `metrics`: the path at which it serves Prometheus. `device`: the setting of where it computes. `forked`: from a
-    process that has imported its modules. `in_image`: Docker's image has what it needs.
+    `queue`: routing key of the tasks that it consumes, a template. `answers`: it answers remote control while it
+    computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of where it computes. `forked`:
+    from a process that has imported its modules. `in_image`: Docker's image has what it needs.
     """
 
     name: str
@@ -164,7 +164,7 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     count="actors",
     most=10_000,
     id="actor_id",
-    queue="actor.main",
+    queue="actor.{policy}",
     answers=True,
     device="actor_device",
 )  # fmt: skip

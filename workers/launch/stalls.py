@@ -56,7 +56,7 @@ def _what(player: str, causes: Sequence[str], depths: Mapping[str, int], begun: 
         return "; ".join(causes)
     if segments := depths.get(LEARNER.queue.format(player=player or PLAYER), 0):
         return f"the learner, which has {segments} messages waiting and is computing, or does not answer"
-    if rollouts := depths.get(ACTOR.queue, 0):
+    if rollouts := depths.get(ACTOR.queue.format(policy=PLAYER), 0):
         return f"actors: {rollouts} rollouts wait for one that is free"
     return "rollouts that actors have in hand" if begun else "actors and the learner to load, and the first rollouts"
 
