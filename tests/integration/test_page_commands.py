@@ -29,7 +29,7 @@ from workers.config.command_line import arranged, check_overrides
 from workers.config.league_choices import with_choices
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, from_hydra
-from workers.config.verifying import verify
+from workers.config.validation import verify
 from workers.servers import Servers
 
 ROOT = pages.ROOT
@@ -257,7 +257,7 @@ def test_a_training_of_the_pages_passes_the_launchers_verification(
             del composed["hydra"]
             config = with_choices(from_hydra(composed), chosen, settings)
         name_run(config)
-        verify(config, place.folder, None)
+        verify(config, "train")
     finally:
         GlobalHydra.instance().clear()
 

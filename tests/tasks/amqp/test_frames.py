@@ -77,7 +77,7 @@ def test_properties_written_by_pyamqp_are_read_as_they_are(headers, correlation_
         type=kind,
     )
     read = frames.read_properties(message._serialize_properties())
-    assert read == ("application/x-warren", headers, correlation_id, reply_to, kind)
+    assert read == ("application/x-warren", headers, correlation_id, reply_to, kind, 3)
 
 
 @given(st.binary(max_size=200))
