@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -78,6 +79,7 @@ def use_transport(scheme: str, path: str) -> None:
 
 # celery
 
+CONFIRMED_WITHIN = 30.0  # s that Redis has to confirm subscriptions to results; later they are taken for confirmed
 COMPRESSED_RESULT: bytes = COMPRESSED_PAYLOAD_MAGIC  # the first bytes of a stored result that is compressed
 
 
@@ -136,15 +138,38 @@ class _ResultClient(redis.Redis):
 
 
 class _ResultConsumer(ResultConsumer):  # type: ignore[misc]
-    """Celery's, which after a broken connection looks for results and then subscribes: one may come in between."""
+    """Celery's, which looks for results on one connection and subscribes on another, and misses what comes in between.
+
+    This one looks once more, when Redis has confirmed the subscriptions.
+    """
+
+    def on_wait_for_pending(self, result: Any, **options: Any) -> None:
+        with self.reconnect_on_error():
+            self._until_subscribed()
+        super().on_wait_for_pending(result, **options)
 
     def _reconnect_pubsub(self) -> None:
         super()._reconnect_pubsub()
-        with self._locked():  # so it looks once more
+        with self._locked():
+            self._until_subscribed()
             keys = list(self.subscribed_to)
             for found in self.backend.client.mget(keys) if keys else ():
                 if found:
                     self.on_state_change(self._decode_result(found), None)
+
+    def _until_subscribed(self) -> None:
+        """Take in what Redis says up to its answer to a ping, which follows all subscriptions that were sent before."""
+        with self._locked():
+            pubsub, limit = self._pubsub, time.monotonic() + CONFIRMED_WITHIN
+            if pubsub is None or not pubsub.subscribed:
+                return
+            pubsub.ping()
+            while time.monotonic() < limit:
+                message = pubsub.get_message(timeout=1.0) or {"type": "none"}
+                if message["type"] == "message":
+                    self.on_state_change(self._decode_result(message["data"]), message)
+                elif message["type"] == "pong":
+                    return
 
 
 def give_up_result(backend: Any, result: Any) -> None:

@@ -118,7 +118,7 @@ class Terminal:
             [sys.executable, "-c", ON_A_TERMINAL, *options],
             **dict.fromkeys(("stdin", "stdout", "stderr"), screen),
             cwd=ROOT,
-            env=environment_of(calling, TERM="xterm-256color"),
+            env=environment_of(calling, TERM="xterm-256color", LINES="60", COLUMNS="150"),  # pytest-xdist sets others
             start_new_session=True,
         )
         os.close(screen)

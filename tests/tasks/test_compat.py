@@ -202,6 +202,45 @@ def test_celery_a_result_is_heard_that_came_between_a_look_for_it_and_the_new_su
     waiting.hears()
 
 
+class Late:
+    """A socket to Redis whose writes arrive only when the next look for a result has come back."""
+
+    def __init__(self, waiting: Waiting) -> None:
+        self.waiting, self.looked = waiting, threading.Event()
+        self.sending: list[threading.Thread] = []
+        client, consumer = waiting.backend.client, waiting.backend.result_consumer
+        self.get, self.connection = client.get, consumer._pubsub.connection
+        self.send = self.connection.send_packed_command
+        client.get, self.connection.send_packed_command = self.look, self.send_late
+
+    def look(self, key: Any) -> Any:
+        found = self.get(key)
+        if not self.looked.is_set():
+            self.waiting.store(kill=False)
+            self.waiting.redis.publish(self.waiting.backend.get_key_for_task("first"), self.get(key))
+            self.looked.set()
+        return found
+
+    def send_late(self, command: Any, **options: Any) -> None:
+        """Pass on a command in order, once a result was looked for; at the latest after a second."""
+        before = self.sending[-1:]
+
+        def send() -> None:
+            for thread in before:
+                thread.join()
+            self.looked.wait(1.0)
+            self.send(command, **options)
+
+        self.sending.append(threading.Thread(target=send, daemon=True))
+        self.sending[-1].start()
+
+
+def test_celery_a_result_is_heard_that_came_between_a_look_for_it_and_a_subscription_that_arrives_late(waiting):
+    compat.give_up_result(waiting.backend, waiting.results[0])
+    Late(waiting)
+    assert waiting.app.AsyncResult("first").get(timeout=10) == "done"
+
+
 def test_celery_a_redis_backend_forgets_results_by_on_result_fulfilled():
     app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
     given_up: list[str] = []

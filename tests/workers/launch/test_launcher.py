@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 from lease_holders import held_elsewhere
+from waiting import until
 
 from tasks.app import create_app
 from tasks.events import STATUS, Subscription
@@ -78,14 +79,19 @@ class Accounts(ShareMonitor):
 
 
 def launch(
-    folder: Path, servers: Servers, run: str, monitor: type[ShareMonitor], *processes: ProcessSpec
+    folder: Path,
+    servers: Servers,
+    run: str,
+    monitor: type[ShareMonitor],
+    *processes: ProcessSpec,
+    screen: Screen | None = None,
 ) -> tuple[Outcome, Screen]:
     given = ServersSpec("external", servers.broker_url, servers.redis_url)
     spec = RunSpec("services", run, "title", folder, {"run.yaml": "x: 1"}, processes, given)
-    screen: Any = Screen()
+    seen: Any = screen or Screen()
     with RunFolder.take(folder) as taken:
-        make = partial(monitor, screen)
-        return Launcher(spec, taken, screen, make).run(), screen
+        make = partial(monitor, seen)
+        return Launcher(spec, taken, seen, make).run(), seen
 
 
 def test_a_fault_of_the_launcher_still_ends_the_run_in_order(tmp_path: Path, embedded: Servers, run_name: str) -> None:
@@ -108,12 +114,16 @@ def test_the_account_is_made_once_no_process_of_the_run_lives(tmp_path: Path, em
     client, topology = redis.Redis.from_url(embedded.redis_url), Topology(run_name)
     role = held_elsewhere(client, topology.key_prefix, "actor-1000")
     app = create_app(topology, embedded.broker_url, embedded.redis_url)
-    handlers = {STATUS: lambda figures: role.release()}
-    listening = Subscription(app, topology, handlers, "actor-1000").start()
-    outcome, screen = launch(tmp_path, embedded, run_name, Accounts)
+    screen, waiting = Screen(), "waiting for actor-1000 (process 77 on gpu-3) to stop"
+
+    def stop(_: object) -> None:
+        until(lambda: waiting in screen.said, f"{waiting!r} on the screen")
+        role.release()
+
+    listening = Subscription(app, topology, {STATUS: stop}, "actor-1000").start()
+    outcome, _ = launch(tmp_path, embedded, run_name, Accounts, screen=screen)
     listening.stop()
     assert outcome.status == 0 and Accounts.living == []
-    assert "waiting for actor-1000 (process 77 on gpu-3) to stop" in screen.said
 
 
 def test_a_critical_process_that_cannot_go_on_ends_the_run_with_its_last_lines(
