@@ -18,7 +18,7 @@ import torch
 import envs
 from agents import build_policy
 from agents.algorithms.registry import ALGORITHMS
-from benchmarks.report import finish
+from benchmarks.apparatus.report import finish
 from warren.trees import leaves
 from workers.rollout.asked import fields_asked
 from workers.rollout.vector_sampler import VectorSampler

@@ -19,7 +19,7 @@ import msgpack
 import numpy as np
 import torch
 
-from benchmarks.report import finish
+from benchmarks.apparatus.report import finish
 from tasks.codec.serializer import decode, encode
 
 LARGE_CALLS, SMALL_CALLS = 30, 3000  # in each repeat, per contender

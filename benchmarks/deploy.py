@@ -20,7 +20,7 @@ import torch
 from gymnasium.spaces import Box, Discrete
 
 from agents import build_policy
-from benchmarks.report import finish
+from benchmarks.apparatus.report import finish
 from workers.models.backends import Backend, build_backend
 
 BACKENDS = ("pytorch", "onnx", "int8")

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.hosts_on_a_switch import Host, joined, lacking
-from benchmarks.rabbitmq_cluster import Cluster
-from benchmarks.redis_sentinels import Sentinels
-from benchmarks.report import finish
+from benchmarks.apparatus.hosts_on_a_switch import Host, joined, lacking
+from benchmarks.apparatus.rabbitmq_cluster import Cluster
+from benchmarks.apparatus.redis_sentinels import Sentinels
+from benchmarks.apparatus.report import finish
 from workers.learning.metrics import read_metrics
 from workers.runtime.segment_ledger import REASONS
 from workers.servers import Machine

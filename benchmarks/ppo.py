@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 import envs
 from agents import build_algorithm, build_policy
 from agents.checkpoints import load_weights
-from benchmarks.learning_peers import Outcome, Peer, learn
+from benchmarks.learning.peers import Outcome, Peer, learn
 from workers.config.schema import Config, EnvConfig
 from workers.rollout.vector_sampler import VectorSampler
 

@@ -26,12 +26,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.null_env import SLOW
-from benchmarks.report import finish
-from benchmarks.throughput_jobs import Job, own_servers, train
-from benchmarks.throughput_peers import Peer
+from benchmarks.apparatus.jobs import Job, own_servers, train
+from benchmarks.apparatus.null_env import SLOW
+from benchmarks.apparatus.report import finish
+from benchmarks.throughput.peers import Peer
 
 HERE = Path(__file__).resolve().parent
+APPARATUS = HERE / "apparatus"
 PARTS = ("slow", "noop")
 RUNNERS, COPIES = 8, 64  # env runners, and environments of each
 UNROLL = 64
@@ -64,7 +65,7 @@ def main() -> int:
 def slow(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
     """As fast as the environments, or not quite."""
     arguments = map(str, (RUNNERS, COPIES, UNROLL, options.seconds * 2 / 3))
-    rllib = Peer("RLlib's env runners", "ray", (str(HERE / "rllib_served_peer.py"), *arguments))
+    rllib = Peer("RLlib's env runners", "ray", (str(HERE / "foreign" / "rllib_served_peer.py"), *arguments))
     if missing := rllib.missing(options.peers):
         print(missing, flush=True)
     shares, ratios, taken = [], [], []
@@ -103,8 +104,8 @@ def run(folder: Path, trial: str, urls: dict[str, str], env: str, steps: int) ->
         folder,
         trial,
         (
-            "sampling=served", f"env_runners={RUNNERS}", "actors=1", f"env.id={HERE / 'null_env.py'}:{env}",
-            f"env.num_envs={COPIES}", "env.goal=null", f"algorithm.name={HERE / 'null_algorithm.py'}:build",
+            "sampling=served", f"env_runners={RUNNERS}", "actors=1", f"env.id={APPARATUS / 'null_env.py'}:{env}",
+            f"env.num_envs={COPIES}", "env.goal=null", f"algorithm.name={APPARATUS / 'null_algorithm.py'}:build",
             f"unroll_length={UNROLL}", f"total_steps={steps}",
         ),
         urls,

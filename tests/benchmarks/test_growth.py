@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import points
-from benchmarks.growth_runs import Cost, grown, point
-from benchmarks.growth_simulation import Run, Service, ladder
-from benchmarks.hosts_on_a_switch import joined, lacking
-from benchmarks.points import Points, TimeLeft
-from benchmarks.throughput_jobs import TookTooLong
+from benchmarks.apparatus import points
+from benchmarks.apparatus.hosts_on_a_switch import joined, lacking
+from benchmarks.apparatus.jobs import TookTooLong
+from benchmarks.apparatus.points import Points, TimeLeft
+from benchmarks.growth.runs import Cost, grown, point
+from benchmarks.growth.simulation import Run, Service, ladder
 
 SERVICE = Service(
     steps=1000, collect=1.0, broker=1e-3, redis=1e-4, receive=1e-3, update=0.1, fan_out=1e-5,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import league_strength as strength
-from benchmarks.league_curve import follow, settings
+from benchmarks.league import strength
+from benchmarks.league.curve import follow, settings
 from workers.leagues.local import LocalLeague
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -127,7 +127,7 @@ def test_self_play_has_the_settings_of_the_main_agent_but_nobody_else_to_play():
 def test_every_run_adds_its_curve_under_the_name_of_its_side(tmp_path, monkeypatch, jobs):
     def process(command, **_):
         out, seed = (command[command.index(name) + 1] for name in ("--out", "--seed"))
-        name = "nash_mixture" if "benchmarks.league_curve" in command else "exploitability"
+        name = "nash_mixture" if "benchmarks.league.curve" in command else "exploitability"
         lines = [{"seed": int(seed), "seconds": s, name: 2.0 - s, "main_agent": 3.0} for s in (0.0, 1.0)]
         Path(out).write_text("".join(json.dumps(line) + "\n" for line in lines))
 

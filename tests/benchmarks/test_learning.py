@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks import learning
-from benchmarks.learning import Measurement, Side, figures
-from benchmarks.learning_comparisons import COMPARISONS
-from benchmarks.learning_jobs import composed
-from benchmarks.learning_peers import LIBRARIES, Peer, equal_normalization, equal_settings
-from benchmarks.mann_whitney import p_value
-from benchmarks.points import Points
+from benchmarks.apparatus.points import Points
+from benchmarks.apparatus.seeds import composed
+from benchmarks.learning import __main__ as learning
+from benchmarks.learning.__main__ import Measurement, Side, figures
+from benchmarks.learning.comparisons import COMPARISONS
+from benchmarks.learning.mann_whitney import p_value
+from benchmarks.learning.peers import LIBRARIES, Peer, equal_normalization, equal_settings
 from workers.config.schema import Config
 
 composed_once = cache(composed)
@@ -112,7 +112,7 @@ def test_a_peer_normalises_what_warren_does() -> None:
 
 def test_a_one_ply_player_wins_where_it_can() -> None:
     pyspiel = pytest.importorskip("pyspiel")
-    from benchmarks.connect_four_players import one_ply
+    from benchmarks.learning.connect_four_players import one_ply
 
     state = pyspiel.load_game("connect_four").new_initial_state()
     for column in (2, 0, 2, 0, 2, 0):

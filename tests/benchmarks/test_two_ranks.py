@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import allreduce, allreduce_curves
-from benchmarks.allreduce_processes import rank_lines
+from benchmarks.allreduce import __main__ as allreduce
+from benchmarks.allreduce import curves as allreduce_curves
+from benchmarks.allreduce.processes import rank_lines
 from workers.learning.allreduce import horovod_ring
 
 

@@ -10,7 +10,7 @@ import pytest
 from brokers import lacking
 from waiting import until
 
-from benchmarks.rabbitmq_cluster import Cluster
+from benchmarks.apparatus.rabbitmq_cluster import Cluster
 from tasks.amqp.connection import Link
 from tasks.app import create_app
 from tasks.client.bounded_sender import BoundedSender

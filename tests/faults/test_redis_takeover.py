@@ -12,7 +12,7 @@ from redis.retry import Retry
 from store_fixtures import assert_replayed
 from waiting import until
 
-from benchmarks.redis_sentinels import SERVICE, Sentinels
+from benchmarks.apparatus.redis_sentinels import SERVICE, Sentinels
 from league.models.pool import Pool
 from league.redis.store import Report, Store
 from tasks.app import create_app

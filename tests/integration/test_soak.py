@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.soak import LOOPS, soak
+from benchmarks.soak.__main__ import LOOPS, soak
 from workers.servers import Servers
 
 

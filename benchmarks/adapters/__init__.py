@@ -1,0 +1,1 @@
+"""Environment adapters against bare loops: `python -m benchmarks.adapters`."""

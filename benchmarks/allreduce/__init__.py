@@ -1,0 +1,1 @@
+"""Several learners by ring-allreduce: `python -m benchmarks.allreduce`."""

@@ -1,0 +1,1 @@
+"""Instruments that several benchmarks share: reports, jobs, curves, hosts, clusters, and parts that do nothing."""

@@ -1,0 +1,38 @@
+"""A perceptron with as many idle parameters beside as are wanted: weights of a given size on the wire.
+
+network=own network.name=benchmarks/apparatus/idle_parameters.py:build +network.mb=10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import torch
+from torch import nn
+
+from agents.networks import Network, mlp
+
+MB = 1e6  # bytes
+AT_ONCE = 1e6  # bytes of one tensor, as of a large layer
+
+
+class IdleParameters(Network):
+    """`computing`, and `numbers` parameters that nobody asks."""
+
+    def __init__(self, computing: Network, numbers: int) -> None:
+        super().__init__()
+        self.computing = computing
+        size = int(AT_ONCE / 4)
+        parts = [torch.zeros(min(size, numbers - first)) for first in range(0, numbers, size)]
+        self.idle = nn.ParameterList(nn.Parameter(part) for part in parts)
+
+    def step(self, observation: Any, memory: Any) -> Any:
+        """As `computing` does."""
+        return self.computing.step(observation, memory)
+
+
+def build(config: Mapping[str, Any], observation_space: gymnasium.Space[Any], heads: Any, generator: Any) -> Network:
+    computing = mlp.build({}, observation_space, heads, generator)
+    return IdleParameters(computing, int(float(config["mb"]) * MB / 4))

@@ -1,0 +1,1 @@
+"""Calls beside their peers: `python -m benchmarks.calls`."""

@@ -1,0 +1,1 @@
+"""A gateway's requests beside Ray Serve: `python -m benchmarks.gamecore`."""

@@ -1,0 +1,1 @@
+"""Throughput as a run grows: `python -m benchmarks.growth`."""

@@ -1,0 +1,1 @@
+"""A league's speed, growth and strength: `python -m benchmarks.league`."""

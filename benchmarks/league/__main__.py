@@ -1,0 +1,84 @@
+"""The league measured: `python -m benchmarks.league speed`, `growth` or `strength`. The last line is JSON."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from benchmarks.apparatus.report import finish
+from benchmarks.league import growth as league_growth
+from benchmarks.league import speed as league_speed
+from benchmarks.league import strength as league_strength
+from benchmarks.league import tasks as league_tasks
+from workers import servers
+
+
+def speed(given: argparse.Namespace) -> dict[str, Any]:
+    """Start private servers, measure."""
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
+        servers.acquire("private", folder=Path(folder)) as found,
+    ):
+        figures = league_speed.measure(found.redis_url, given.players, given.seconds) if not given.tasks else {}
+        return figures | league_tasks.measure(found.broker_url, found.redis_url, given.players, given.seconds)
+
+
+def growth(given: argparse.Namespace) -> dict[str, Any]:
+    """Play at full rate on private servers."""
+    with (
+        tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
+        servers.acquire("private", folder=Path(folder) / "servers") as found,
+    ):
+        client = redis.Redis.from_url(found.redis_url)
+        return league_growth.measure(client, Path(folder) / "league", given.seconds, given.every, given.history)
+
+
+def strength(given: argparse.Namespace) -> dict[str, Any]:
+    """Train all sides, draw their curves."""
+    figures = league_strength.measure(
+        given.games, given.seeds, given.seconds, given.curves, given.peers, given.jobs, given.clock
+    )
+    if given.pictures is not None:
+        for game in given.games:
+            lines = league_strength.read(league_strength.curves_of(given.curves, game))
+            league_strength.draw(given.pictures / f"league_{game}.png", game, lines, league_strength.GOALS.get(game))
+    return figures
+
+
+def main() -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.league", description=(__doc__ or "").partition("\n")[0])
+    parts = parser.add_subparsers(dest="part", required=True)
+    part = parts.add_parser("speed", help="matches, results, models and memory, beside what else could be done")
+    part.add_argument("--players", type=int, default=league_speed.PLAYERS)
+    part.add_argument("--seconds", type=float, default=2.0, help="of each side of each round")
+    part.add_argument("--tasks", action="store_true", help="only what goes through tasks")
+    part.set_defaults(measure=speed)
+    part = parts.add_parser("growth", help="Redis, the folder and a restore over time, at full match rate")
+    part.add_argument("--seconds", type=float, default=120.0)
+    part.add_argument("--every", type=float, default=60.0, help="s between snapshots of the league")
+    part.add_argument("--history", type=int, default=2_000_000, help="events of the past that the folder keeps")
+    part.set_defaults(measure=growth)
+    part = parts.add_parser("strength", help="exploitability, beside self-play and OpenSpiel's learners")
+    part.add_argument("--games", nargs="+", choices=league_strength.SIDES, default=list(league_strength.SIDES))
+    part.add_argument("--seeds", type=int, default=3)
+    part.add_argument("--seconds", type=float, help="of training, each side and seed; default: by game")
+    part.add_argument("--peers", nargs="*", choices=league_strength.PEERS, default=["nfsp", "psro"], help="on Leduc")
+    part.add_argument("--jobs", type=int, default=1, help="runs at a time, of one thread each")
+    part.add_argument("--clock", choices=["wall", "processor"], default="wall", help="of leagues; peers: wall only")
+    part.add_argument("--curves", type=Path, default=Path("runs/league_strength"), help="folder for GAME.jsonl")
+    part.add_argument("--pictures", type=Path, help="folder for league_GAME.png")
+    part.set_defaults(measure=strength)
+    given = parser.parse_args()
+    figures = given.measure(given)
+    for name, value in figures.items():
+        print(f"{name:28} {value}")
+    finish(f"league {given.part}", figures)
+
+
+if __name__ == "__main__":
+    main()

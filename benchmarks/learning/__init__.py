@@ -1,0 +1,1 @@
+"""Learning curves over seeds, beside peers: `python -m benchmarks.learning`, `.connect_four` and `.slimevolley`."""

@@ -1,0 +1,128 @@
+"""What is compared: each name with the run of Warren's that it is, and the peer beside it.
+
+Settings are those of conf/experiment, so `python -m workers.train experiment=NAME` is the same run; its `env.goal` is
+the threshold and its `total_steps` the limit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch.nn import ReLU
+
+from benchmarks.learning.peers import Peer
+
+ZOO = "rl-baselines3-zoo, hyperparams/{}.yml"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`overrides` of workers.train; `peer_overrides` make the configuration that the peer has, where it is another."""
+
+    title: str
+    overrides: tuple[str, ...]
+    peer: Peer | None = None
+    peer_overrides: tuple[str, ...] = ()
+    note: str = ""  # what has to be known beside the figures
+    minutes: float = 15.0  # that a seed may take on a busy machine
+    teacher: tuple[str, ...] = ()  # a run that is made first; {teacher} in `overrides` is its folder
+    without: tuple[str, ...] = ()  # the run of Warren's that stands where a peer does, where there is none
+    evaluated: bool = False  # by evaluations of every checkpoint, not by training episodes: learning_jobs.evaluated
+
+    @property
+    def of_peer(self) -> tuple[str, ...]:
+        return self.peer_overrides or self.overrides
+
+
+def _experiment(name: str) -> tuple[str, ...]:
+    return (f"experiment={name}",)
+
+
+# A run without any settings was this when docs/learning.md's figures were made; its limit aside.
+CARTPOLE = ("env=cartpole", "env.num_envs=4", "unroll_length=128", "algorithm.epochs=10", "total_steps=300000")
+
+
+# At Warren's a layer of 64 and then the core, at sb3-contrib's the LSTM and then the layers of `net_arch`.
+_LSTM = Peer(
+    "RecurrentPPO",
+    {
+        "policy": "MlpLstmPolicy",
+        "policy_kwargs": {
+            "lstm_hidden_size": 64,
+            "enable_critic_lstm": True,
+            "net_arch": {"pi": [64], "vf": [64]},
+            "activation_fn": ReLU,
+        },
+    },
+    "equal settings; an LSTM of 64 for the policy and one for the value",
+)
+_A2C = Peer("A2C", source="equal settings, but RMSprop, its own optimizer")
+_NOT_STREAMING = "the peer has no such algorithm: PPO, gathered, at the settings of {}"
+# IMPALA of data that is not old is A2C: V-trace's weights are 1 then (Espeholt et al. 2018, section 4.1).
+_ONE_STEP = "the peer has no such algorithm: A2C, one step of the gradient a batch too, at the settings of {}"
+
+COMPARISONS: dict[str, Comparison] = {
+    "cartpole-ppo": Comparison("CartPole-v1, PPO", CARTPOLE, Peer()),
+    "cartpole-ppo-streaming": Comparison(
+        "CartPole-v1, PPO, streaming", (*CARTPOLE, "sampling=streaming"), Peer(),
+        note="the peer is synchronous",
+    ),
+    "cartpole-a2c": Comparison("CartPole-v1, A2C", _experiment("cartpole_a2c"), _A2C),
+    "cartpole-impala": Comparison(
+        "CartPole-v1, IMPALA", _experiment("cartpole_impala"), _A2C, _experiment("cartpole_a2c"),
+        note=_ONE_STEP.format("cartpole-a2c"),
+    ),
+    "cartpole-appo": Comparison(
+        "CartPole-v1, APPO", _experiment("cartpole_appo"), Peer(), CARTPOLE,
+        note=_NOT_STREAMING.format("cartpole-ppo"),
+    ),
+    "pendulum-ppo": Comparison("Pendulum-v1, PPO", _experiment("pendulum"), Peer(source=ZOO.format("ppo"))),
+    "cartpole-hidden-lstm": Comparison(
+        "CartPole-v1 without velocities, PPO with an LSTM", _experiment("cartpole_hidden"), _LSTM
+    ),
+    "cartpole-hidden-gru": Comparison(
+        "CartPole-v1 without velocities, PPO with a GRU", (*_experiment("cartpole_hidden"), "network.core.name=gru"),
+        _LSTM, _experiment("cartpole_hidden"), note="the peer's memory is an LSTM",
+    ),
+    "cartpole-hidden-transformer": Comparison(
+        "CartPole-v1 without velocities, PPO with a transformer",
+        (
+            *_experiment("cartpole_hidden"), "network.core.name=transformer",
+            "+network.core.heads=4", "+network.core.layers=1", "+network.core.memory=16",
+            "total_steps=300000", "algorithm.anneal_steps=300000",
+        ),
+        _LSTM, _experiment("cartpole_hidden"),
+        note="the peer's memory is an LSTM; it has 200,000 steps, as Warren's LSTM",
+    ),
+    "cartpole-hidden-mlp": Comparison(
+        "CartPole-v1 without velocities, PPO without a memory",
+        (*_experiment("cartpole_hidden"), "network.core=null", "network.hidden_sizes=[64,64]",
+         "network.activation=tanh"), Peer(),
+        note="it cannot be solved without a memory: neither of the two should",
+    ),
+    "distillation": Comparison(
+        "CartPole-v1, PPO, a student distilled from a teacher",
+        (*CARTPOLE, "algorithm.teacher={teacher}", "algorithm.teacher_anneal_steps=40000"),
+        teacher=CARTPOLE, without=CARTPOLE, evaluated=True,
+        note="beside it the same run without a teacher; the teacher is such a run, and solved it; steps until 20 "
+        "episodes of one version reach the goal",
+    ),
+    "lunarlander-ppo": Comparison(
+        "LunarLander-v3, PPO", _experiment("lunarlander"), Peer(source=ZOO.format("ppo")), minutes=60
+    ),
+    "lunarlander-a2c": Comparison(
+        "LunarLander-v3, A2C", _experiment("lunarlander_a2c"), Peer("A2C", source=ZOO.format("a2c")), minutes=60,
+    ),
+    "lunarlander-impala": Comparison(
+        "LunarLander-v3, IMPALA", _experiment("lunarlander_impala"), Peer("A2C", source=ZOO.format("a2c")),
+        _experiment("lunarlander_a2c"), note=_ONE_STEP.format("lunarlander-a2c"), minutes=60,
+    ),
+    "lunarlander-appo": Comparison(
+        "LunarLander-v3, APPO", _experiment("lunarlander_appo"), Peer(), _experiment("lunarlander"),
+        note=_NOT_STREAMING.format("lunarlander-ppo"), minutes=60,
+    ),
+    "bipedalwalker-ppo": Comparison(
+        "BipedalWalker-v3, PPO", _experiment("bipedalwalker"), None, minutes=45,
+        note="as far as 30 minutes take it",
+    ),
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""Slime volleyball: what a league has learned, against slimevolleygym's built-in player, which it never met.
+
+Each frozen `main@UPDATES` of the run (experiment=slimevolley) plays whole games against the built-in player, a network
+that its author trained; a game's return is lives won less lives lost, from -5 to 5.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from slimevolleygym import SlimeVolleyEnv
+
+import envs
+from agents.policies import Policy
+from benchmarks.apparatus.curves import Curve, draw
+from benchmarks.apparatus.report import finish
+from benchmarks.apparatus.seeds import train
+from league.models.snapshots import MODELS
+from workers.config.schema import from_yaml
+from workers.runtime.league_paths import league_of
+from workers.runtime.trained import load
+
+BUILT_IN = "gym:slimevolleygym:SlimeVolley-v0"
+GAMES = 60  # of each frozen player
+MINUTES = 30.0
+PLAYER = "main"
+
+
+def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
+    """Returns of `games` games, float [games]; actions are drawn as in training."""
+    court = envs.make_vector(BUILT_IN, games, seed)
+    returns, over = np.zeros(games), np.zeros(games, bool)
+    policy.generator.manual_seed(seed)
+    observation, _ = court.reset()
+    while not over.all():
+        action = policy.step(observation.astype(np.float32), value=False).action
+        presses = np.array(SlimeVolleyEnv.action_table)[action]
+        observation, reward, terminated, truncated, _ = court.step(presses)
+        returns += np.where(over, 0.0, reward)
+        over |= terminated | truncated
+    court.close()
+    return returns
+
+
+def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, Any]]:
+    """Of each frozen player of the main agent's, in order: its steps, mean return, its standard error, share won."""
+    names = {path.stem for path in (run / "league" / MODELS).glob(f"{PLAYER}@*.safetensors")}
+    league = league_of(from_yaml(run / "config.yaml"))
+    points = []
+    for version in sorted(int(name.partition("@")[2]) for name in names):
+        returns = against_built_in(load(run, f"{PLAYER}@{version}").policy, games, seed)
+        points.append(
+            {
+                "steps": version * league.lanes * league.unroll_length, "mean_return": round(float(returns.mean()), 3),
+                "error": round(float(returns.std(ddof=1) / np.sqrt(games)), 3),
+                "won": round(float((returns > 0).mean()), 3),
+            }
+        )  # fmt: skip
+        print(points[-1], flush=True)
+    return points
+
+
+def measure(folder: Path, servers: dict[str, str], options: argparse.Namespace) -> None:
+    """Train, play, draw; `options.run`: play what was trained there, and train nothing."""
+    run, outcome = options.run, None
+    if run is None:
+        run = folder / "learning" / "slimevolley"
+        outcome, _ = train(folder, "slimevolley", ["experiment=slimevolley"], servers, 60 * MINUTES)
+    points = curve(run)
+    if options.picture is not None:
+        line: Curve = [(point["steps"], point["mean_return"]) for point in points]
+        title = "Slime volleyball, a league's main agent against the built-in player"
+        draw(options.picture, title, {"main agent": [line]}, None, f"mean return of {GAMES} games")
+    finish(
+        "learning slimevolley",
+        {"first": points[0], "last": points[-1], "best": max(points, key=lambda p: p["mean_return"]),
+         "games": GAMES, "points": points, "outcome": outcome},
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Saturated services, errors and event loops for a minute: `python -m benchmarks.soak`."""

@@ -1,0 +1,1 @@
+"""Steps per second of whole training, beside peers: `python -m benchmarks.throughput`."""
