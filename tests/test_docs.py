@@ -18,7 +18,7 @@ from workers.config import applicable
 from workers.config.command_line import check_overrides, in_full
 from workers.config.roles import ROLES
 from workers.config.schema import CONF, from_hydra
-from workers.launch.training import FIXED_ON_RESUME
+from workers.launch.kinds.training import FIXED_ON_RESUME
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]

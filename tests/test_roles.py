@@ -19,7 +19,7 @@ from workers.config.command_line import run_of_table
 from workers.config.roles import Keeps, Restart, Role
 from workers.config.schema import BrokerConfig, Config
 from workers.doctor import machine
-from workers.launch.training_spec import compiled
+from workers.launch.kinds.training_spec import compiled
 
 Table = Sequence[Role]
 Complaints = Iterator[str]

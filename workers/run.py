@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-from workers.launch.services_run import main
+from workers.launch.kinds.services_run import main
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -22,8 +22,8 @@ from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.launch.runs import own_servers, run_of
-from workers.launch.scale_request import request
+from workers.launch.hosts.scale_request import request
+from workers.launch.traces.runs import own_servers, run_of
 from workers.servers import check_broker, check_redis, record
 
 

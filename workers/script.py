@@ -21,8 +21,8 @@ from warren.environment import secret
 from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
 from workers.config.command_line import guarded
-from workers.launch.user_code import Place, find, load
-from workers.launch.user_middleware import install_from_environment
+from workers.launch.kinds.user_code import Place, find, load
+from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 
 

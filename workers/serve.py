@@ -21,9 +21,9 @@ from tasks import context
 from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
-from workers.launch.membership import Membership
-from workers.launch.user_code import arguments, find, find_class
-from workers.launch.user_middleware import install_from_environment
+from workers.launch.hosts.membership import Membership
+from workers.launch.kinds.user_code import arguments, find, find_class
+from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 from workers.servers import check
 

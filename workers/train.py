@@ -31,7 +31,7 @@ def main() -> None:
         if forks is not None:
             forks.load(HEAVY)  # it begins at once, beside all that follows
         from workers.config.command_line import role
-        from workers.launch.training import run
+        from workers.launch.kinds.training import run
 
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         role("train", partial(run, forks=forks))()

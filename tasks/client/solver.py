@@ -40,7 +40,7 @@ from warren.errors import BrokerError
 
 DEADLINE = 60.0  # s that a call may take, unless it says otherwise
 # s that a service may be unknown or without a worker before a call of it fails; a run from a file, which restarts its
-# workers, gives more (see workers/launch/services_run.py).
+# workers, gives more (see workers/launch/kinds/services_run.py).
 PATIENCE = float(os.environ.get("WARREN_PATIENCE") or 10.0)
 # s that a service may be unknown, since none of its workers has ever started. Environments of a run from a file start
 # when all services do: what is unknown to them is misspelt, and they are told sooner.

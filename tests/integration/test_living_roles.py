@@ -17,7 +17,7 @@ from waiting import until
 
 from tasks.topology import key_prefix
 from warren.errors import ConfigurationError
-from workers.launch import runs
+from workers.launch.traces.runs import traces as runs
 from workers.runtime.lease import living
 from workers.servers import Servers
 

@@ -25,15 +25,15 @@ from warren import redis_client
 from warren.errors import WarrenError
 from workers import doctor, servers
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
-from workers.launch.hosts import Following, Leading
-from workers.launch.interrupts import KILLED, Interrupts
-from workers.launch.membership import Membership, Superseded
+from workers.launch.hosts.membership import Membership, Superseded
+from workers.launch.hosts.places import Following, Leading
+from workers.launch.hosts.scaling import Scaling
 from workers.launch.monitor import Context, Health, Monitor
-from workers.launch.scaling import Scaling
-from workers.launch.server_watch import ServerWatch
+from workers.launch.processes.interrupts import KILLED, Interrupts
+from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec, ServersSpec
-from workers.launch.stalls import Answering, Stalls, explain
-from workers.launch.supervisor import Supervisor
+from workers.launch.watching.server_watch import ServerWatch
+from workers.launch.watching.stalls import Answering, Stalls, explain
 from workers.servers.forks import Forks
 
 POLL_EVERY = 0.1  # s between polls of children, figures and keys pressed

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from tasks.topology import Topology
 from workers.launch.folder import RunFolder
-from workers.launch.server_watch import ServerWatch
+from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec
-from workers.launch.supervisor import Supervisor
+from workers.launch.watching.server_watch import ServerWatch
 
 
 @dataclass

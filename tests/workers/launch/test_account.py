@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workers.config.schema import Sampling
-from workers.launch.account import as_table, as_text
+from workers.launch.kinds.account import as_table, as_text
 from workers.runtime.segment_ledger import REASONS, Account, Count
 
 NONE = dict.fromkeys(REASONS, Count())

@@ -15,7 +15,7 @@ from waiting import until
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.schema import Config
-from workers.launch import training
+from workers.launch.kinds import training
 
 BOOTS_FOREVER = "exec sleep 600"
 
@@ -136,7 +136,8 @@ IMPORTS = """
 import os, sys
 before = {**os.environ}
 from workers.servers.forks import differing
-import workers.config.command_line, workers.launch.training, workers.launch.training_monitor, workers.launch.launcher
+import workers.config.command_line, workers.launch.launcher
+import workers.launch.kinds.training, workers.launch.kinds.training_monitor
 print("torch" in sys.modules, differing(before, os.environ))
 """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.launch.failure import Failure, failure_in, failure_of
+from workers.launch.processes.failure import Failure, failure_in, failure_of
 from workers.servers.process import explain_status
 
 LOG = """\

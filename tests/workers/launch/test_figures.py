@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.repeats import Repeats
-from workers.launch.figures import Troubles, exit_status, scores, statuses
+from workers.launch.watching.figures import Troubles, exit_status, scores, statuses
 from workers.learning.metrics import Progress
 from workers.ui.league_view import LeagueFigures, league_line
 from workers.ui.training_view import plain_line

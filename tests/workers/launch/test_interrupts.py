@@ -13,13 +13,13 @@ from pathlib import Path
 
 from waiting import until
 
-from workers.launch.interrupts import Interrupts
+from workers.launch.processes.interrupts import Interrupts
 from workers.servers.process import Child
 
 LAUNCHER = """
 import os, signal, sys, time
 from pathlib import Path
-from workers.launch.interrupts import Interrupts
+from workers.launch.processes.interrupts import Interrupts
 folder = Path(sys.argv[1])
 interrupts = Interrupts()
 interrupts.install()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.launch.league_monitor import Goal, report_end
+from workers.launch.kinds.league_monitor import Goal, report_end
 
 
 def reached(goal: float | None, *mixtures: float | None) -> list[bool]:

@@ -19,9 +19,9 @@ from tasks.codec.shared_memory import SharedFolder
 from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
-from workers.launch import hosts, membership
-from workers.launch.hosts import Following, Leading
-from workers.launch.membership import Membership, Presence, Superseded
+from workers.launch.hosts.membership import Membership, Presence, Superseded
+from workers.launch.hosts.places import Following, Leading, membership
+from workers.launch.hosts.places import places as hosts
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import CLOSED

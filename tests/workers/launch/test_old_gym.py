@@ -27,7 +27,7 @@ class Game(Worker):
     "arguments",
     [
         ["-m", "workers.script", "old.py"],
-        ["-c", "from workers.launch.user_code import Place, find_class; find_class(Place('old.py'), 'Game')"],
+        ["-c", "from workers.launch.kinds.user_code import Place, find_class; find_class(Place('old.py'), 'Game')"],
         ["-c", "from warren.user_code import find; find('environment', 'old.py:Game')"],
     ],
     ids=["script", "service", "environment"],

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from warren.errors import ConfigurationError
-from workers.launch import services_run
-from workers.launch.run_file import RunFile, read
+from workers.launch.kinds import services_run
+from workers.launch.kinds.run_file import RunFile, read
 
 ACTOR = """
 from tasks.service import Worker, event_handler, service

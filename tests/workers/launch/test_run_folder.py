@@ -13,7 +13,7 @@ import pytest
 from warren.errors import BrokerError, ConfigurationError
 from workers.launch import folder as module
 from workers.launch.folder import RESERVE, RunFolder
-from workers.launch.training import scaled_counts
+from workers.launch.kinds.training import scaled_counts
 from workers.servers.folder_lock import is_locked
 
 

@@ -12,9 +12,9 @@ from lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers import runs as command
-from workers.launch import runs
-from workers.launch.membership import Membership, Presence
-from workers.launch.scale_request import launched
+from workers.launch.hosts.membership import Membership, Presence
+from workers.launch.hosts.scale_request import launched
+from workers.launch.traces.runs import traces as runs
 from workers.runtime.lease import Lease
 from workers.servers import Servers
 

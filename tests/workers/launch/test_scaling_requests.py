@@ -14,9 +14,9 @@ import pytest
 import redis
 from celery import Celery
 
-from workers.launch.scaling import Scaling
+from workers.launch.hosts.scaling import Scaling
+from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
-from workers.launch.supervisor import Supervisor
 
 
 class Stage:

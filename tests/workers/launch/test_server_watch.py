@@ -10,8 +10,8 @@ from waiting import until
 from tasks.admin.cleanup import Depths, remove_run, waiting
 from tasks.app import create_app
 from tasks.topology import Topology
-from workers.launch import server_watch
-from workers.launch.server_watch import ServerWatch
+from workers.launch.watching import server_watch
+from workers.launch.watching.server_watch import ServerWatch
 from workers.servers import Servers
 
 

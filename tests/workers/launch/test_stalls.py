@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from workers.launch import learning_times
-from workers.launch.figures import statuses
-from workers.launch.learning_times import LearningClock, UpdateTimes
-from workers.launch.stalls import Stalls, explain
+from workers.launch.kinds import learning_times
+from workers.launch.kinds.learning_times import LearningClock, UpdateTimes
+from workers.launch.watching.figures import statuses
+from workers.launch.watching.stalls import Stalls, explain
 
 
 def test_how_long_an_update_takes_is_told_by_the_versions_that_follow_each_other(

@@ -14,9 +14,9 @@ import pytest
 
 from warren.errors import WarrenError
 from workers.config.roles import Done, Restart
-from workers.launch import supervisor as module
+from workers.launch.processes import supervisor as module
+from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
-from workers.launch.supervisor import Supervisor
 
 # Stands for a role: does what the file named after the child says.
 ROLE = """

@@ -14,7 +14,7 @@ from workers.config.roles import Done, Restart
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify
-from workers.launch.training_spec import added_learners, compiled
+from workers.launch.kinds.training_spec import added_learners, compiled
 
 
 def compose(*overrides: str, folder: Path | None = None) -> Config:

@@ -8,7 +8,7 @@ import pytest
 
 from tasks.middleware import checked_middleware, install
 from warren.errors import ConfigurationError
-from workers.launch.user_middleware import VARIABLE, install_from_environment
+from workers.launch.kinds.user_middleware import VARIABLE, install_from_environment
 
 CODE = """
 from tasks.middleware import Middleware

@@ -15,9 +15,9 @@ from tasks.topology import Topology
 from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers.config.roles import ROLES
-from workers.launch.figures import exit_status
-from workers.launch.membership import ENDED, LEASE, NAMED, Membership, Presence, Superseded, named, still_live
+from workers.launch.hosts.membership import ENDED, LEASE, NAMED, Membership, Presence, Superseded, named, still_live
 from workers.launch.spec import GRACE, RunSpec
+from workers.launch.watching.figures import exit_status
 from workers.runtime.lease import SECONDS, Holder
 from workers.runtime.run_status import CLOSED, Ending
 

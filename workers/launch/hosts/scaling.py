@@ -22,9 +22,9 @@ from celery.utils.log import get_logger
 from kombu.mixins import ConsumerMixin
 
 from warren.errors import ConfigurationError, WarrenError, unknown_name
-from workers.launch.scale_request import ANSWER_WITHIN, COMMAND, NODE, STOP, redis_time
+from workers.launch.hosts.scale_request import ANSWER_WITHIN, COMMAND, NODE, STOP, redis_time
+from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
-from workers.launch.supervisor import Supervisor
 
 logger = get_logger(__name__)
 

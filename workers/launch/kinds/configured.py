@@ -12,7 +12,7 @@ from typing import Any, cast
 from tasks.topology import Topology
 from workers.config import plain_checks
 from workers.config.schema import Config
-from workers.launch.account import write_account
+from workers.launch.kinds.account import write_account
 from workers.launch.monitor import Context
 from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run

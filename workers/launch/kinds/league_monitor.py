@@ -23,11 +23,11 @@ from tasks.topology import Topology
 from warren.errors import BrokerError, WarrenError
 from workers.config.schema import Config
 from workers.evaluation.scores import read_scores
-from workers.launch.configured import ConfiguredMonitor
-from workers.launch.figures import Figures, Troubles, scores, statuses
-from workers.launch.learning_times import LearningClock, UpdateTimes
+from workers.launch.kinds.configured import ConfiguredMonitor
+from workers.launch.kinds.learning_times import LearningClock, UpdateTimes
+from workers.launch.kinds.training_spec import added_learners, learner_name
 from workers.launch.monitor import Context, Health
-from workers.launch.training_spec import added_learners, learner_name
+from workers.launch.watching.figures import Figures, Troubles, scores, statuses
 from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from workers.launch.figures import Figures
+from workers.launch.watching.figures import Figures
 
 
 class LearningClock:

@@ -30,8 +30,8 @@ from yaml import YAMLError
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
-from workers.launch.user_code import Place, find
-from workers.launch.user_middleware import find_all
+from workers.launch.kinds.user_code import Place, find
+from workers.launch.kinds.user_middleware import find_all
 
 TABLES = ("services", "envs", "hosts", "middleware")
 SETTINGS = (*TABLES, "run", "join", "broker", "listen", "restarts", "folder", "log_level")

@@ -12,11 +12,11 @@ from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.config.command_line import guarded
 from workers.launch.folder import RunFolder
+from workers.launch.kinds.run_file import RunFile, read
+from workers.launch.kinds.services_monitor import ServicesMonitor
+from workers.launch.kinds.services_spec import services
+from workers.launch.kinds.user_code import check_script, describe
 from workers.launch.launcher import Launcher
-from workers.launch.run_file import RunFile, read
-from workers.launch.services_monitor import ServicesMonitor
-from workers.launch.services_spec import services
-from workers.launch.user_code import check_script, describe
 from workers.ui.run_view import RunView
 
 

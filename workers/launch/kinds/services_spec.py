@@ -10,9 +10,9 @@ import uuid
 from pathlib import Path
 
 from workers.config.roles import Done
-from workers.launch.run_file import RunFile, Share
+from workers.launch.kinds.run_file import RunFile, Share
+from workers.launch.kinds.user_middleware import VARIABLE as MIDDLEWARE
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
-from workers.launch.user_middleware import VARIABLE as MIDDLEWARE
 
 UNKNOWN_FOR = 10  # s that an environment's call waits for a service that no worker has ever offered
 PATIENCE = 60  # s that a call waits while its services have no worker: long enough for a restart that imports torch

@@ -25,8 +25,8 @@ from workers.config.run_names import name_run, run_folder
 from workers.config.schema import BrokerConfig, Config, from_hydra
 from workers.config.verifying import verify
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
+from workers.launch.kinds.training_spec import compiled, may_fork
 from workers.launch.spec import RunSpec, ServersSpec
-from workers.launch.training_spec import compiled, may_fork
 from workers.runtime.connect import given_urls
 from workers.servers.checks import redact
 from workers.servers.forks import Forks
@@ -89,14 +89,14 @@ def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks 
 
     spec = compiled(config, folder.path)
     if config.league is None:
-        from workers.launch import training_monitor  # and with it what a league has no use for
+        from workers.launch.kinds import training_monitor
         from workers.ui.training_view import View
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
             monitor = partial(training_monitor.TrainingMonitor, config, view)
             outcome = _run(Launcher(spec, folder, view, monitor, forks=forks), begun)
         return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
-    from workers.launch import league_monitor  # what a run without a league has no use for
+    from workers.launch.kinds import league_monitor
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
@@ -115,8 +115,8 @@ def _run(launcher: Launcher, begun: servers.Begun) -> Outcome:
 
 def _join(config: Config, forks: Forks | None) -> int:
     """Start this host's share of a run that another host leads; what that is comes from the leader."""
+    from workers.launch.kinds.services_monitor import ShareMonitor
     from workers.launch.launcher import Launcher
-    from workers.launch.services_monitor import ShareMonitor
     from workers.ui.run_view import RunView
 
     problems = list(hosts.problems(config))

@@ -8,11 +8,11 @@ from typing import Any
 
 from tasks.events import STATUS, Subscription
 from workers.config.schema import Config
-from workers.launch.configured import ConfiguredMonitor
-from workers.launch.figures import Troubles, statuses
 from workers.launch.folder import OUTCOME
-from workers.launch.learning_times import LearningClock, UpdateTimes
+from workers.launch.kinds.configured import ConfiguredMonitor
+from workers.launch.kinds.learning_times import LearningClock, UpdateTimes
 from workers.launch.monitor import Context, Health
+from workers.launch.watching.figures import Troubles, statuses
 from workers.ui import returns
 from workers.ui.training_view import View
 

@@ -26,7 +26,7 @@ from warren.old_numpy import restore_names
 from warren.separate_process import ask
 
 IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
-_NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[2] / package) for package in ("tasks", "workers")))
+_NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[3] / package) for package in ("tasks", "workers")))
 NO_WORKER = "has no service: mark a method of it with @service (from tasks.service import service)"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -169,7 +169,7 @@ class Described(NamedTuple):
 def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
     """Name -> what the class at each place offers and subscribes to, inspected in a process of its own."""
     answer = ask(
-        "workers.launch.user_code",
+        "workers.launch.kinds.user_code",
         {name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()},
         IMPORT_WITHIN,
         too_long=f"importing the services took more than {IMPORT_WITHIN:g} s: {', '.join(asked)}; "

@@ -9,7 +9,7 @@ from typing import Any
 
 from tasks.middleware import Middleware, install
 from warren.errors import ConfigurationError, unknown_name
-from workers.launch.user_code import Place, check_script, find, loaded
+from workers.launch.kinds.user_code import Place, check_script, find, loaded
 
 VARIABLE = "WARREN_MIDDLEWARE"  # places, separated by commas, of what every process of the run installs
 

@@ -16,7 +16,7 @@ _ERROR = re.compile(
 _REMOTE = "RemoteFailure: "  # its message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')
-_OURS = Path(__file__).resolve().parents[2]
+_OURS = Path(__file__).resolve().parents[3]
 _PACKAGES = ("tasks", "workers", "league", "agents", "envs", "warren")
 _INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 # What a server that is away, or slow, makes of a process says nothing about the next try.

@@ -13,7 +13,7 @@ import psutil
 from warren.errors import NotFinite, WarrenError
 from workers.config import staying
 from workers.config.roles import Done, Restart
-from workers.launch.failure import Failure, failure_in, failure_of
+from workers.launch.processes.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, ProcessSpec
 from workers.servers.forks import Forks
 from workers.servers.process import Child, explain_status

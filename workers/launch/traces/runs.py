@@ -21,9 +21,9 @@ from warren import redis_client
 from warren.errors import BrokerError, ConfigurationError, unknown_name
 from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
-from workers.launch.broker_names import Names, listed
-from workers.launch.membership import Membership, Presence, Superseded, named, still_live
-from workers.launch.scale_request import STOP, request
+from workers.launch.hosts.membership import Membership, Presence, Superseded, named, still_live
+from workers.launch.hosts.scale_request import STOP, request
+from workers.launch.traces.broker_names import Names, listed
 from workers.runtime.lease import Holder, leader_key, living
 from workers.runtime.run_settings import card_key, read_card
 from workers.servers import check_broker, check_redis, record, redact

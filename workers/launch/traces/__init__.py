@@ -1,0 +1,1 @@
+"""Runs that a pair of servers has traces of."""

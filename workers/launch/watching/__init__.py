@@ -1,0 +1,1 @@
+"""Watches beside a run: its servers, its queues, its figures."""
