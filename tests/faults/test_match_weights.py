@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from integration.league_run import LeagueOfRun, check_books
 
-from workers.rollout.match_record import FOLDER
+from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers
 
 MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "120"))

@@ -8,7 +8,7 @@ import pytest
 from faults.test_match_weights import lines_of
 from integration.league_run import LeagueOfRun, check_books
 
-from workers.rollout.match_record import FOLDER
+from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers
 
 

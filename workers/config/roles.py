@@ -156,8 +156,8 @@ ACTOR = Role(
 starts actors by itself; start more by hand, on any machine that reaches the run's servers, with
 WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     {
-        "plain": "workers.rollout.worker", "league": "workers.leagues.actor",
-        "served plain": "workers.rollout.served", "served league": "workers.leagues.served",
+        "plain": "workers.rollout.actor", "league": "workers.leagues.actor",
+        "served plain": "workers.rollout.served.role", "served league": "workers.leagues.served",
     },
     lambda config: not has_gateways(config),
     "env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor",

@@ -23,7 +23,7 @@ from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.env.group import Group
 from workers.env.match_group import MatchGroup
-from workers.rollout.served_sampler import JOIN
+from workers.rollout.served.sampler import JOIN
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of

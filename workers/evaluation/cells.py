@@ -25,7 +25,7 @@ from league.empirical_game.solvers import solve_zero_sum
 from league.rules.win_rates import Slots
 from warren.errors import ConfigurationError
 from workers.config.league import LeagueConfig
-from workers.rollout.game_log import GameLog, Recording
+from workers.rollout.games.game_log import GameLog, Recording
 
 logger = logging.getLogger(__name__)
 

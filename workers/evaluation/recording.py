@@ -12,7 +12,7 @@ from league.matchmaking.view import Player
 from workers.config.league import LeagueConfig
 from workers.replays.recorded import EVALUATION, RecordedMatch
 from workers.replays.sending import ReplaySender
-from workers.rollout.game_log import Recording, Weights
+from workers.rollout.games.game_log import Recording, Weights
 
 
 class BatchRecorder:

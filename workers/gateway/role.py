@@ -19,8 +19,8 @@ from workers.gateway.neighbours import Neighbours
 from workers.gateway.sampler import GatewaySampler
 from workers.gateway.server import Server, opener
 from workers.gateway.sessions import Sessions
-from workers.rollout import worker
-from workers.rollout.answering import AnsweringRole
+from workers.rollout import actor as worker
+from workers.rollout.served.answering import AnsweringRole
 from workers.runtime.garbage import spare_loaded
 from workers.runtime.session import Session
 

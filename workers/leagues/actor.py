@@ -34,14 +34,14 @@ from workers.leagues.known_players import KnownPlayers, Learning
 from workers.leagues.recording import MatchRecorder, ratings_in
 from workers.leagues.streaming import LeagueStream
 from workers.replays.sending import ReplaySender
-from workers.rollout.answers import answer
 from workers.rollout.asked import fields_asked
-from workers.rollout.game_log import Weights
-from workers.rollout.match_record import MatchRecord
-from workers.rollout.match_result import MatchResult
-from workers.rollout.match_scheduler import Matches
-from workers.rollout.numbering import Numbering
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.game_log import Weights
+from workers.rollout.games.match_record import MatchRecord
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.match_scheduler import Matches
+from workers.rollout.games.selfplay_sampler import MatchSampler
+from workers.rollout.sending.answers import answer
+from workers.rollout.sending.numbering import Numbering
 from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of, policy_builder, store_of

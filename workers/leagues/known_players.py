@@ -17,8 +17,8 @@ from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import WEIGHTS, Subscription, of_player
 from warren.errors import WarrenError
+from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import load_into
-from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.policy_cache import FrozenPolicies
 from workers.runtime.session import Session
 from workers.runtime.weight_sync import NewestWeights

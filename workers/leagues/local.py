@@ -34,9 +34,9 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
-from workers.rollout.match_result import MatchResult
-from workers.rollout.match_scheduler import Matches
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.match_scheduler import Matches
+from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
 @dataclass

@@ -18,8 +18,8 @@ from warren.errors import LeagueError
 from workers.config.league import LeagueConfig
 from workers.replays.recorded import NTH, UPSET, RecordedMatch
 from workers.replays.sending import ReplaySender
-from workers.rollout.game_log import Weights
-from workers.rollout.match_result import MatchResult
+from workers.rollout.games.game_log import Weights
+from workers.rollout.games.match_result import MatchResult
 
 logger = logging.getLogger(__name__)
 

@@ -27,11 +27,11 @@ from workers.leagues import actor
 from workers.leagues.actor import LeagueActorRole
 from workers.leagues.known_players import Learning
 from workers.leagues.served_games import GamesElsewhere, Group, GroupsOfPlayer, check
-from workers.rollout.games_in_play import decide
-from workers.rollout.group_calls import Answer, Call, answer_all
-from workers.rollout.match_scheduler import MatchTables
+from workers.rollout.games.games_in_play import decide
+from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.sampler import SamplerClosed
-from workers.rollout.served import serve, service_of
+from workers.rollout.served.group_calls import Answer, Call, answer_all
+from workers.rollout.served.role import serve, service_of
 from workers.runtime.group_counts import GroupCounts
 from workers.runtime.league_paths import policy_builder
 from workers.runtime.session import Session

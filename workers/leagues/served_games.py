@@ -29,11 +29,11 @@ from agents.trees import ArraySpec, problems
 from envs import Turn
 from envs.two_player import FinishedGames
 from warren.errors import WireError
-from workers.rollout.game_log import GameLog
-from workers.rollout.games_in_play import GamesInPlay
-from workers.rollout.group_calls import Answer, Call
-from workers.rollout.match_scheduler import MatchTables
+from workers.rollout.games.game_log import GameLog
+from workers.rollout.games.games_in_play import GamesInPlay
+from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.sampler import load_into
+from workers.rollout.served.group_calls import Answer, Call
 
 TO_MOVE, FLAG, PAIR = ArraySpec((), "int8"), ArraySpec((), "bool"), ArraySpec((2,), "float32")
 NUMBER = ArraySpec((), "int64")

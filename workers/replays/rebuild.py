@@ -20,7 +20,7 @@ from envs import Turn, TwoPlayerVectorEnv
 from envs.chance import decision_noise
 from warren.errors import IllegalAction, ReplayError
 from workers.replays.recorded import RecordedMatch
-from workers.rollout.game_log import PlayedGame, Weights
+from workers.rollout.games.game_log import PlayedGame, Weights
 
 NEAR = 1e-3  # nats by which the action that was drawn may be behind another one
 Policies = Callable[[Weights], Policy | None]  # None: those weights were not kept

@@ -18,8 +18,8 @@ import msgpack
 import numpy as np
 
 from warren.errors import ReplayError
-from workers.rollout.game_log import PlayedGame, Weights
-from workers.rollout.match_result import MatchResult
+from workers.rollout.games.game_log import PlayedGame, Weights
+from workers.rollout.games.match_result import MatchResult
 
 FORMAT = 1
 LARGEST = 64 << 20  # bytes that a record may unpack to

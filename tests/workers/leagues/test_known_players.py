@@ -20,7 +20,7 @@ from league.state.league_state import Match
 from warren.errors import WarrenError
 from workers.leagues import known_players as module
 from workers.leagues.known_players import KnownPlayers
-from workers.rollout.match_record import FOLDER, MatchRecord, checksum
+from workers.rollout.games.match_record import FOLDER, MatchRecord, checksum
 
 
 def build(seed: int) -> Policy:

@@ -25,7 +25,7 @@ from workers.config.schema import Config
 from workers.leagues import learner as learner_module
 from workers.leagues import trainer as trainer_module
 from workers.leagues.trainer import LeagueTrainer
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.runtime.lease import Lease
 
 LEAGUE = {

@@ -13,7 +13,7 @@ from workers.config.league import LeagueConfig
 from workers.evaluation.cells import Uniform, play
 from workers.evaluation.scores import table
 from workers.leagues.local import LocalLeague
-from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 LEDUC = "openspiel:leduc_poker"

@@ -13,7 +13,7 @@ from warren.errors import ConfigurationError, LeagueError
 from workers.config.league import LeagueConfig, PlayerConfig
 from workers.leagues.recording import MatchRecorder
 from workers.replays.recorded import RecordedMatch
-from workers.rollout.match_result import MatchResult
+from workers.rollout.games.match_result import MatchResult
 
 
 def league(**given: Any) -> LeagueConfig:

@@ -27,9 +27,9 @@ from workers.leagues import served as module
 from workers.leagues.known_players import Learning
 from workers.leagues.served import ServedLeagueRole
 from workers.leagues.served_games import GamesElsewhere
-from workers.rollout.games_in_play import Opponent, decide
+from workers.rollout.games.games_in_play import Opponent, decide
+from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sampler import SamplerClosed
-from workers.rollout.selfplay_sampler import MatchSampler
 from workers.runtime.league_paths import policy_builder
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -11,8 +11,8 @@ from agents import build_policy
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from workers.replays.recorded import NTH, RecordedMatch
-from workers.rollout.game_log import Weights
-from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+from workers.rollout.games.game_log import Weights
+from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 
 NETWORK = {"name": "mlp", "hidden_sizes": [16]}
 

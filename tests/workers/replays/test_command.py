@@ -21,7 +21,7 @@ from workers.config.schema import Config, to_yaml
 from workers.replays import command
 from workers.replays.folder import FOLDER, ReplayWriter
 from workers.replays.recorded import RecordedMatch
-from workers.rollout.game_log import Weights
+from workers.rollout.games.game_log import Weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -9,7 +9,7 @@ import pytest
 from celery.exceptions import Reject
 
 from warren.errors import ConfigurationError, WarrenError
-from workers.rollout.answers import answer
+from workers.rollout.sending.answers import answer
 
 
 def fail(error: Exception) -> Any:

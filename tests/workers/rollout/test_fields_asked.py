@@ -25,9 +25,9 @@ from workers.gateway.fakes.buffer import RandomSampler
 from workers.gateway.game import Game
 from workers.gateway.sampler import GatewaySampler
 from workers.rollout.asked import fields_asked
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.separate_samplers import SeparateSamplers
-from workers.rollout.served_sampler import ServedSampler
+from workers.rollout.served.sampler import ServedSampler
 from workers.rollout.vector_sampler import VectorSampler
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -9,8 +9,8 @@ import pytest
 
 from warren.errors import BrokerError
 from workers.config.schema import Config, EnvConfig
-from workers.rollout import worker
-from workers.rollout.handover import SendingThread
+from workers.rollout import actor as worker
+from workers.rollout.sending.handover import SendingThread
 from workers.runtime.segment_ledger import Segment
 
 WITHIN = 60.0  # s, on a machine that does other things

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from workers.rollout.leaving import Leaving
+from workers.rollout.sending.leaving import Leaving
 
 
 def test_a_segment_that_has_to_be_sent_again_does_not_take_its_own_room() -> None:

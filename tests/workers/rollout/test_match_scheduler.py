@@ -6,8 +6,8 @@ import envs
 from agents import build_policy
 from league.state.in_memory import MemoryLeague
 from warren.errors import PlayerUnavailable
-from workers.rollout.match_scheduler import Matches
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.match_scheduler import Matches
+from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
 def playing(tables=2, match_games=50):

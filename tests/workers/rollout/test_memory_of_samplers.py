@@ -14,7 +14,7 @@ from agents.networks import Heads, Network
 from agents.policies import Policy
 from agents.policies.categorical import Categorical
 from workers.evaluation.cells import Uniform, play
-from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.trained import Trained
 

@@ -7,7 +7,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 
-from workers.rollout.pace import LATELY, Pace
+from workers.rollout.sending.pace import LATELY, Pace
 
 UPDATE, SEND, LATENCY, LOOK = 0.34, 0.01, 0.03, 0.03  # s; LATENCY: from an update's end to the actors' new weights
 UNTIL = 60.0  # s

@@ -7,8 +7,8 @@ import envs
 from agents import Trajectory, build_policy
 from agents.operators.advantages import generalized_advantage
 from envs import exploitability
-from workers.rollout.match_result import MatchResult
-from workers.rollout.selfplay_sampler import MatchSampler, Opponent
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 
 KUHN, LEDUC = "openspiel:kuhn_poker", "openspiel:leduc_poker"
 

@@ -17,7 +17,7 @@ from warren.errors import WireError
 from warren.trees import leaves
 from workers.env.group import Group
 from workers.rollout.sampler import SamplerClosed
-from workers.rollout.served_sampler import ServedSampler
+from workers.rollout.served.sampler import ServedSampler
 from workers.rollout.vector_sampler import VectorSampler
 
 OBSERVATIONS, ACTIONS = Box(-10, 10, (2,), np.float32), Discrete(3)

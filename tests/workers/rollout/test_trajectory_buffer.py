@@ -3,7 +3,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from agents.trajectories import Trajectory, on_policy
-from workers.rollout.trajectory_buffer import TrajectoryBuffer
+from workers.rollout.games.trajectory_buffer import TrajectoryBuffer
 
 SPEC = on_policy(Box(-np.inf, np.inf, (1,), np.float32), Discrete(2), legal_actions=True)
 NO_EPISODES = np.zeros((0, 2), np.float32)

@@ -19,7 +19,7 @@ from envs.vector.base import stacked
 from warren.trees import map_tree
 from workers.config.command_line import role
 from workers.config.schema import Config
-from workers.rollout import worker
+from workers.rollout import actor as worker
 from workers.rollout.sampler import load_into
 
 EPISODE = 20.0  # steps of an episode, on average

@@ -12,9 +12,9 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from league.state.league_state import Match
 from warren.errors import PlayerUnavailable
-from workers.rollout.games_in_play import GamesInPlay, Opponent
-from workers.rollout.match_result import MatchResult
-from workers.rollout.selfplay_sampler import MatchSampler
+from workers.rollout.games.games_in_play import GamesInPlay, Opponent
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.selfplay_sampler import MatchSampler
 
 Request = Callable[[], Match]  # asks the league for the next match; PlayerUnavailable: there is none for now
 Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none

@@ -27,9 +27,9 @@ from agents.policies import Policy, SlotMemory
 from agents.trajectories import Trajectory
 from envs import Turn
 from envs.two_player import FinishedGames
-from workers.rollout.game_log import GameLog, PlayedGame, Weights
-from workers.rollout.match_result import MatchResult
-from workers.rollout.trajectory_buffer import TrajectoryBuffer
+from workers.rollout.games.game_log import GameLog, PlayedGame, Weights
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.trajectory_buffer import TrajectoryBuffer
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.rollout.worker import ActorRole
+from workers.rollout.actor import ActorRole
 
 
 class AnsweringRole(ActorRole):

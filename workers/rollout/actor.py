@@ -28,13 +28,13 @@ from warren.errors import ConfigurationError, WarrenError
 from workers.config import roles
 from workers.config.schema import Config, Sampling
 from workers.config.validation import verify
-from workers.rollout.answers import answer
 from workers.rollout.asked import fields_asked
-from workers.rollout.handover import SENDERS, SendingThread
-from workers.rollout.leaving import Leaving
-from workers.rollout.numbering import Numbering
-from workers.rollout.pace import Pace
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
+from workers.rollout.sending.answers import answer
+from workers.rollout.sending.handover import SENDERS, SendingThread
+from workers.rollout.sending.leaving import Leaving
+from workers.rollout.sending.numbering import Numbering
+from workers.rollout.sending.pace import Pace
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting

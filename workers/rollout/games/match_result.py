@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from league.rules.win_rates import DRAW, LOSS, WIN
-from workers.rollout.game_log import PlayedGame
+from workers.rollout.games.game_log import PlayedGame
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,9 @@ from agents.trajectories import Trajectory, concatenate
 from agents.trees import ArraySpec, problems
 from warren.errors import WireError
 from warren.trees import Tree, leaves, map_tree, take
-from workers.rollout.group_calls import Answer, Call, answer_all
-from workers.rollout.group_trajectory import GroupTrajectory
 from workers.rollout.sampler import SamplerClosed, load_into
+from workers.rollout.served.group_calls import Answer, Call, answer_all
+from workers.rollout.served.group_trajectory import GroupTrajectory
 from workers.runtime.timing import Timing
 
 JOIN = "actor.join"  # the service that tells a group whom to ask: any actor of the run answers

@@ -16,8 +16,8 @@ from torch import Tensor
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from envs import TwoPlayerVectorEnv
-from workers.rollout.game_log import GameLog
-from workers.rollout.games_in_play import GamesInPlay, Opponent, decide
+from workers.rollout.games.game_log import GameLog
+from workers.rollout.games.games_in_play import GamesInPlay, Opponent, decide
 from workers.rollout.sampler import load_into
 
 __all__ = ["MatchSampler", "Opponent"]

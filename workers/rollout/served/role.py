@@ -16,11 +16,11 @@ from agents import build_policy, devices
 from tasks.service import Worker, service
 from tasks.worker.server import Serving
 from workers.config.schema import Config
-from workers.rollout import worker
-from workers.rollout.answering import AnsweringRole
-from workers.rollout.group_calls import Answer, Call
+from workers.rollout import actor as worker
 from workers.rollout.sampler import SamplerClosed
-from workers.rollout.served_sampler import ServedSampler
+from workers.rollout.served.answering import AnsweringRole
+from workers.rollout.served.group_calls import Answer, Call
+from workers.rollout.served.sampler import ServedSampler
 from workers.runtime.session import Session, event_rate
 
 logger = logging.getLogger(__name__)

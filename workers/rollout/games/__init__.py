@@ -1,0 +1,1 @@
+"""Games of two players that an actor steps: seats, decisions, matches, trajectories."""

@@ -1,0 +1,1 @@
+"""Trajectories on their way from an actor to its learner: pace, order, answers."""
