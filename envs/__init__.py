@@ -1,11 +1,11 @@
 """Environments of any source behind one API: gymnasium's for one agent, TwoPlayerVectorEnv for two-player games."""
 
-from envs.chance import Chance
-from envs.gamecore_actors import has_masks, is_gamecore
+from envs.one_agent.gamecore_actors import has_masks, is_gamecore
 from envs.registry import by_library, make, make_vector, reward_threshold, spaces
 from envs.settings import EnvSettings
 from envs.sources import is_two_player, make_two_player
-from envs.two_player import Turn, TwoPlayerVectorEnv
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 from envs.vector import VectorEnv
 
 __all__ = [

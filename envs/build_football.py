@@ -42,8 +42,8 @@ def main() -> int:
             wheels.install(wheels.cached(folder()) or build(), NEEDED)
             if not works():
                 raise WarrenError(
-                    "gfootball is installed, and cannot be imported: python -c 'import envs.gym_envs, gfootball.env' "
-                    "says why"
+                    "gfootball is installed, and cannot be imported: "
+                    "python -c 'import envs.one_agent.gym_envs, gfootball.env' says why"
                 )
         print(f"gfootball {VERSION} is there: env.id=football:academy_empty_goal_close")
         return 0
@@ -54,7 +54,7 @@ def main() -> int:
 
 def works() -> bool:
     """Whether this environment has it."""
-    check = "import envs.gym_envs, gfootball_engine, gfootball.env.football_env"
+    check = "import envs.one_agent.gym_envs, gfootball_engine, gfootball.env.football_env"
     return subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode == 0
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from envs.simultaneous import SimultaneousGames
+from envs.two_player.simultaneous import SimultaneousGames
 
 
 class FourTupleGame(SimultaneousGames):

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from envs.chance import Chance
-from envs.two_player import Turn, TwoPlayerVectorEnv
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 
 CHANCE, TERMINAL = -1, -2  # in the place of a player's number
 

@@ -29,7 +29,7 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
-from envs.gamecore_actors import SOURCE
+from envs.one_agent.gamecore_actors import SOURCE
 from envs.preprocessing import preprocessed
 from envs.settings import EnvSettings, settings_of
 from envs.sources import OfALeague, is_two_player, make_two_player
@@ -41,17 +41,17 @@ from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it: some sources are slow or noisy to import.
 SOURCES = {
-    "gymnasium": "envs.gymnasium_envs",
-    "gym": "envs.gym_envs",
-    "atari": "envs.atari_envs",
-    "envpool": "envs.envpool_envs",
-    "vizdoom": "envs.vizdoom_envs",
-    "mpe": "envs.mpe_envs",
-    "football": "envs.football_envs",
-    "fightingice": "envs.fightingice_envs",
-    SOURCE: "envs.gamecore_actors",
+    "gymnasium": "envs.one_agent.gymnasium_envs",
+    "gym": "envs.one_agent.gym_envs",
+    "atari": "envs.one_agent.atari_envs",
+    "envpool": "envs.one_agent.envpool_envs",
+    "vizdoom": "envs.one_agent.vizdoom_envs",
+    "mpe": "envs.one_agent.mpe_envs",
+    "football": "envs.football.envs",
+    "fightingice": "envs.fightingice.envs",
+    SOURCE: "envs.one_agent.gamecore_actors",
 }
-USER_SOURCE = "envs.user_envs"  # any other "left:right"
+USER_SOURCE = "envs.one_agent.user_envs"  # any other "left:right"
 
 
 def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:

@@ -21,22 +21,22 @@ import importlib
 from types import ModuleType
 from typing import Any
 
-from envs.two_player import TwoPlayerVectorEnv
+from envs.two_player.vector_env import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
 # Prefix of an id -> the adapter module, imported only when an id asks for it.
 SOURCES = {
-    "openspiel": "envs.openspiel_games",
-    "pettingzoo": "envs.pettingzoo_games",
-    "matrix": "envs.matrix_games",
-    "football": "envs.football_games",
-    "fightingice": "envs.fightingice_games",
+    "openspiel": "envs.games.openspiel_games",
+    "pettingzoo": "envs.games.pettingzoo_games",
+    "matrix": "envs.games.matrix_games",
+    "football": "envs.football.games",
+    "fightingice": "envs.fightingice.games",
 }
 # Sources whose every game is an engine or a process of its own -> how many games a league may have of it at once, for
 # one player, one batch of an evaluator, one reference: beyond that, making them takes minutes and all memory.
 ENGINES = {"football": 32, "fightingice": 8}
 FOR_ONE_TOO = {"football", "fightingice"}  # sources of games for one agent as well: what asks decides
-USER_SOURCE = "envs.user_games"  # any other "left:right"
+USER_SOURCE = "envs.games.user_games"  # any other "left:right"
 
 
 def is_two_player(env_id: str) -> bool:

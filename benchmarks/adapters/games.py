@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 
 import envs
-from envs.legacy import convert_space
+from envs.one_agent.legacy import convert_space
 
 COPIES = 8
 SEED = 7
@@ -239,7 +239,7 @@ def gymnasium_acrobot() -> Case:
 
 
 def gym_cartpole() -> Case:
-    import envs.gym_envs
+    import envs.one_agent.gym_envs
 
     gym = importlib.import_module("gym")
     bare = lambda: gym.make("CartPole-v1", disable_env_checker=True)  # noqa: E731
@@ -313,7 +313,7 @@ def mpe_simple() -> Case:
 
 def football() -> Case:
     needs("gfootball")
-    import envs.gym_envs
+    import envs.one_agent.gym_envs
 
     level = "academy_empty_goal_close"
     library = importlib.import_module("gfootball.env.football_env")
@@ -336,7 +336,7 @@ def football() -> Case:
 
 def gym_slimevolley() -> Case:
     needs("slimevolleygym")
-    import envs.gym_envs
+    import envs.one_agent.gym_envs
 
     volley = importlib.import_module("slimevolleygym")
     return lambda: Adapted(envs.EnvSettings("gym:slimevolleygym:SlimeVolley-v0")), lambda: Bare(volley.SlimeVolleyEnv)
@@ -344,7 +344,7 @@ def gym_slimevolley() -> Case:
 
 def slimevolley_of_two() -> Case:
     needs("slimevolleygym")
-    import envs.gym_envs  # noqa: F401
+    import envs.one_agent.gym_envs  # noqa: F401
 
     volley = importlib.import_module("slimevolleygym")
     table = volley.SlimeVolleyEnv.action_table
@@ -376,7 +376,7 @@ def pettingzoo_connect_four() -> Case:
 
 def pettingzoo_pong() -> Case:
     needs("multi_agent_ale_py", "ale_py", "cv2")
-    from envs.atari_games import emulator
+    from envs.games.atari_games import emulator
 
     cv2 = importlib.import_module("cv2")
     frames: dict[int, np.ndarray] = {}

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from envs.rewards import Rewards, WrongReward
-from envs.two_player import Turn
+from envs.two_player.vector_env import Turn
 from warren.errors import ConfigurationError
 
 

@@ -7,13 +7,13 @@ import json
 import os
 import sys
 
-from envs import user_envs
 from envs.checking import budget, one_agent, two_player
 from envs.checking.report import PROBLEMS, Report
+from envs.one_agent import user_envs
 from envs.registry import SOURCES, make
 from envs.settings import EnvSettings
 from envs.sources import OfALeague, is_two_player
-from envs.two_player import TwoPlayerVectorEnv
+from envs.two_player.vector_env import TwoPlayerVectorEnv
 from envs.vector.own import is_vector
 from warren.errors import WarrenError
 

@@ -17,7 +17,7 @@ from envs.checking.held import check_copies, check_growth, memory
 from envs.checking.report import Report
 from envs.construct import blame
 from envs.sources import make_two_player
-from envs.two_player import FinishedGames, Turn, TwoPlayerVectorEnv
+from envs.two_player.vector_env import FinishedGames, Turn, TwoPlayerVectorEnv
 
 SECONDS = 60.0  # of the long walk
 GAMES = 8  # played at once

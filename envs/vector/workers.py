@@ -68,7 +68,7 @@ class WorkersVectorEnv(VectorEnv):
 
     def _start(self, settings: EnvSettings, slots: tuple[int, int], lifeline: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "envs.vector.worker"],
+            [sys.executable, "-m", "envs.worker_process"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(self._shared.fd, lifeline),
             env={"OMP_NUM_THREADS": "1", **os.environ},
             start_new_session=True,  # Ctrl-C is the actor's: it ends its workers when it has finished

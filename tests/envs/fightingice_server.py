@@ -12,8 +12,8 @@ import threading
 from collections import deque
 from typing import Any
 
-from envs import fightingice_protocol as protocol
-from envs.fightingice_protocol import Line, Lost, message
+from envs.fightingice import protocol
+from envs.fightingice.protocol import Line, Lost, message
 
 DELAY, REACH, DAMAGE = 15, 200, 20  # frames; pixels; hit points
 PROGRAMS = {"Sleeper"}  # AIs of the game's own

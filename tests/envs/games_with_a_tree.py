@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs import matrix_games
+from envs.games import matrix_games
 from envs.sequence_form import SequenceForm
 
 

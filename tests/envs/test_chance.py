@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from envs.chance import Chance, decision_noise
+from envs.two_player.chance import Chance, decision_noise
 
 
 def test_draws_are_uniform_and_those_of_different_games_and_numbers_independent():

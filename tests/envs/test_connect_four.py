@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from envs.connect_four import ConnectFour
-from envs.openspiel_games import StateVectorEnv, load, make_two_player
-from envs.two_player import Turn
+from envs.games.connect_four import ConnectFour
+from envs.games.openspiel_games import StateVectorEnv, load, make_two_player
+from envs.two_player.vector_env import Turn
 
 TOGETHER = 40
 

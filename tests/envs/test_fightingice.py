@@ -17,11 +17,13 @@ from fightingice_server import DELAY, Server
 from waiting import until
 
 import envs
-from envs import EnvSettings, fightingice_game, fightingice_protocol
+from envs import EnvSettings
 from envs.checking import one_agent
 from envs.checking.report import Report
-from envs.fightingice_commands import ACTIONS, KEYS, typed
-from envs.fightingice_observation import FIELDS
+from envs.fightingice import game as fightingice_game
+from envs.fightingice import protocol as fightingice_protocol
+from envs.fightingice.commands import ACTIONS, KEYS, typed
+from envs.fightingice.observation import FIELDS
 from warren.errors import ConfigurationError, UnknownName, WarrenError
 
 FORWARD, PUNCH, STAND = ACTIONS.index("FORWARD_WALK"), ACTIONS.index("STAND_A"), ACTIONS.index("STAND")

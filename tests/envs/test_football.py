@@ -13,7 +13,7 @@ import envs
 from envs import EnvSettings, build_football
 from envs.checking import one_agent
 from envs.checking.report import Report
-from envs.football_picture import HEIGHT, WIDTH, picture
+from envs.football.picture import HEIGHT, WIDTH, picture
 from warren.errors import ConfigurationError, UnknownName
 
 built = pytest.mark.skipif(importlib.util.find_spec("gfootball") is None, reason="gfootball is not built")

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import envs
-from envs.legacy import LegacyEnv, convert_space
+from envs.one_agent.legacy import LegacyEnv, convert_space
 from warren.errors import ConfigurationError
 
 

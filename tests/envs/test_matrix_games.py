@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 
 import envs
 from envs import exploitability
-from envs.matrix_games import FAMILIES, payoffs
+from envs.games.matrix_games import FAMILIES, payoffs
 from warren.errors import ConfigurationError, UnknownName
 
 SYMMETRIC = ["rps", "biased_rps", "cyclic", "disc", "elo", "skill", "spinning_top"]

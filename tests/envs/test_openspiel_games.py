@@ -3,8 +3,8 @@ import pyspiel
 import pytest
 
 from envs.game_tree import CHANCE, TERMINAL, TreeVectorEnv
-from envs.openspiel_games import StateVectorEnv, load, make_two_player
-from envs.openspiel_tree import expand, tree_size
+from envs.games.openspiel_games import StateVectorEnv, load, make_two_player
+from envs.games.openspiel_tree import expand, tree_size
 from warren.errors import ConfigurationError, UnknownName
 
 TREES = [

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 import envs
-from envs.pettingzoo_games import AECVectorEnv
+from envs.games.pettingzoo_games import AECVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
 CLASSIC = ["connect_four_v3", "tictactoe_v3", "leduc_holdem_v4", "texas_holdem_v4", "chess_v6"]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import envs
-from envs.simultaneous import SimultaneousGames
-from envs.two_player import Turn, TwoPlayerVectorEnv
+from envs.two_player.simultaneous import SimultaneousGames
+from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, IllegalAction
 
 GAMES = [

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from envs import gamecore_actors
+from envs.one_agent import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
 from workers.config import applicable, hosts, roles

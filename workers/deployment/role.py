@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from agents import checkpoints
-from envs import gamecore_actors
+from envs.one_agent import gamecore_actors
 from envs.rewards import Rewards
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError

@@ -13,7 +13,7 @@ from gymnasium import error
 
 import envs
 from envs import Turn, TwoPlayerVectorEnv
-from envs.gymnasium_envs import with_pip
+from envs.one_agent.gymnasium_envs import with_pip
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
 from workers.evaluation.scores import UNIFORM

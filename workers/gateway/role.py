@@ -9,7 +9,7 @@ from typing import Any
 
 import envs
 from agents import build_policy, devices
-from envs import gamecore_actors
+from envs.one_agent import gamecore_actors
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from workers.config import roles

@@ -27,7 +27,7 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory, TrajectorySpec, concatenate
 from agents.trees import ArraySpec, problems
 from envs import Turn
-from envs.two_player import FinishedGames
+from envs.two_player.vector_env import FinishedGames
 from warren.errors import WireError
 from workers.rollout.games.game_log import GameLog
 from workers.rollout.games.games_in_play import GamesInPlay

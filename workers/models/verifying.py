@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Discrete
 
-from envs import gamecore_actors
+from envs.one_agent import gamecore_actors
 from warren.errors import ConfigurationError
 from warren.trees import leaves, take
 from workers.models.backends import Backend, PytorchBackend

@@ -17,7 +17,7 @@ import numpy as np
 
 from agents.policies import Policy
 from envs import Turn, TwoPlayerVectorEnv
-from envs.chance import decision_noise
+from envs.two_player.chance import decision_noise
 from warren.errors import IllegalAction, ReplayError
 from workers.replays.recorded import RecordedMatch
 from workers.rollout.games.game_log import PlayedGame, Weights

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from envs import gamecore_actors
+from envs.one_agent import gamecore_actors
 from workers.config.command_line import guarded
 from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
 

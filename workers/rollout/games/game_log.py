@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from envs import Chance
-from envs.chance import decision_noise
-from envs.two_player import FinishedGames
+from envs.two_player.chance import decision_noise
+from envs.two_player.vector_env import FinishedGames
 
 
 class Weights(NamedTuple):

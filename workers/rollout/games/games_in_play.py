@@ -26,7 +26,7 @@ from agents.networks import Memory
 from agents.policies import Policy, SlotMemory
 from agents.trajectories import Trajectory
 from envs import Turn
-from envs.two_player import FinishedGames
+from envs.two_player.vector_env import FinishedGames
 from workers.rollout.games.game_log import GameLog, PlayedGame, Weights
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.trajectory_buffer import TrajectoryBuffer

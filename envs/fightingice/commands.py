@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from envs.fightingice_protocol import message
+from envs.fightingice.protocol import message
 
 KEYS = {
     "STAND": "5", "FORWARD_WALK": "6", "DASH": "6 5 6", "BACK_STEP": "4 5 4", "CROUCH": "2", "JUMP": "8",

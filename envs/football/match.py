@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-import envs.gym_envs  # noqa: F401 (old gym, which the library imports, needs names that numpy 2 dropped)
+import envs.one_agent.gym_envs  # noqa: F401 (old gym, which the library imports, needs names that numpy 2 dropped)
 from envs import named
 from envs.construct import require
-from envs.football_picture import picture
+from envs.football.picture import picture
 from warren.errors import ConfigurationError, UnknownName
 
 REPRESENTATIONS = ("simple115", "minimap")

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from envs.chance import Chance
-from envs.connect_four import COLUMNS, ROWS, ConnectFour
 from envs.construct import require
 from envs.game_tree import GameTree, TreeVectorEnv
-from envs.openspiel_tree import expand, tree_size
+from envs.games.connect_four import COLUMNS, ROWS, ConnectFour
+from envs.games.openspiel_tree import expand, tree_size
 from envs.sequence_form import SequenceForm
-from envs.two_player import Turn, TwoPlayerVectorEnv
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
 PLAYED_ON_TREE = 20_000  # histories up to which a game is played on its tree: a second to build, megabytes to hold

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from gymnasium import spaces
 
-from envs.chance import Chance
+from envs.two_player.chance import Chance
 from warren.errors import ConfigurationError, IllegalAction
 
 PLAYERS = 2
@@ -51,8 +51,8 @@ class TwoPlayerVectorEnv(ABC):
 
     Subclasses implement `_reset` and `_step`. The same seed and actions give the same games again. `max_return` is the
     largest return of a game, in absolute value, where it is known: what a league's intervals are computed from.
-    `chance` is what decides all that is left to chance (envs/chance.py), where each game can be played again by itself,
-    from its own seed; None where it cannot. `all_legal`: every action always is, whatever the mask would say.
+    `chance` (chance.py) decides all that is left to chance, where each game can be played again by itself from its own
+    seed; None where it cannot. `all_legal`: every action always is, whatever the mask would say.
 
     What the class keeps for itself begins with two underscores, so that a subclass may call its own as it likes.
     """

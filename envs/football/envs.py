@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from envs.construct import blame
-from envs.football_match import Match
+from envs.football.match import Match
 
 
 def make(name: str, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env:

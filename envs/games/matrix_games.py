@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from envs.chance import Chance
 from envs.construct import blame
 from envs.sequence_form import SequenceForm
-from envs.two_player import Turn, TwoPlayerVectorEnv
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 from warren.registry import Registry
 

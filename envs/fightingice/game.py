@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from envs.fightingice_protocol import RUN_GAME, SUCCESS, Line, Lost, message
+from envs.fightingice.protocol import RUN_GAME, SUCCESS, Line, Lost, message
 from warren.errors import ConfigurationError, WarrenError
 
 FOLDER = "WARREN_FIGHTINGICE"  # in the environment: where the built game is

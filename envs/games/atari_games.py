@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from envs.chance import Chance
 from envs.construct import pip, require
 from envs.settings import PREPROCESSINGS
-from envs.simultaneous import SimultaneousGames
-from envs.two_player import PLAYERS
+from envs.two_player.chance import Chance
+from envs.two_player.simultaneous import SimultaneousGames
+from envs.two_player.vector_env import PLAYERS
 from warren.errors import ConfigurationError
 
 FAMILY = "atari"  # PettingZoo's name of these games

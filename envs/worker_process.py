@@ -1,4 +1,4 @@
-"""A process that steps some of a vector's environments: `python -m envs.vector.worker`, started by workers.py.
+"""A process that steps some of a vector's environments: `python -m envs.worker_process`, started by workers.py.
 
 Observations and actions lie in shared memory. Over the pipes go a line of JSON at the start and a letter a step:
 nothing is ever unpickled. The process ends with its parent, however that ends: its input and its lifeline end then.

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from envs.chance import Chance
-from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 
 ROWS, COLUMNS = 6, 7
 CELLS = ROWS * COLUMNS  # numbered from the lowest row's left end, row by row

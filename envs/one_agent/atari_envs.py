@@ -11,8 +11,9 @@ from typing import Any
 
 import gymnasium
 
-from envs import gymnasium_envs, named
+from envs import named
 from envs.construct import require
+from envs.one_agent import gymnasium_envs
 from envs.settings import EnvSettings
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from envs.construct import blame
-from envs.fightingice_commands import ACTIONS
-from envs.fightingice_match import Match
-from envs.fightingice_observation import FIELDS
-from envs.simultaneous import SimultaneousGames
-from envs.two_player import TwoPlayerVectorEnv
+from envs.fightingice.commands import ACTIONS
+from envs.fightingice.match import Match
+from envs.fightingice.observation import FIELDS
+from envs.two_player.simultaneous import SimultaneousGames
+from envs.two_player.vector_env import TwoPlayerVectorEnv
 
 
 def make_two_player(name: str, num_envs: int, seed: int, /, **kwargs: Any) -> TwoPlayerVectorEnv:

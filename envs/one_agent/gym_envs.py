@@ -10,8 +10,8 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
-from envs.gymnasium_envs import with_pip
-from envs.legacy import LegacyEnv
+from envs.one_agent.gymnasium_envs import with_pip
+from envs.one_agent.legacy import LegacyEnv
 from warren.errors import ConfigurationError, UnknownName
 from warren.old_numpy import restore_names
 

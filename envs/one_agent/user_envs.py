@@ -8,10 +8,10 @@ from typing import Any
 import gymnasium
 
 from envs.construct import blame
-from envs.legacy import LegacyEnv
+from envs.one_agent.legacy import LegacyEnv
 from envs.rules import Rules
 from envs.sources import OfALeague
-from envs.two_player import TwoPlayerVectorEnv
+from envs.two_player.vector_env import TwoPlayerVectorEnv
 from envs.vector.own import OneOfVector, is_vector
 from warren import user_code
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from envs.fightingice_commands import ACTIONS, FRAMES, typed
-from envs.fightingice_game import Game
-from envs.fightingice_observation import observation
-from envs.fightingice_protocol import (
+from envs.fightingice.commands import ACTIONS, FRAMES, typed
+from envs.fightingice.game import Game
+from envs.fightingice.observation import observation
+from envs.fightingice.protocol import (
     GAME_END,
     INITIALIZE,
     OVER,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs import atari_games
-from envs.chance import Chance
 from envs.construct import blame, pip, require
-from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
+from envs.games import atari_games
+from envs.two_player.chance import Chance
+from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError, UnknownName
 
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from envs import user_envs
 from envs.construct import blame
 from envs.exploitability import QUALIFIES
 from envs.game_tree import GameTree, TreeVectorEnv
-from envs.pettingzoo_games import AECVectorEnv, as_aec
+from envs.games.pettingzoo_games import AECVectorEnv, as_aec
+from envs.one_agent import user_envs
 from envs.rules import Rules, write_out
 from envs.sequence_form import SequenceForm
-from envs.two_player import TwoPlayerVectorEnv
+from envs.two_player.vector_env import TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
 

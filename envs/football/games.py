@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from envs.chance import Chance
 from envs.construct import blame
-from envs.football_match import Match
-from envs.simultaneous import SimultaneousGames
-from envs.two_player import PLAYERS, TwoPlayerVectorEnv
+from envs.football.match import Match
+from envs.two_player.chance import Chance
+from envs.two_player.simultaneous import SimultaneousGames
+from envs.two_player.vector_env import PLAYERS, TwoPlayerVectorEnv
 from warren.errors import ConfigurationError
 
 

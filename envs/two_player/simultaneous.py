@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from envs.two_player import PLAYERS, Turn, TwoPlayerVectorEnv
+from envs.two_player.vector_env import PLAYERS, Turn, TwoPlayerVectorEnv
 
 
 class SimultaneousGames(TwoPlayerVectorEnv):

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 
 from envs.construct import blame
-from envs.fightingice_commands import ACTIONS
-from envs.fightingice_match import RANDOM, Match
-from envs.fightingice_observation import FIELDS
+from envs.fightingice.commands import ACTIONS
+from envs.fightingice.match import RANDOM, Match
+from envs.fightingice.observation import FIELDS
 
 
 def make(name: str, opponent: str = RANDOM, **kwargs: Any) -> gymnasium.Env:

@@ -1,0 +1,1 @@
+"""FightingICE, for one player and for two."""

@@ -1,0 +1,1 @@
+"""Environments of one agent: adapters of the libraries that have them."""
