@@ -10,17 +10,17 @@ import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import brokers
 import pytest
-from brokers import lacking
 from hypothesis import HealthCheck, settings
-from own_redis import OwnRedis
+from support import brokers
+from support.brokers import lacking
+from support.own_redis import OwnRedis
 
 from warren.errors import BrokerError
 from workers import servers as finding
 from workers.servers import Machine, Servers, debian
 
-pytest_plugins = ["optional"]
+pytest_plugins = ["support.optional"]
 SERVER_FIXTURES = {"servers", "private_servers", "own_servers", "rabbitmqctl", "broker_url", "redis_url"}
 SERVER_FIXTURES |= {"embedded", "embedded_url"}
 
@@ -68,7 +68,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def servers(session_servers: Servers) -> Servers:
-    """RabbitMQ and Redis (see brokers.py), shared by all tests: keep to names made of `run_name`."""
+    """RabbitMQ and Redis (see support/brokers.py), shared by all tests: keep to names made of `run_name`."""
     return session_servers
 
 

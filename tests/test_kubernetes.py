@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-import kustomize
 import pytest
 import yaml
+from support import kustomize
 from test_compose import DOCKER, ROOT, dockerfile, made, services
 
 from workers.config import command_line, staying

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from optional import remedy, summary
+from support.optional import remedy, summary
 
 TESTS = Path(__file__).parent
 REASON = re.compile(r"""(?:importorskip\(|pytest\.skip\(f?|reason=f?)["']([^"']+)["']""")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import kustomize
 import pytest
+from support import kustomize
 from test_compose import COMPOSE, DOCKER, ROLES_FILE, ROOT, read, seconds
 
 from tasks import topology

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 from torch.distributions import Categorical
 
 from agents import Trajectory, build_policy

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 
 from agents import build_policy, checkpoints
 from agents.algorithms.ppo import PPO, PPOConfig

@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 
 from agents import build_algorithm, build_policy, computing
 from agents.policies import Policy

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 from test_batches import CORES, played, recurrent
 
 from agents import build_algorithm, build_policy

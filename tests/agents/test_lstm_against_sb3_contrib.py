@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from peer_records import contrib_gradients, lstm_loss, lstm_policy, read, weights_of
+from support.peer_records import contrib_gradients, lstm_loss, lstm_policy, read, weights_of
 
 
 def test_an_unroll_has_the_losses_and_gradients_of_sb3_contribs_lstm():

@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 from torch.distributions import Categorical, Independent, Normal
 
 from agents import build_algorithm, build_policy

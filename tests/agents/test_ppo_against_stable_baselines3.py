@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 import torch
-from peer_records import ENV_IDS, ENVS, EPOCHS, MINIBATCH, SETTINGS, STEPS, ppo_policy, read, sb3_update, weights_of
+from support.peer_records import (
+    ENV_IDS,
+    ENVS,
+    EPOCHS,
+    MINIBATCH,
+    SETTINGS,
+    STEPS,
+    ppo_policy,
+    read,
+    sb3_update,
+    weights_of,
+)
 
 from agents import Trajectory
 from agents.algorithms.ppo import PPO, PPOConfig

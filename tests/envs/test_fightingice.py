@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from fightingice_server import DELAY, Server
-from waiting import until
+import support
+from support.fightingice_server import DELAY, Server
+from support.waiting import until
 
 import envs
 from envs import EnvSettings
@@ -43,10 +44,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / part).mkdir(parents=True)
     (tmp_path / "game/data/ai/Sleeper.jar").touch()
     java = tmp_path / "path/java"
-    tests = Path(__file__).parent
+
     java.write_text(
-        f'#!/bin/sh\nexport PYTHONPATH={tests.parents[1]}\nwhile [ "$1" != Main ]; do shift; done\nshift\n'
-        f'exec {sys.executable} {tests / "fightingice_server.py"} "$@"\n'
+        f'#!/bin/sh\nexport PYTHONPATH={support.FOLDER.parents[1]}\nwhile [ "$1" != Main ]; do shift; done\nshift\n'
+        f'exec {sys.executable} {support.FOLDER / "fightingice_server.py"} "$@"\n'
     )
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{java.parent}{os.pathsep}{os.environ['PATH']}")

@@ -16,8 +16,8 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
-from integration.league_run import LeagueOfRun
-from integration.training_run import TrainingRun
+from support.league_run import LeagueOfRun
+from support.training_run import TrainingRun
 
 from workers.servers import Machine, Servers
 from workers.servers.private_redis import PrivateRedis

@@ -12,8 +12,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from integration.training_run import TrainingRun
-from waiting import until
+from support.training_run import TrainingRun
+from support.waiting import until
 
 from workers.servers import Servers
 from workers.servers.process import free_port

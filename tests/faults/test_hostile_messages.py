@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from integration.hostile import Publisher, known, mixture
-from integration.league_run import LeagueOfRun, check_books
+from support.hostile import Publisher, known, mixture
+from support.league_run import LeagueOfRun, check_books
 
 from tasks.events import EVALUATION, STATUS, WEIGHTS, of_player
 from tasks.topology import Topology

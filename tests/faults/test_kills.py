@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
-from integration.league_run import LeagueOfRun, check_books
-from integration.own_run import HOSTLESS, OwnRun, write
-from integration.training_run import TrainingRun
+from support.league_run import LeagueOfRun, check_books
+from support.own_run import HOSTLESS, OwnRun, write
+from support.training_run import TrainingRun
 
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
@@ -279,7 +279,7 @@ def test_actors_and_a_learner_of_a_training_run_run_on_another_host_that_joins_a
     tmp_path: Path, servers: Servers, run_name: str
 ) -> None:
     given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}
-    from integration.launched import Launched
+    from support.launched import Launched
 
     joining = (f"run={run_name}", "host=box-2", f"folder={tmp_path}")
     with Launched(tmp_path / "box.log", "workers.train", *joining, given=given) as box:

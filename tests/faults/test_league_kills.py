@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from league.redis.store import Store
 from workers.servers import Servers

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 import redis
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from league.redis.shared_returns import SharedReturns
 from league.redis.store import Store

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import redis
 import yaml
-from own_redis import OwnRedis
 from safetensors.numpy import save
+from support.own_redis import OwnRedis
 
 from league.models.pool import ModelInfo, Pool
 from league.models.snapshots import Snapshots

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from brokers import lacking
-from waiting import until
+from support.brokers import lacking
+from support.waiting import until
 
 from benchmarks.apparatus.rabbitmq_cluster import Cluster
 from tasks.amqp.connection import Link

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from brokers import lacking
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
-from store_fixtures import assert_replayed
-from waiting import until
+from support.brokers import lacking
+from support.store_fixtures import assert_replayed
+from support.waiting import until
 
 from benchmarks.apparatus.redis_sentinels import SERVICE, Sentinels
 from league.models.pool import Pool

@@ -9,9 +9,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import brokers
 import pytest
-from integration.training_run import TrainingRun
+from support import brokers
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 from workers.servers.process import free_port

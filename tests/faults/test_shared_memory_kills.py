@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from integration.training_run import TrainingRun
-from shared_place import shared_place
+from support.shared_place import shared_place
+from support.training_run import TrainingRun
 
 from tasks.codec.shared_memory import PLACE
 from workers.servers import Servers

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from own_redis import OwnRedis
-from waiting import until
+from support.own_redis import OwnRedis
+from support.waiting import until
 
 from workers.runtime.trained import numbered, version_of
 

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from workers.servers import Servers
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calling import Calling
+from support.calling import Calling
 
 from workers.servers import Servers
 

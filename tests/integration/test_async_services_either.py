@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from calling import Calling
 from celery.exceptions import TaskRevokedError
-from waiting import until
+from support.calling import Calling
+from support.waiting import until
 
 from tasks.events import EventDispatcher
 from warren.errors import CallError, DeadlinePassed, RemoteFailure

@@ -8,11 +8,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import brokers
 import pytest
-from calling import Calling
-from obedient import ObedientWorker, close_connections
-from waiting import until
+from support import brokers
+from support.calling import Calling
+from support.obedient import ObedientWorker, close_connections
+from support.waiting import until
 
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import EventDispatcher

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from calling import Calling, events_received_while_busy
 from celery import Celery
-from waiting import until
+from support.calling import Calling, events_received_while_busy
+from support.waiting import until
 
 from tasks import codec, context
 from tasks.admin.cleanup import waiting
@@ -59,7 +59,7 @@ def test_a_bare_name_finds_the_only_service_that_has_it(served):
 
 
 def test_msagents_retrieve_takes_a_worker_or_a_role_and_a_method(served):
-    from offered import Actor
+    from support.offered import Actor
 
     assert served.solver.retrieve("actor", "add", 1, b=2) == 3
     assert served.solver.retrive(Actor, "add", 1, b=2) == 3

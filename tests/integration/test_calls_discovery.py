@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling
 from kombu.exceptions import OperationalError
-from waiting import until
+from support.calling import ROOT, Calling
+from support.waiting import until
 
 from tasks.admin.discovery import discover
 from workers.ui.services import Found, watch

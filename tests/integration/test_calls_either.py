@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from waiting import until
+from support.waiting import until
 
 from tasks import brokers
 from warren.errors import RemoteFailure

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from calling import Calling, events_received_while_busy
-from waiting import until
+from support.calling import Calling, events_received_while_busy
+from support.waiting import until
 
 from tasks.solver import Solver
 from warren.errors import DeadlinePassed, NoSuchService, RemoteFailure

@@ -9,9 +9,9 @@ import time
 from collections import Counter
 from typing import Any
 
-import brokers
-from calling import Calling
-from waiting import until
+from support import brokers
+from support.calling import Calling
+from support.waiting import until
 
 from tasks.client.call_table import CallTable
 from tasks.solver import Solver

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from calling import Calling
-from waiting import until
+from support.calling import Calling
+from support.waiting import until
 
 CALLERS = 8
 SECONDS = 0.005  # that one call takes of its worker

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from calling import Calling
-from waiting import until
+from support.calling import Calling
+from support.waiting import until
 
 from tasks.admin.discovery import discover
 from tasks.app.dead_letters import REASON

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import brokers
 import pytest
-from calling import Calling
-from certificates import self_signed
+from support import brokers
+from support.calling import Calling
+from support.certificates import self_signed
 
 from tasks.app import create_app
 from tasks.topology import Topology

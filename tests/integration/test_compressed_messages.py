@@ -12,15 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calling import ROOT, Calling
-from waiting import until
+import support
+from support.calling import ROOT, Calling
+from support.waiting import until
 
 from tasks import codec
 from tasks.events import EventDispatcher
 from tasks.topology import address
 from workers.servers import Servers
 
-LEARNER = Path(__file__).with_name("deadly_learner.py")
+LEARNER = support.FOLDER / "deadly_learner.py"
 UNPACKED = 256 << 20  # bytes
 MOST = UNPACKED >> 2  # bytes that a process may grow by
 ZEROS = bytes(UNPACKED)

@@ -15,8 +15,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
-from calling import ROOT, Calling
-from waiting import until
+from support.calling import ROOT, Calling
+from support.waiting import until
 
 from tasks import codec
 from tasks.admin.dead_letters import DeadLetters

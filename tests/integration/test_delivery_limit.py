@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling
-from waiting import until
+import support
+from support.calling import ROOT, Calling
+from support.waiting import until
 
 from tasks.app.dead_letters import REASON
 from tasks.solver import Solver
 from tasks.topology import address
 from warren.errors import WorkerLost
 
-LEARNER = Path(__file__).with_name("deadly_learner.py")
+LEARNER = support.FOLDER / "deadly_learner.py"
 KILLED = -9
 
 

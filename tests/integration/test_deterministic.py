@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 from workers.servers.process import free_port, listens

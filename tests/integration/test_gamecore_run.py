@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 from workers.servers.process import free_port

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling
-from hostile import Hostile, Publisher, known, mixture
-from waiting import until
+import support
+from support.calling import ROOT, Calling
+from support.hostile import Hostile, Publisher, known, mixture
+from support.waiting import until
 
 from tasks.events import EventDispatcher
 from tasks.topology import address
 
-LEARNER = Path(__file__).with_name("deadly_learner.py")
+LEARNER = support.FOLDER / "deadly_learner.py"
 WITH_ANSWER, ONE_WAY = ("add", "policy_eval", "halves", "total", "infer"), ("push", "push_some")
 
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from integration.league_run import LeagueOfRun
+from support.league_run import LeagueOfRun
 
 from workers.servers import Servers
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from league.state.replay import fold, read_file
 from workers.servers import Servers

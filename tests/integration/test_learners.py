@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 import redis
-from integration.training_run import TrainingRun
-from roles_by_hand import PATIENCE, Roles
-from waiting import until
+from support.roles_by_hand import PATIENCE, Roles
+from support.training_run import TrainingRun
+from support.waiting import until
 
 from tasks.topology import key_prefix
 from warren.errors import ConfigurationError

@@ -9,17 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calling import Calling
+import support
 from celery import Celery
-from hooked import traceparent
-from own_run import HOSTLESS, OwnRun, write
-from waiting import until
+from support.calling import Calling
+from support.hooked import traceparent
+from support.own_run import HOSTLESS, OwnRun, write
+from support.waiting import until
 
 from tasks import codec
 from tasks.solver import Solver
 from warren.errors import RemoteFailure
 
-HOOKED = Path(__file__).with_name("hooked.py")
+HOOKED = support.FOLDER / "hooked.py"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import redis
-from own_run import FILE, OwnRun, write
+from support.own_run import FILE, OwnRun, write
 
 from workers.servers import Servers
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import hydra
-import page_commands as pages
 import pytest
 from hydra.core.global_hydra import GlobalHydra
-from launched import PATIENCE, Launched
 from omegaconf import OmegaConf
-from python_forks import PythonForks
+from support import page_commands as pages
+from support.launched import PATIENCE, Launched
+from support.python_forks import PythonForks
 
 from workers.config.command_line import arranged, check_overrides
 from workers.config.league_choices import with_choices

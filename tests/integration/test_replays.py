@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from integration.league_run import LeagueOfRun
+from support.league_run import LeagueOfRun
 
 from league.state.replay import read_file
 from workers.replays import folder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from calling import Calling
-from waiting import until
+from support.calling import Calling
+from support.waiting import until
 
 from tasks.app import create_app
 from tasks.codec.decoder import unpack

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from workers.servers import Servers
 

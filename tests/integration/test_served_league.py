@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faults.test_match_weights import lines_of
-from integration.league_run import LeagueOfRun, check_books
+from support.league_run import LeagueOfRun, check_books
 
 from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from calling import ROOT, Calling
-from stock import StockProgram, service
-from waiting import until
+from support.calling import ROOT, Calling
+from support.stock import StockProgram, service
+from support.waiting import until
 
 from workers.servers import Servers
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calling import Calling
 from celery import Celery, chain, chord, group
 from celery.exceptions import TaskRevokedError
-from waiting import PATIENCE, until
+from support.calling import Calling
+from support.waiting import PATIENCE, until
 
 from tasks import codec
 from workers.servers import Servers

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integration.training_run import TrainingRun
+from support.training_run import TrainingRun
 
 from tasks.topology import EVENT_LENGTH
 from workers.servers import Servers

@@ -28,7 +28,7 @@ from celery.worker.request import Request as CeleryRequest
 from kombu import Connection
 from kombu.message import Message
 from kombu.pidbox import Mailbox, Node
-from waiting import until
+from support.waiting import until
 
 from tasks import compat
 from tasks.app import create_app

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from celery.worker import state
-from waiting import until
+from support.waiting import until
 
 from tasks.middleware import Call, Middleware
 from tasks.service import Worker, event_handler, service

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import brokers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from obedient import ObedientWorker
+from support import brokers
+from support.obedient import ObedientWorker
 
 from tasks import topology as table
 from tasks.app import create_app

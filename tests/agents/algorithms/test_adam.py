@@ -12,7 +12,7 @@ from agents.algorithms.adam import Adam
 LEARN = """
 import sys
 from agents import build_algorithm, build_policy
-from experience import random_trajectory
+from support.experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
 
 policy = build_policy({"name": "mlp"}, Box(-1, 1, (4,)), Discrete(2), 0)

@@ -1,8 +1,8 @@
 """What algorithms declare of their data, and what a run that cannot give it is told."""
 
 import pytest
-from experience import random_trajectory
 from gymnasium.spaces import Box, Discrete
+from support.experience import random_trajectory
 
 from agents import Needs, Update, build_algorithm, build_policy
 from agents.algorithms import ALGORITHMS

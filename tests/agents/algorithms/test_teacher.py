@@ -5,8 +5,8 @@ from collections import deque
 import numpy as np
 import pytest
 import torch
-from experience import random_trajectory
 from gymnasium.spaces import Box, Dict, Discrete
+from support.experience import random_trajectory
 from test_batches import CORES, played, recurrent
 
 import envs

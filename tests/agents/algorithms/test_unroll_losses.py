@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from unroll_examples import channel, random_unroll, unrolls
+from support.unroll_examples import channel, random_unroll, unrolls
 
 from agents.algorithms.a2c.losses import a2c_loss
 from agents.algorithms.appo.losses import appo_loss

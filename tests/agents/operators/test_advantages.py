@@ -3,7 +3,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unroll_examples import channel, detached, random_unroll, unrolls
+from support.unroll_examples import channel, detached, random_unroll, unrolls
 
 from agents.operators.advantages import gae, generalized_advantage
 from agents.operators.returns import n_step_return

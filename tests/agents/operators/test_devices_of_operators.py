@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from unroll_examples import random_unroll
+from support.unroll_examples import random_unroll
 
 from agents.operators import divergences, losses
 from agents.operators.advantages import gae

@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unroll_examples import by_loops, channel, column, detached, n_steps, random_unroll, unrolls
+from support.unroll_examples import by_loops, channel, column, detached, n_steps, random_unroll, unrolls
 
 from agents.operators.returns import lambda_return, n_step_return
 

@@ -2,7 +2,7 @@ import dataclasses
 
 import pytest
 import torch
-from unroll_examples import NAMES, column, random_unroll
+from support.unroll_examples import NAMES, column, random_unroll
 
 from agents.operators.unrolls import sum_from_the_end
 

@@ -1,7 +1,7 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unroll_examples import by_loops, channel, column, detached, n_steps, random_unroll, unrolls, what_follows
+from support.unroll_examples import by_loops, channel, column, detached, n_steps, random_unroll, unrolls, what_follows
 
 from agents.operators.returns import n_step_return
 from agents.operators.upgo import upgo_return

@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unroll_examples import by_loops, channel, column, detached, random_unroll, unrolls, what_follows
+from support.unroll_examples import by_loops, channel, column, detached, random_unroll, unrolls, what_follows
 
 from agents.operators.returns import lambda_return
 from agents.operators.vtrace import vtrace

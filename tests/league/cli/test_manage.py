@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from store_fixtures import assert_replayed, store_on
+from support.store_fixtures import assert_replayed, store_on
 
 from league.cli import manage
 from league.matchmaking.view import ModelRef

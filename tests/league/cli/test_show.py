@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 from safetensors.numpy import save
-from store_fixtures import store_on
-from waiting import until
+from support.store_fixtures import store_on
+from support.waiting import until
 
 from league.cli import show
 from league.cli.overview import balance, overview, payoff

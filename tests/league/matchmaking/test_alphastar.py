@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, named, set_win_rate
+from support.league_in_memory import add, league, named, set_win_rate
 
 from league.matchmaking import KINDS, distribution, kind_of
 from league.matchmaking.alphastar import remove_monotonic_suffix

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, set_return
+from support.league_in_memory import add, league, set_return
 
 from league.matchmaking import choose, kind_of
 from league.rules.ratings import elo_update, expected_score

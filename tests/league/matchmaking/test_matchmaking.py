@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, named, set_return, set_win_rate
+from support.league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.matchmaking import KINDS, Branch, Kind, choose, distribution, kind_of, weighted
 from league.matchmaking.simple import knockout

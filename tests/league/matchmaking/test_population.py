@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from league_in_memory import add, league, named, set_return, set_win_rate
+from support.league_in_memory import add, league, named, set_return, set_win_rate
 
 from league.matchmaking import distribution, kind_of
 from league.rules.ratings import expected_score

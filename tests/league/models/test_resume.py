@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from own_redis import OwnRedis
 from safetensors.numpy import save
-from store_fixtures import assert_replayed, folded, store_on
+from support.own_redis import OwnRedis
+from support.store_fixtures import assert_replayed, folded, store_on
 
 from league.matchmaking.view import ModelRef
 from league.models import snapshots as snapshots_module

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from own_redis import OwnRedis
 from safetensors.numpy import save
-from store_fixtures import assert_replayed, folded, store_on
-from waiting import until
+from support.own_redis import OwnRedis
+from support.store_fixtures import assert_replayed, folded, store_on
+from support.waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.models import pool as pool_module

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 import redis
-from waiting import until
+from support.waiting import until
 
 from league.redis.cell_leases import CellLeases
 from warren.errors import LeagueError

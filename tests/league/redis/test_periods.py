@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from store_fixtures import assert_replayed, store_on
-from waiting import until
+from support.store_fixtures import assert_replayed, store_on
+from support.waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.redis.store import Store

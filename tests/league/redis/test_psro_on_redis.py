@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 import redis
-from store_fixtures import store_on
-from waiting import until
+from support.store_fixtures import store_on
+from support.waiting import until
 
 from league.matchmaking import distribution, kind_of
 from league.redis.shared_returns import SharedReturns

@@ -12,8 +12,8 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from own_redis import OwnRedis
-from store_fixtures import store_on
+from support.own_redis import OwnRedis
+from support.store_fixtures import store_on
 
 from league.empirical_game.returns import Returns
 from league.models.pool import Pool

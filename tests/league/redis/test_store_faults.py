@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from own_redis import OwnRedis
-from store_fixtures import assert_replayed
-from waiting import until
+import support
+from support.own_redis import OwnRedis
+from support.store_fixtures import assert_replayed
+from support.waiting import until
 
 from league.redis.store import Store
 
@@ -35,7 +36,7 @@ def test_every_match_ends_once_though_actors_workers_and_redis_are_killed(
 
     def start(number: int) -> subprocess.Popen[bytes]:
         arguments = [own_redis.url, store.prefix, str(tmp_path / f"acknowledged-{number}"), str(number)]
-        script = Path(__file__).with_name("actor_process.py")
+        script = support.FOLDER / "actor_process.py"
         return subprocess.Popen([sys.executable, str(script), *arguments], env={**os.environ, "PYTHONPATH": str(ROOT)})
 
     def counted(more: int) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from store_fixtures import assert_replayed, store_on
-from waiting import until
+from support.store_fixtures import assert_replayed, store_on
+from support.waiting import until
 
 from league.matchmaking.view import ModelRef
 from league.redis.store import Report, Store

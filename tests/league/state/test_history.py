@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from store_fixtures import folded, store_on
+from support.store_fixtures import folded, store_on
 
 from league.matchmaking.view import ModelRef
 from league.rules.settings import Settings

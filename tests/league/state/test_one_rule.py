@@ -11,7 +11,7 @@ import pytest
 import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_fixtures import folded
+from support.store_fixtures import folded
 
 from league.redis import scripts
 from league.redis.reader import load

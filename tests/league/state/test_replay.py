@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from store_fixtures import folded, store_on
+from support.store_fixtures import folded, store_on
 
 from league.cli import replay as replay_command
 from league.matchmaking import distribution, kind_of

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from peer import Peer, delivery, method
+from support.peer import Peer, delivery, method
 
 from tasks.amqp import connection as connections
 from tasks.amqp import frames

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from peer import Peer, delivery
+from support.peer import Peer, delivery
 
 from tasks.amqp import frames
 from tasks.amqp.stream import PARTS_AT_ONCE, Stream, TlsStream, stream

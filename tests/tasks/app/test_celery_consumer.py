@@ -13,7 +13,7 @@ import pytest
 import redis
 from celery._state import _set_task_join_will_block
 from celery.worker import state as worker_state
-from waiting import until
+from support.waiting import until
 
 from tasks import codec
 from tasks.app import create_app

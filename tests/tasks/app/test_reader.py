@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import redis
-from shared_place import shared_place
+from support.shared_place import shared_place
 
 from tasks.app import reader as module
 from tasks.app.reader import Reader, ReaderHere, remove_shared, token_key

@@ -13,7 +13,7 @@ import kombu.pools
 import pytest
 from celery.backends.base import compress_payload
 from kombu import compression
-from waiting import until
+from support.waiting import until
 
 from tasks.app import create_app
 from tasks.topology import Topology

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import redis
-from in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
+from support.in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
 
 from tasks.client.async_client import ONE_WAY_WINDOW
 from tasks.client.rpc import Client

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from tasks.admin.cleanup import Depths
 from tasks.app import create_app

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from in_memory import ADD, ONCE, PUSH, TOPOLOGY
+from support.in_memory import ADD, ONCE, PUSH, TOPOLOGY
 
 from tasks import codec
 from tasks.amqp import frames

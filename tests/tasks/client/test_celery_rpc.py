@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import redis
 from celery import Celery
-from in_memory import ADD, PUSH, TOPOLOGY, Directory
 from kombu.exceptions import OperationalError
-from waiting import until
+from support.in_memory import ADD, PUSH, TOPOLOGY, Directory
+from support.waiting import until
 
 from tasks.client.solver import Solver
 from warren.errors import BrokerError, CallCancelled, CodecError, DeadlinePassed, LeagueError, RemoteFailure

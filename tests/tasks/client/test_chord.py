@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from obedient import ObedientWorker
-from waiting import until
+from support.obedient import ObedientWorker
+from support.waiting import until
 
 from tasks.client.chord import gather
 from workers.servers import Servers

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from amqp.exceptions import MessageNacked
-from in_memory import ADD, Kept, Service, client_of, declare
 from kombu.exceptions import OperationalError
 from kombu.serialization import dumps, loads
+from support.in_memory import ADD, Kept, Service, client_of, declare
 
 from tasks import codec
 from tasks.app import create_app

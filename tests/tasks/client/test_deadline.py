@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from in_memory import ADD, declare, solver_of
+from support.in_memory import ADD, declare, solver_of
 
 from tasks.client.deadline import MOST, checked
 from tasks.testing import InMemoryBroker

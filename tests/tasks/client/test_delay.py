@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from in_memory import TOPOLOGY, Directory, solver_of
+from support.in_memory import TOPOLOGY, Directory, solver_of
 
 from tasks.client.delay import checked_delay
 from tasks.service import Spec, service

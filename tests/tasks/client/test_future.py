@@ -9,8 +9,8 @@ import threading
 from typing import Any
 
 import pytest
-from in_memory import ADD, PUSH, Service, declare, solver_of
-from waiting import until
+from support.in_memory import ADD, PUSH, Service, declare, solver_of
+from support.waiting import until
 
 from tasks.client.caretaker import caretaker
 from tasks.testing import InMemoryBroker

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from in_memory import ADD, PUSH, Directory, Service, declare, solver_of, take
-from waiting import until
+from support.in_memory import ADD, PUSH, Directory, Service, declare, solver_of, take
+from support.waiting import until
 
 from tasks.client import solver as solvers
 from tasks.solver import Args

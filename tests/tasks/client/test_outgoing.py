@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from in_memory import ADD, PUSH, Service, declare, solver_of
-from waiting import until
+from support.in_memory import ADD, PUSH, Service, declare, solver_of
+from support.waiting import until
 
 from tasks.middleware import LARGEST, MOST_HEADERS, Call, Middleware, install
 from tasks.solver import Args, Solver

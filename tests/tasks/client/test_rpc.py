@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, solver_of, take
-from waiting import until
+from support.in_memory import ADD, ONCE, PUSH, TOPOLOGY, Service, client_of, declare, solver_of, take
+from support.waiting import until
 
 from tasks.client.arguments import Args
 from tasks.client.caretaker import caretaker

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_memory import ADD, PUSH, Service, declare, solver_of, take
-from waiting import until
+from support.in_memory import ADD, PUSH, Service, declare, solver_of, take
+from support.waiting import until
 
 from tasks.testing import InMemoryBroker
 from warren.errors import BrokerError

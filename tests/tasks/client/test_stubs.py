@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from in_memory import Directory, Service, solver_of
+import support
+from support.in_memory import Directory, Service, solver_of
 
 from tasks.client import remote as remote_module
 from tasks.client.solver import Solver
@@ -22,7 +23,7 @@ from tasks.testing import InMemoryBroker
 from warren.errors import ConfigurationError
 
 ROOT = Path(__file__).parents[3]
-TYPED = Path(__file__).with_name("typed_calls.py")
+TYPED = support.FOLDER / "typed_calls.py"
 PLAN = Spec("planner.plan")
 
 

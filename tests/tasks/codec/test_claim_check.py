@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import redis
 from kombu import serialization
-from wire_values import same
+from support.wire_values import same
 
 from tasks import codec
 from tasks.codec import claim_check

@@ -18,7 +18,7 @@ import pytest
 import torch
 from celery import Celery, chord
 from kombu import serialization
-from wire_values import same
+from support.wire_values import same
 
 from tasks import codec
 from tasks.codec.encoder import DTYPES

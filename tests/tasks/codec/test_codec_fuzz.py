@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from wire_values import extension, message, peak_memory, same
+from support.wire_values import extension, message, peak_memory, same
 
 from tasks.codec.encoder import ARRAY, BLOB, DTYPES, MAGIC, SCALAR, TENSOR, TUPLE
 from tasks.codec.serializer import decode, encode

@@ -9,7 +9,7 @@ import msgpack
 import numpy as np
 import pytest
 import torch
-from wire_values import extension, message, peak_memory, same, shape
+from support.wire_values import extension, message, peak_memory, same, shape
 
 from tasks.codec.encoder import ARRAY, BLOB, DTYPES, SCALAR, TENSOR, TUPLE
 from tasks.codec.serializer import decode, encode

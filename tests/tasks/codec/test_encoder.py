@@ -10,7 +10,7 @@ import msgpack
 import numpy as np
 import pytest
 import torch
-from wire_values import extension, message, peak_memory
+from support.wire_values import extension, message, peak_memory
 
 from tasks.codec.encoder import ARRAY, MAX_DEPTH, MAX_FRAMES, TUPLE
 from tasks.codec.serializer import decode, encode

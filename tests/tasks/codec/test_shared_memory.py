@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shared_place import shared_place
+from support.shared_place import shared_place
 
 from tasks import codec
 from tasks.codec import claim_check, shared_memory

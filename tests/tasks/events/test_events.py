@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 import redis
-from obedient import close_connections
-from waiting import until
+from support.obedient import close_connections
+from support.waiting import until
 
 from tasks import codec, context
 from tasks.app import create_app

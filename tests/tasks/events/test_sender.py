@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 import pytest
-from in_memory import TOPOLOGY, app_of
-from waiting import until
+from support.in_memory import TOPOLOGY, app_of
+from support.waiting import until
 
 from tasks.brokers import LinkLost
 from tasks.events import over_amqp

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from tasks.events import EventDispatcher, Subscription, dispatcher, event_handler, over_amqp
 from tasks.events.retained import FIRED, SUBSCRIBED, Retained

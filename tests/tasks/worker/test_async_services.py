@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
-from waiting import until
+from support.waiting import until
 from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec

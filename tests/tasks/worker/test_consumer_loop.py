@@ -14,8 +14,8 @@ import amqp
 import pytest
 import redis
 from celery.worker import state as worker_state
-from hostile import at_random
-from waiting import until
+from support.hostile import at_random
+from support.waiting import until
 from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec

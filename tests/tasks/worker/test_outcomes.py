@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from celery.exceptions import Ignore, Reject, Retry
 from celery.worker import state as worker_state
-from waiting import until
+from support.waiting import until
 from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from celery.worker import state as worker_state
-from obedient import ObedientWorker, close_connections
-from waiting import until
+from support.obedient import ObedientWorker, close_connections
+from support.waiting import until
 
 from tasks.worker.pool import ENDED_BY_A_TASK, OneThreadPool, stop_worker
 from workers.servers import Servers

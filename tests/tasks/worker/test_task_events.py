@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from tasks.app.outcome import failed
 from tasks.service import Spec

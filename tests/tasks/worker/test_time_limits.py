@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving_in_memory import InMemoryServing
+from support.serving_in_memory import InMemoryServing
 
 from tasks.amqp.messages import FAILED
 from tasks.retrying import RetryOn

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from serving_in_memory import InMemoryServing
-from waiting import until
+from support.serving_in_memory import InMemoryServing
+from support.waiting import until
 
 from tasks.amqp.messages import FAILED
 from tasks.middleware import Call, Middleware, current_call

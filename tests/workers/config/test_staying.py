@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from workers.servers import Servers
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from deployed import SHAPES, recorded_of, run_folder
-from experience import random_trajectory
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from support.deployed import SHAPES, recorded_of, run_folder
+from support.experience import random_trajectory
 
 from agents import Policy, build_policy
 from agents.networks import NETWORKS, Heads, Network, Outputs

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed import ACTOR, ROOT, Vector, run_folder, save
+from support.deployed import ACTOR, ROOT, Vector, run_folder, save
 from test_backends import with_onnx
 
 from envs.rewards import Rewards

@@ -8,8 +8,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
-from deployed import SHAPES
-from waiting import until
+from support.deployed import SHAPES
+from support.waiting import until
 
 from agents import build_policy
 from envs.rewards import Rewards

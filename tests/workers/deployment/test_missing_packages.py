@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from deployed import ACTOR, ROOT, run_folder
+from support.deployed import ACTOR, ROOT, run_folder
 
 WITHOUT = "import runpy, sys; sys.modules[sys.argv.pop(1)] = None; runpy.run_module(sys.argv[1], run_name='__main__')"
 

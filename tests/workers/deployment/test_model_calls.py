@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import redis
-from deployed import ROOT, run_folder, save
+from support.deployed import ROOT, run_folder, save
+from support.waiting import until
 from test_frozen_players import league_folder
-from waiting import until
 
 from agents.checkpoints import encode_weights, weights_from_bytes, weights_to_bytes
 from league.matchmaking.view import ModelRef

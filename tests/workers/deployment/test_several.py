@@ -18,8 +18,8 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
-from deployed import ROOT, run_folder
 from prometheus_client.parser import text_string_to_metric_families
+from support.deployed import ROOT, run_folder
 
 from workers import deploy
 from workers.servers.machine import Machine

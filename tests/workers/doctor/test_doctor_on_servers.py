@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import brokers
 import pytest
 import redis
+from support import brokers
 
 from tasks.topology import Topology
 from warren.errors import BrokerError

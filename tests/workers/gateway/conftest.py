@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gateways import Gateway
+from support.gateways import Gateway
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import psutil
-from gateways import LENGTH, SLOTS, Echo
+from support.gateways import LENGTH, SLOTS, Echo
 
 from agents import build_policy
 from envs.rewards import Rewards

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
-from gateways import Echo
 from gymnasium.spaces import Box, Dict, Discrete
+from support.gateways import Echo
 
 from agents import build_policy
 from agents.trajectories import Trajectory

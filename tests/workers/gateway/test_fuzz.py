@@ -8,10 +8,10 @@ import socket
 from typing import Any
 
 import pytest
-from game_clients import Http, Tcp
-from gateways import Gateway
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.game_clients import Http, Tcp
+from support.gateways import Gateway
 
 from workers.gateway.protocol import Kind, Refusal, read
 from workers.gateway.tcp import pairs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from game_clients import Http, Tcp
 from prometheus_client.parser import text_string_to_metric_families
+from support.game_clients import Http, Tcp
 
 from workers.gateway.metrics import Metrics, text
 

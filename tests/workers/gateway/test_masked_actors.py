@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from game_clients import Http
-from gateways import LENGTH, SLOTS
 from gymnasium.spaces import Box, Discrete
+from support.game_clients import Http
+from support.gateways import LENGTH, SLOTS
 
 import envs
 from agents import build_algorithm

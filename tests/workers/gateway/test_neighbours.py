@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 import redis
-from game_clients import Http
-from gateways import Echo
+from support.game_clients import Http
+from support.gateways import Echo
 
 from warren.errors import ConfigurationError
 from workers.gateway.neighbours import Neighbours

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from game_clients import Http
-from gateways import Echo
-from waiting import until
+from support.game_clients import Http
+from support.gateways import Echo
+from support.waiting import until
 
 OBSERVATION = {"observation": [0, 1, 2]}
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from game_clients import Http
+from support.game_clients import Http
 
 from warren.errors import ConfigurationError
 from workers.config.schema import GatewayConfig

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from game_clients import Http, Tcp
-from gateways import Echo
 from gymnasium.spaces import Box, Discrete
-from waiting import until
+from support.game_clients import Http, Tcp
+from support.gateways import Echo
+from support.waiting import until
 
 from workers.gateway import Actor
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from game_clients import Http, Tcp
-from gateways import Echo, Gateway
-from waiting import PATIENCE, until
+from support.game_clients import Http, Tcp
+from support.gateways import Echo, Gateway
+from support.waiting import PATIENCE, until
 
 LONG = "content-length: 1000\r\n\r\n"  # of which only a byte now and then comes
 START = "game_id: a\r\nstep_kind: start\r\n"

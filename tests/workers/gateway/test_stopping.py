@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import redis
-from game_clients import Http, Tcp
-from waiting import until
+from support.game_clients import Http, Tcp
+from support.waiting import until
 
 from workers.gateway.neighbours import Neighbours
 

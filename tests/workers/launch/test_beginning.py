@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from integration.launched import Launched
-from waiting import until
+from support.launched import Launched
+from support.waiting import until
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.schema import Config

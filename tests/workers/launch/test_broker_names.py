@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import brokers
 import pytest
+from support import brokers
 
 from tasks.app import create_app
 from tasks.topology import Topology

@@ -11,7 +11,7 @@ import termios
 import threading
 from pathlib import Path
 
-from waiting import until
+from support.waiting import until
 
 from workers.launch.processes.interrupts import Interrupts
 from workers.servers.process import Child

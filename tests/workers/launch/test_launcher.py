@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import redis
-from lease_holders import held_elsewhere
-from waiting import until
+from support.lease_holders import held_elsewhere
+from support.waiting import until
 
 from tasks.app import create_app
 from tasks.events import STATUS, Subscription

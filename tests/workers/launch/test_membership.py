@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import redis
-from lease_holders import held_elsewhere
-from waiting import until
+from support.lease_holders import held_elsewhere
+from support.waiting import until
 
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app

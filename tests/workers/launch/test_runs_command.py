@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from lease_holders import held_by_the_dead
+from support.lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers import runs as command

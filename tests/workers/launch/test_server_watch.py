@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 from kombu.exceptions import OperationalError
-from waiting import until
+from support.waiting import until
 
 from tasks.admin.cleanup import Depths, remove_run, waiting
 from tasks.app import create_app

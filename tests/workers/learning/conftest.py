@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from stand_ins import Chords
+from support.stand_ins import Chords
 
 from workers.learning import sync_rounds
 

@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
-from waiting import until
+import support
+from support.waiting import until
 
 from workers.learning.allreduce import horovod_ring
 
-SCRIPT = Path(__file__).with_name("ring_of_processes.py")
+SCRIPT = support.FOLDER / "ring_of_processes.py"
 
 
 class Processes:

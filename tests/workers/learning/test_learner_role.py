@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from stand_ins import Chords
-from waiting import until
+from support.stand_ins import Chords
+from support.waiting import until
 
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, NotFinite, PoolError

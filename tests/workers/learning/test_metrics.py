@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import until
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 from tensorboard.summary.writer.record_writer import RecordWriter
-from waiting import until
 
 from workers.learning import curve, metrics
 from workers.learning.metrics import WINDOW, MetricsLog, Progress, read_metrics

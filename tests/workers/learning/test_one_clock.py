@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 import redis
+import support
 import torch
-from learner_run import Run
-from learners_of_processes import LEFT_AFTER, SHARES, UPDATES, figures, places, segment, trainer_of
-from waiting import PATIENCE, until
+from support.learner_run import Run
+from support.learners_of_processes import LEFT_AFTER, SHARES, UPDATES, figures, places, segment, trainer_of
+from support.waiting import PATIENCE, until
 
 from agents.checkpoints import weights_from_bytes
 
-SCRIPT = Path(__file__).with_name("learners_of_processes.py")
+SCRIPT = support.FOLDER / "learners_of_processes.py"
 STARTED = 5 * PATIENCE  # three processes import torch at once
 LEFT = range(len(SHARES) - 1)  # the last learner leaves
 

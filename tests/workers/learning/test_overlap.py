@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import redis
 import torch
-from learner_run import Run
-from waiting import until
+from support.learner_run import Run
+from support.waiting import until
 
 from agents import Trajectory, Update
 from agents.checkpoints import weights_from_bytes

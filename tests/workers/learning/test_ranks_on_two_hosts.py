@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from support.waiting import until
 from test_allreduce import SCRIPT, Processes
-from waiting import until
 
 from workers.learning.allreduce import horovod_ring
 from workers.servers.process import free_port

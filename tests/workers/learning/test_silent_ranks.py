@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import redis
-from waiting import until
+from support.waiting import until
 
 from workers.learning.allreduce import membership as module
 from workers.learning.allreduce.membership import Membership

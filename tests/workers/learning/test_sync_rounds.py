@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from celery import Celery
-from stand_ins import Chords
-from waiting import until
+from support.stand_ins import Chords
+from support.waiting import until
 
 from workers.learning import sync_rounds as rounds_module
 from workers.learning.sync_rounds import FAILURES, Rounds

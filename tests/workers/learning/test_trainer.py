@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import redis
 import torch
-from learner_run import Run
+from support.learner_run import Run
 
 from agents import Trajectory, Update, build_policy
 from agents.checkpoints import digest, weights_from_bytes, weights_to_bytes

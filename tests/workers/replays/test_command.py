@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from played import NETWORK, play_match
+from support.played import NETWORK, play_match
 
 from agents.checkpoints import weights_to_bytes
 from league.models.snapshots import MODELS

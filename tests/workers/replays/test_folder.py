@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from played import play_match
+from support.played import play_match
 
 from workers.replays.folder import ReplayWriter, files, read
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from played import play_match, policy_for
+from support.played import play_match, policy_for
 
 import envs
 from warren.errors import ConfigurationError, ReplayError

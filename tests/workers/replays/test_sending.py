@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import redis
-from played import play_match
+from support.played import play_match
 
 from workers.replays import sending
 from workers.replays.folder import ReplayWriter, read

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from own_redis import OwnRedis
-from waiting import PATIENCE, until
+from support.own_redis import OwnRedis
+from support.waiting import PATIENCE, until
 
 from warren.errors import BrokerError, ServerAway
 from workers.config.schema import BrokerConfig, Config

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import redis
-from league_run import SMALL
-from roles_by_hand import PATIENCE, Roles
+from support.league_run import SMALL
+from support.roles_by_hand import PATIENCE, Roles
 
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher

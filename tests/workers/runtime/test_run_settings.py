@@ -9,7 +9,7 @@ from typing import Any
 import hydra
 import pytest
 import redis
-from lease_holders import held_by_the_dead
+from support.lease_holders import held_by_the_dead
 
 from warren.errors import ConfigurationError
 from workers.config.command_line import named

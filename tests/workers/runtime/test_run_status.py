@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from roles_by_hand import Roles
+from support.roles_by_hand import Roles
 
 from workers.config.schema import Config, EnvConfig
 from workers.runtime.run_status import CLOSED, Ending, verdict

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import redis
-from lease_holders import held_by_the_dead, held_elsewhere
-from waiting import until
+from support.lease_holders import held_by_the_dead, held_elsewhere
+from support.waiting import until
 
 from warren.errors import ConfigurationError, WarrenError
 from workers.config import roles

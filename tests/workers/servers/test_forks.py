@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 import pytest
-from own_processes import living
-from waiting import until
+from support.own_processes import living
+from support.waiting import until
 
 from workers.servers.forks import ENVIRONMENT, differing
 

@@ -7,8 +7,8 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 
-import brokers
 import pytest
+from support import brokers
 
 from warren.errors import BrokerError, ConfigurationError, WarrenError
 from workers.servers import Servers, check, check_broker, check_redis, kind_of, redact

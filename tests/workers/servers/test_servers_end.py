@@ -15,8 +15,8 @@ from types import SimpleNamespace
 import psutil
 import pytest
 import redis
-from own_processes import descendants, living, servers_of
-from waiting import until
+from support.own_processes import descendants, living, servers_of
+from support.waiting import until
 
 from warren.errors import BrokerError
 from workers.servers import Machine, acquire, private_redis, running

@@ -17,8 +17,8 @@ import kombu
 import psutil
 import pytest
 import redis
-from own_processes import descendants, living, servers_of
-from waiting import until
+from support.own_processes import descendants, living, servers_of
+from support.waiting import until
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.servers import Machine, Servers, acquire, check_broker, check_redis, private_redis

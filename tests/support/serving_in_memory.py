@@ -11,8 +11,8 @@ import pytest
 import redis
 from celery import Celery
 from celery.worker import state as worker_state
-from waiting import until
 
+from support.waiting import until
 from tasks import codec
 from tasks.amqp import frames
 from tasks.amqp.frames import Delivery

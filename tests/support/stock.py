@@ -10,8 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from calling import Calling
-from waiting import until
+from support.calling import Calling
+from support.waiting import until
 
 PROGRAM = Path(__file__).with_name("stock_program.py")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from integration.launched import Launched
 
+from support.launched import Launched
 from workers.runtime.segment_ledger import REASONS
 
 

@@ -15,7 +15,7 @@ from workers.config.schema import Config, EnvConfig, to_yaml
 from workers.gateway import Actor
 from workers.runtime.recorded import FILE, Recorded
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 ACTOR = "examples/gamecore/actor.py:CartPole"
 SHAPES = gymnasium.spaces.Box(-10, 10, (4,), np.float32), gymnasium.spaces.Discrete(2)
 

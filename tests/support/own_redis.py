@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import redis
-from waiting import until
+
+from support.waiting import until
 
 
 class OwnRedis:

@@ -7,11 +7,11 @@ from typing import Any
 
 import psutil
 import redis
-from integration.training_run import TrainingRun
 
 from league.redis.store import Store
 from league.state.league_state import LeagueState
 from league.state.replay import fold
+from support.training_run import TrainingRun
 from workers.evaluation.scores import read_scores
 
 # Rock, paper, scissors with little of everything: many periods and matches in a few seconds.

@@ -25,8 +25,8 @@ from workers.learning.allreduce import membership
 from workers.learning.allreduce.ranks import Ranks
 from workers.learning.trainer import Trainer
 
-sys.path.insert(0, str(Path(__file__).parent))
-from learner_run import CARTPOLE, Run
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.learner_run import CARTPOLE, Run
 
 SHARES = (1, 2, 1)  # segments of each learner in each update
 UPDATES, LEFT_AFTER = 6, 3  # the last learner is in the first three

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from integration.launched import Launched
+
+from support.launched import Launched
 
 SERVICES = """
 import os

@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import brokers
 import redis
 from kombu.message import Message
-from waiting import until
 
+from support import brokers
+from support.waiting import until
 from tasks.app import create_app
 from tasks.topology import Topology
 from tasks.worker.pool import OneThreadPool

@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from waiting import until
-
+from support.waiting import until
 from tasks.admin.cleanup import remove_run
 from tasks.app import create_app
 from tasks.events import EventDispatcher
