@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
-from workers.launch.traces.runs import traces as runs
+from workers.launch.traces import runs
 
 
 def listed(options: argparse.Namespace) -> int:

@@ -17,7 +17,7 @@ from support.waiting import until
 
 from tasks.topology import key_prefix
 from warren.errors import ConfigurationError
-from workers.launch.traces.runs import traces as runs
+from workers.launch.traces import runs
 from workers.runtime.lease import living
 from workers.servers import Servers
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from celery.exceptions import Ignore, Reject
 from celery.worker import state as worker_state
+from support.serving_in_memory import TOPOLOGY, InMemoryServing
 from support.waiting import until
-from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec
 from tasks.amqp import frames

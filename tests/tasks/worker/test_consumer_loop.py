@@ -15,8 +15,8 @@ import pytest
 import redis
 from celery.worker import state as worker_state
 from support.hostile import at_random
+from support.serving_in_memory import TOPOLOGY, InMemoryServing
 from support.waiting import until
-from worker.serving_in_memory import TOPOLOGY, InMemoryServing
 
 from tasks import codec
 from tasks.amqp import frames

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from celery.exceptions import Reject
-from worker.serving_in_memory import InMemoryServing, until
+from support.serving_in_memory import InMemoryServing, until
 
 from tasks.admin.discovery import _served, failures
 from tasks.app.outcome import Failed, failed, outcome_of

@@ -18,8 +18,8 @@ from tasks.app import create_app
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.doctor import broker_facts
+from workers.launch.traces import runs
 from workers.launch.traces.broker_names import Names, listed
-from workers.launch.traces.runs import traces as runs
 from workers.servers import Servers
 
 BOTH = {

@@ -19,9 +19,10 @@ from tasks.codec.shared_memory import SharedFolder
 from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from warren.errors import ConfigurationError
+from workers.launch.hosts import membership
+from workers.launch.hosts import places as hosts
 from workers.launch.hosts.membership import Membership, Presence, Superseded
-from workers.launch.hosts.places import Following, Leading, membership
-from workers.launch.hosts.places import places as hosts
+from workers.launch.hosts.places import Following, Leading
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import CLOSED

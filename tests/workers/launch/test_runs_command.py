@@ -14,7 +14,7 @@ from warren.errors import ConfigurationError
 from workers import runs as command
 from workers.launch.hosts.membership import Membership, Presence
 from workers.launch.hosts.scale_request import launched
-from workers.launch.traces.runs import traces as runs
+from workers.launch.traces import runs
 from workers.runtime.lease import Lease
 from workers.servers import Servers
 
