@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 
+from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import ConfigurationError
 from workers.config.command_line import role
 from workers.config.flower_login import missing_login
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.runtime.connect import connect
-from workers.runtime.session import Session, log_to_stderr
+from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 

@@ -12,12 +12,10 @@ import json
 import logging
 import os
 import sys
-import warnings
 from pathlib import Path
 
-from celery.exceptions import CPendingDeprecationWarning
-
 from tasks import context
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.server import Serving
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
@@ -33,7 +31,6 @@ logger = logging.getLogger(__name__)
 def run(options: argparse.Namespace) -> int:
     """Make the object and serve it until told to stop."""
     log_to_stderr(options.log_level)
-    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)  # Celery's, at each lost connection
     place, problem = find(options.place, Path.cwd())
     if problem:
         raise ConfigurationError(problem)
@@ -57,15 +54,6 @@ def run(options: argparse.Namespace) -> int:
     gc.disable()
     gc.freeze()
     return status
-
-
-def log_to_stderr(level: str) -> None:
-    """One line a record; the launcher sends it to the process's log file."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
-    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu.mixins"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def main() -> int:

@@ -12,19 +12,16 @@ import inspect
 import os
 import socket
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery import bootsteps, signals
-from celery.exceptions import SecurityWarning
+from celery import bootsteps
 from celery.utils.log import get_logger
 from celery.worker import state
 from celery.worker.control import inspect_command
 
 from tasks import brokers
 from tasks.admin.registry import Directory
-from tasks.app import RunApp
 from tasks.app.outcome import ENDS_WORKER, failed
 from tasks.codec.decoder import unpack
 from tasks.events import Subscription
@@ -33,9 +30,10 @@ from tasks.middleware import Middleware, checked_middleware
 from tasks.service import Spec, Subscribed, Worker, event_handler, handlers_of, role_of, services_of
 from tasks.topology import Topology
 from tasks.worker.batching import BatchTask
+from tasks.worker.celery_worker import make_worker, run_worker
 from tasks.worker.consumer_loop import ConsumerLoop
 from tasks.worker.hooks import Hooks, boot, shut_down
-from tasks.worker.pool import OneThreadPool
+from tasks.worker.pool import stop_worker
 from tasks.worker.task_events import given_rate
 from warren.errors import ConfigurationError
 
@@ -158,8 +156,6 @@ class Serving:
         self._fast = brokers.of(app).direct_reply
         self._subscriptions: list[Subscription] = []
         self._ended = threading.Event()
-        # Celery warns root about pickle, which this app accepts nowhere.
-        warnings.filterwarnings("ignore", category=SecurityWarning)
         own = list(queues)
         if self._fast:
             rate = (given_rate() or 0.0) if event_rate is None else event_rate
@@ -171,17 +167,8 @@ class Serving:
         app.steps["worker"].add(ServiceStep)
         for queue in own:
             app.amqp.queues.add(queue)
-        self.worker = app.Worker(
-            hostname=f"{name}@{socket.gethostname()}",
-            pool=OneThreadPool,
-            concurrency=1,
-            queues=[queue.name for queue in own] or None,
-            prefetch_multiplier=_prefetch(self.specs),
-            loglevel=log_level,
-            without_gossip=True,
-            without_mingle=True,
-            quiet=True,
-        )
+        names = [queue.name for queue in own] or None
+        self.worker = make_worker(app, name, names, log_level=log_level, prefetch_multiplier=_prefetch(self.specs))
         if not own:
             app.amqp.queues.deselect(list(app.amqp.queues))
 
@@ -191,7 +178,7 @@ class Serving:
         Raises ConfigurationError when a queue exists on the broker with other arguments than the service asks for.
         """
 
-        def ready(**_: Any) -> None:
+        def ready() -> None:
             if self._fast:
                 if not self._served():
                     return
@@ -201,20 +188,10 @@ class Serving:
             if on_ready is not None:
                 on_ready()
 
-        def stopping(**_: Any) -> None:
-            if isinstance(self.app, RunApp):
-                self.app.hurry()
-            if on_stopping is not None:
-                on_stopping()
-
         boot(self.middleware, self.worker.hostname)
-        signals.worker_ready.connect(ready, weak=False)
-        signals.worker_shutting_down.connect(stopping, weak=False)
         try:
-            self.worker.start()
+            status = run_worker(self.worker, ready, on_stopping or (lambda: None))
         finally:
-            signals.worker_ready.disconnect(ready)
-            signals.worker_shutting_down.disconnect(stopping)
             self._ended.set()
             for subscription in self._subscriptions:
                 subscription.stop()
@@ -222,7 +199,7 @@ class Serving:
         failure = self.app.warren_receiver.failure if self._fast else None
         if isinstance(failure, ConfigurationError):
             raise failure
-        return int(self.worker.exitcode or 0)
+        return status
 
     def _served(self) -> bool:
         """Wait until every service is served; False if this worker is told to stop, or cannot serve, before that."""
@@ -237,7 +214,7 @@ class Serving:
 
     def stop(self) -> None:
         """Ask for a warm stop, from any thread."""
-        state.should_stop = 0
+        stop_worker()
 
     def _subscribe(self) -> None:
         """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""

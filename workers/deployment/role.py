@@ -14,6 +14,7 @@ import torch
 from agents import checkpoints
 from envs.one_agent import gamecore_actors
 from envs.rewards import Rewards
+from tasks.worker.celery_worker import log_to_stderr
 from warren.environment import secret
 from warren.errors import ConfigurationError, WarrenError
 from workers.config.schema import GatewayConfig
@@ -30,7 +31,6 @@ from workers.gateway.sessions import Sessions
 from workers.models.backends import build_backend
 from workers.models.verifying import Verdict, observations_of, verify
 from workers.runtime.garbage import spare_loaded
-from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import Trained, load, numbered, run_in, version_of
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from tasks.worker.celery_worker import log_to_stderr
 from warren import redis_client
 from warren.errors import ConfigurationError
 from workers.config.command_line import guarded
@@ -30,7 +31,6 @@ from workers.deployment.processes import Processes
 from workers.deployment.role import serve
 from workers.deployment.settings import DeployConfig
 from workers.gateway.server import listen
-from workers.runtime.session import log_to_stderr
 from workers.runtime.trained import run_in
 from workers.servers.machine import Machine
 from workers.servers.private_redis import PrivateRedis

@@ -17,6 +17,7 @@ from typing import Any
 from tasks.client.future import Handle
 from tasks.client.solver import Solver
 from tasks.events import STATUS, Subscription
+from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure
 from workers.config import roles
 from workers.config.schema import Config
@@ -28,7 +29,7 @@ from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of
 from workers.runtime.run_status import OVER, Ending
-from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.session import Session, source_name
 from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 

@@ -29,6 +29,7 @@ from league.redis.shared_returns import SharedReturns
 from league.rules.win_rates import Slots
 from league.state.history import History
 from tasks.events import EVALUATION
+from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, WarrenError
 from workers.config import roles
 from workers.config.league import LeagueConfig
@@ -44,7 +45,7 @@ from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.policy_cache import FrozenPolicies
-from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.session import Session, source_name
 from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)

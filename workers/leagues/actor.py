@@ -23,6 +23,7 @@ from agents.trajectories import Trajectory
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
 from tasks.events import STATUS, Subscription
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config import roles
@@ -46,7 +47,7 @@ from workers.runtime.connect import connect
 from workers.runtime.joining import join
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.run_status import OVER, Ending
-from workers.runtime.session import Session, log_to_stderr, source_name
+from workers.runtime.session import Session, source_name
 from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from agents.trajectories import requested
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, PlayerStopped
 from workers.config.schema import Config
@@ -21,7 +22,7 @@ from workers.runtime import run_settings
 from workers.runtime.connect import connect
 from workers.runtime.joining import found
 from workers.runtime.league_paths import league_of
-from workers.runtime.session import Session, log_to_stderr
+from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,7 @@ from league.rules.settings import Settings
 from league.state.league_state import Match
 from league.state.periods import LearningPeriod, Periods
 from tasks.service import Worker, service
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
@@ -42,7 +43,7 @@ from workers.replays.sending import ReplayKeeper
 from workers.runtime.connect import connect
 from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, policy_builder, store_of
-from workers.runtime.session import Session, event_rate, log_to_stderr
+from workers.runtime.session import Session, event_rate
 from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from agents.trajectories import requested
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren import redis_client
 from warren.errors import ConfigurationError, NotFinite, WarrenError
@@ -35,7 +36,7 @@ from workers.runtime.connect import connect, far
 from workers.runtime.joining import found
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
-from workers.runtime.session import PLAYER, Session, log_to_stderr
+from workers.runtime.session import PLAYER, Session
 from workers.ui import returns
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ import envs
 from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import STATUS, WEIGHTS, Subscription
+from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, WarrenError
 from workers.config import roles
@@ -41,7 +42,7 @@ from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import connect, far
 from workers.runtime.joining import join
 from workers.runtime.run_status import OVER, Ending
-from workers.runtime.session import PLAYER, Session, log_to_stderr, source_name
+from workers.runtime.session import PLAYER, Session, source_name
 from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights

@@ -10,11 +10,12 @@ import redis
 from omegaconf import DictConfig, OmegaConf
 
 from tasks.topology import key_prefix
+from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, ConfigurationError
 from workers.config.schema import Config, from_hydra, to_tree, to_yaml
 from workers.runtime import lease
 from workers.runtime.connect import connect, given_urls
-from workers.runtime.session import Session, log_to_stderr
+from workers.runtime.session import Session
 
 # What each process has for itself, and what it has for itself where its command line says so.
 OWN = ("actor_id", "env_runner_id", "learner_id", "league_id", "evaluator_id", "player", "run", "broker")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import socket
-import sys
 import threading
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from celery import signals
-from celery.exceptions import CPendingDeprecationWarning, Reject, SecurityWarning
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -21,7 +16,7 @@ from league.models.pool import CACHE_BYTES, Pool
 from tasks.app import REDELIVER_AFTER, create_app
 from tasks.events import EventDispatcher
 from tasks.topology import Topology
-from tasks.worker.pool import OneThreadPool, stop_worker
+from tasks.worker.celery_worker import make_worker, run_worker
 from tasks.worker.task_events import given_rate
 from warren import redis_client
 from workers.config.schema import Config
@@ -91,39 +86,8 @@ class Session:
         `on_ready` runs once the worker consumes, `on_stopping` when it has been told to stop but still finishes what
         it holds.
         """
-        # Celery warns root about pickle, which this app accepts nowhere.
-        warnings.filterwarnings("ignore", category=SecurityWarning)
-        # And at each lost connection about what it will do in version 6.
-        warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
-        failures: list[Exception] = []
-
-        def ready(**_: Any) -> None:
-            try:
-                on_ready()
-            except Exception as error:  # Celery would log it and consume on, although nothing was begun
-                failures.append(error)
-                stop_worker()
-
-        def stopping(**_: Any) -> None:
-            self.hurry()
-            on_stopping()
-
-        signals.worker_ready.connect(ready, weak=False)
-        signals.worker_shutting_down.connect(stopping, weak=False)
-        worker = self.app.Worker(
-            hostname=f"{name}@{socket.gethostname()}",
-            pool=OneThreadPool,
-            concurrency=1,
-            queues=[queue.name],
-            loglevel=self.config.log_level,
-            without_gossip=True,
-            without_mingle=True,
-            quiet=True,
-        )
-        worker.start()
-        if failures:
-            raise failures[0]
-        return int(worker.exitcode or 0)
+        worker = make_worker(self.app, name, [queue.name], log_level=self.config.log_level)
+        return run_worker(worker, on_ready, on_stopping)
 
 
 def watched(config: Config) -> bool:
@@ -146,24 +110,6 @@ def topology_of(config: Config) -> Topology:
     # and the broker refuses another declaration.
     players = (PLAYER,) if config.league is None else tuple(dict.fromkeys([*config.league["players"], config.player]))
     return Topology(config.run, players=players, learners=config.most_learners)
-
-
-def log_to_stderr(level: str) -> None:
-    """One line a record; the launcher sends it to the process's log file."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
-    # Each task would be two lines of log.
-    for noisy in ("celery.worker.strategy", "celery.app.trace", "kombu.mixins"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    logging.getLogger("celery.app.trace").addFilter(without_traceback_of_reject)
-
-
-def without_traceback_of_reject(record: logging.LogRecord) -> bool:
-    """Keep every record. A message that a task gives back is no fault, so one line tells it."""
-    if record.exc_info and isinstance(record.exc_info[1], Reject):
-        record.exc_info = record.exc_text = None
-    return True
 
 
 def source_name(number: int | None, role: str = "actor") -> str:

@@ -15,17 +15,19 @@ from celery.app.trace import log_policy_reject
 from celery.exceptions import Reject
 
 from agents.trajectories import ON_REQUEST
+from tasks.worker.celery_worker import without_traceback_of_reject
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
 from workers.runtime.joining import found, join
-from workers.runtime.session import Session, event_rate, source_name, topology_of, without_traceback_of_reject
+from workers.runtime.session import Session, event_rate, source_name, topology_of
 from workers.servers import Servers
 
 # A role that stops itself once it is ready, or fails then.
 ROLE = """
 import sys
 from workers.config.schema import Config
-from workers.runtime.session import Session, stop_worker
+from tasks.worker.pool import stop_worker
+from workers.runtime.session import Session
 run, broker_url, redis_url, how = sys.argv[1:]
 session = Session(Config(run=run), broker_url, redis_url)
 session.declare()
