@@ -53,13 +53,13 @@ def main() -> int:
 
 
 def works() -> bool:
-    """Whether this environment has it."""
+    """Return whether football can be imported by this Python."""
     check = "import envs.one_agent.gym_envs, gfootball_engine, gfootball.env.football_env"
     return subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode == 0
 
 
 def folder() -> Path:
-    """Where the wheel for this Python is kept."""
+    """Return the folder that keeps the wheel for this Python."""
     return wheels.cache_folder() / "gfootball" / f"{VERSION}-{sys.implementation.cache_tag}-{platform.machine()}"
 
 
@@ -73,7 +73,7 @@ def missing() -> list[str]:
 
 
 def build() -> Path:
-    """The wheel, built now: ten minutes of two cores. Raises ConfigurationError and WarrenError."""
+    """Build the wheel, for ten minutes of two cores; return it. Raises ConfigurationError and WarrenError."""
     if sys.version_info[:2] > NEWEST_PYTHON:
         raise ConfigurationError(
             f"gfootball {VERSION} cannot be built by Python {platform.python_version()}, which does not run the "

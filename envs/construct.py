@@ -1,4 +1,4 @@
-"""What goes wrong inside somebody else's environment, said as one sentence that names their line and the remedy."""
+"""Errors of user environments as one sentence that names the line and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ __all__ = ["blame", "copies", "pip", "require", "where"]
 
 
 def require(module: str, package: str, env_id: str) -> ModuleType:
-    """The module of an optional package. Raises ConfigurationError, which says what to install, where it is missing."""
+    """Return the module of an optional package.
+
+    Raises ConfigurationError, which says what to install, where it is missing.
+    """
     try:
         importlib.import_module(module.partition(".")[0])
         return importlib.import_module(module)

@@ -46,7 +46,7 @@ class FourTupleGame(SimultaneousGames):
 
     @abstractmethod
     def second_observation(self, env: Any, observation: Any) -> Any:
-        """What the second player sees at a game's beginning, where the first sees `observation`."""
+        """Return the second player's observation at a game's beginning, where the first player's is `observation`."""
 
     def _begin(self, i: int) -> None:
         env = self.__copies[i]
@@ -70,6 +70,6 @@ class FourTupleGame(SimultaneousGames):
                 one[i], other[i] = observation, info["otherObs"]
 
     def close(self) -> None:
-        """Closes every copy."""
+        """Close every copy."""
         for env in self.__copies:
             env.close()

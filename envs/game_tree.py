@@ -68,7 +68,7 @@ class GameTree:
         return row, thresholds[:, :-1]
 
     def history(self, node: int) -> list[int]:
-        """The actions and outcomes from the start to `node`."""
+        """Return the actions and outcomes from the start to `node`."""
         actions = []
         while node > 0:
             actions.append(int(self.action[node]))
@@ -89,11 +89,11 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         self._node = np.zeros(num_envs, np.int64)
 
     def history(self, index: int) -> list[int]:
-        """The actions and chance's outcomes of game `index` so far."""
+        """Return the actions and chance's outcomes of game `index` so far."""
         return self.tree.history(int(self._node[index]))
 
     def text(self, index: int) -> str:
-        """The name of the information state."""
+        """Return the name of the information state."""
         label: str = self.tree.labels[self.tree.information_state[self._node[index]]]
         return label
 
@@ -116,12 +116,12 @@ class TreeVectorEnv(TwoPlayerVectorEnv):
         return self._turn_of(reward, done, truncated)
 
     def _begin(self, games: np.ndarray) -> np.ndarray:
-        """The nodes of the first decisions in these games, int64 [K]."""
+        """Return the nodes of the first decisions in these games, int64 [K]."""
         self.chance.begin(games)
         return self._past_chance(np.zeros(len(games), np.int64), games)
 
     def _past_chance(self, node: np.ndarray, games: np.ndarray) -> np.ndarray:
-        """The nodes where chance has made its moves after `node`, of these games, drawn by their probabilities."""
+        """Draw chance's moves after `node` of these games; return the nodes that follow."""
         row, thresholds = self.tree.chance
         while (waiting := np.flatnonzero(self.tree.player[node] == CHANCE)).size:
             here = node[waiting]

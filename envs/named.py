@@ -8,7 +8,7 @@ from warren.errors import UnknownName
 
 
 def pick(source: str, name: str, ids: dict[str, str]) -> str:
-    """The library's id of `name`; `ids`: the name that is shown -> the library's id. Raises UnknownName."""
+    """Return the library's id of `name`; `ids`: the name that is shown -> the library's id. Raises UnknownName."""
     found = {plain(shown): library for shown, library in ids.items()}
     try:
         return found[plain(name)]
@@ -27,7 +27,7 @@ def snake(words: str) -> str:
 
 
 def shown(ids: Iterable[str], prefix: str, suffix: str) -> dict[str, str]:
-    """The name shown -> the id, of those ids that are `prefix` + words + `suffix`."""
+    """Map the shown name to the id, for the ids that are `prefix` + words + `suffix`."""
     return {
         snake(full[len(prefix) : -len(suffix)]): full
         for full in ids

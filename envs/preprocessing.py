@@ -1,4 +1,4 @@
-"""What is done with episodes and observations before anybody sees them, by gymnasium's wrappers, in one fixed order.
+"""Preprocessing of episodes and observations by gymnasium's wrappers, in one fixed order.
 
 frame_skip, noop_start, grey, resize, episodic_life, frame_stack. The Arcade Learning Environment's games take the first
 four from gymnasium's AtariPreprocessing, which reads grey screens from the emulator.
@@ -60,7 +60,7 @@ def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
 
 
 def is_atari(env: gymnasium.Env) -> bool:
-    """Whether the Arcade Learning Environment plays it."""
+    """Return whether the Arcade Learning Environment plays it."""
     return hasattr(env.unwrapped, "ale")
 
 

@@ -71,8 +71,10 @@ def make(env: str | EnvSettings, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(env_id: str) -> float | None:
-    """The mean return at which the environment counts as solved, where its registration says so; imports no code of
-    the user's."""
+    """Return the mean return at which the environment counts as solved, where its registration says so.
+
+    Imports no code of the user's.
+    """
     source, colon, _ = env_id.partition(":")
     if colon and source not in SOURCES:
         return None
@@ -106,7 +108,7 @@ def make_vector(env: str | EnvSettings, num_envs: int, seed: int, **kwargs: Any)
 
 
 def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = None) -> VectorEnv:
-    """Some of the `of` copies of an environment, in this process."""
+    """Make the copies `slots`, of `of` in all, in this process."""
     with blame(f"{len(slots)} copies of environment {settings.id!r}"):
         if by_library(settings):
             return library.make(settings, len(slots), seed)
@@ -116,7 +118,10 @@ def make_slots(settings: EnvSettings, slots: range, of: int, seed: int | None = 
 
 
 def by_library(settings: EnvSettings) -> bool:
-    """Whether the library's own vectorised form is used. Raises ConfigurationError where it is asked for in vain."""
+    """Return whether the library's own vectorised form is used.
+
+    Raises ConfigurationError where it is asked for in vain.
+    """
     if settings.vectorization == "sync":
         return False
     why_not = library.unfit(settings)
@@ -126,7 +131,7 @@ def by_library(settings: EnvSettings) -> bool:
 
 
 def own_vector(settings: EnvSettings) -> Factory | None:
-    """What makes a vector that is to be stepped as one: the user's class, where it is one, or a source's own."""
+    """Return the factory of a vector that is stepped as one, a user's or a source's; None where there is none."""
     if is_two_player(settings.id):
         return None
     adapter, name = _find(settings.id)

@@ -1,4 +1,4 @@
-"""What becomes of an environment's reward before anybody learns from it: channels, then scale, then clip."""
+"""The treatment of an environment's rewards before learning: channels, then scale, then clip."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class SequenceForm:
 
     @classmethod
     def from_tree(cls, tree: GameTree) -> SequenceForm:
-        """Raises ConfigurationError for a game of imperfect recall, whose best responses this form does not hold."""
+        """Return the form of `tree`. Raises ConfigurationError for imperfect recall, which this form does not hold."""
         num_actions = tree.action_mask.shape[1]
         rank = np.zeros(len(tree.owner), np.int64)
         for player in range(2):
@@ -90,7 +90,10 @@ class SequenceForm:
         )
 
     def plans(self, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The realisation plans of `policy`, float64 [sequences] each. Raises ConfigurationError for a bad policy."""
+        """Return the realisation plans of `policy`, float64 [sequences] each.
+
+        Raises ConfigurationError for a bad policy.
+        """
         policy = self._checked(policy)
         plans = []
         for states, parent, passes in zip(self.states, self._parent, self._passes, strict=True):
@@ -109,7 +112,7 @@ class SequenceForm:
                 yield states[rows], np.where(parent[rows] == 0, -1, before)
 
     def policy(self, plan0: np.ndarray, plan1: np.ndarray) -> np.ndarray:
-        """The behavioural policy float64 [I, A] of two realisation plans; uniform where a plan never comes."""
+        """Return the behavioural policy float64 [I, A] of two realisation plans; uniform where a plan never comes."""
         policy = np.asarray(self.action_mask / self.action_mask.sum(axis=1, keepdims=True))
         for plan, states, parent in zip((plan0, plan1), self.states, self._parent, strict=True):
             reach = plan[parent]
@@ -167,7 +170,7 @@ class SequenceForm:
 
 
 def _by_own_depth(parent: np.ndarray, num_actions: int) -> list[np.ndarray]:
-    """A player's states (as ranks) in passes: those after none of its own moves, after one, ..."""
+    """Return a player's states (as ranks) in passes: those after none of its own moves, after one, ..."""
     passes: list[np.ndarray] = []
     depth = np.full(len(parent), -1)
     depth[parent == 0] = 0

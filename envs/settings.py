@@ -1,4 +1,4 @@
-"""What an environment is and how it is stepped: the `env` section of a run's settings, as this package takes it."""
+"""Settings of an environment and of its stepping: the `env` section of a run's settings."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class EnvSettings:
             )
 
     def check(self, num_envs: int | None = None) -> None:
-        """Raises ConfigurationError with all problems of the settings, if there are any."""
+        """Raise ConfigurationError with all problems of the settings, if there are any."""
         if problems := list(self.problems(num_envs)):
             raise ConfigurationError(problems)
 
     def resolved(self) -> EnvSettings:
-        """The settings with what `preprocessing` stands for put in where nothing is given."""
+        """Return the settings with what `preprocessing` stands for put in where nothing is given."""
         preset = PREPROCESSINGS.get(self._preprocessing, {})
         return replace(self, preprocessing="none", **{k: v for k, v in preset.items() if getattr(self, k) is None})
 
@@ -97,7 +97,7 @@ class EnvSettings:
         return self.preprocessing or PREPROCESSED_SOURCES.get(self.id.partition(":")[0], "none")
 
     def rewards(self) -> Rewards:
-        """What becomes of the rewards."""
+        """Return the treatment of rewards."""
         return Rewards(self.reward_channels, self.reward_scale, self.resolved().reward_clip)
 
     @property
@@ -107,7 +107,7 @@ class EnvSettings:
 
     @property
     def wraps(self) -> bool:
-        """Whether anything is done with the environment's observations or episodes."""
+        """Return whether anything is done with the environment's observations or episodes."""
         settings = self.resolved()
         return bool(
             (settings.frame_skip or 1) > 1

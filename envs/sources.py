@@ -40,12 +40,12 @@ USER_SOURCE = "envs.games.user_games"  # any other "left:right"
 
 
 def is_two_player(env_id: str) -> bool:
-    """Whether the id names a source of two-player games alone; a user's own games are not told apart by their id."""
+    """Return whether the id names a source of two-player games alone; ids of a user's own games do not tell."""
     return env_id.partition(":")[0] in SOURCES.keys() - FOR_ONE_TOO
 
 
 def most_at_once(env_id: str) -> int | None:
-    """How many games of `env_id` a league may have at once; None: as many as are wanted."""
+    """Return the most games of `env_id` that a league may have at once; None: no limit."""
     return ENGINES.get(env_id.partition(":")[0])
 
 
@@ -86,7 +86,7 @@ def find(env_id: str, parameters: dict[str, Any]) -> tuple[ModuleType, str, dict
 
 
 def _parse(query: str, env_id: str) -> dict[str, Any]:
-    """The parameters in "size=5&noise=0.5&name=x": each an int, a float, a bool, or else a string."""
+    """Return the parameters in "size=5&noise=0.5&name=x": each an int, a float, a bool, or else a string."""
     parameters: dict[str, Any] = {}
     for pair in filter(None, query.split("&")):
         key, equals, text = pair.partition("=")

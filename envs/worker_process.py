@@ -65,7 +65,7 @@ def _serve(command: bytes, vector: VectorEnv, shared: SharedArrays, rows: slice,
 
 
 def _shared(vector: VectorEnv, settings: EnvSettings, given: dict[str, Any]) -> SharedArrays:
-    """The parent's arrays, if they are laid out as this process's environments need them."""
+    """Return the parent's arrays, if they are laid out as this process's environments need them."""
     spaces = (vector.single_observation_space, vector.single_action_space)
     if [repr(space) for space in spaces] != given["spaces"]:
         raise ConfigurationError(
@@ -108,7 +108,7 @@ def _line(commands: BinaryIO) -> bytes:
 
 
 def _end_with(lifeline: int) -> None:
-    """A step that never returns must not outlive the parent: nobody writes to this pipe, it only ends."""
+    """End this process with its parent, by a pipe that only ends: a step that never returns must not outlive it."""
     os.read(lifeline, 1)
     os._exit(1)
 

@@ -1,4 +1,4 @@
-"""How long a check may play: so many steps, so many seconds, and a single call that never returns ends the process."""
+"""Limits of a check: steps, seconds, and the end of the process where a single call does not return."""
 
 from __future__ import annotations
 

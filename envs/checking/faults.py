@@ -1,4 +1,4 @@
-"""What can be wrong with a single observation, reward or turn: each fault is the end of a sentence about a call."""
+"""Faults of a single observation, reward or turn; each is the end of a sentence about a call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.errors import ConfigurationError
 
 
 def of_observation(space: gymnasium.Space[Any], observation: Any) -> Iterator[str]:
-    """That it is no array of the Box's shape, or not finite; that it is not in a space of another kind."""
+    """Yield what is wrong with an observation: its shape, values that are not finite, not being in its space."""
     if not isinstance(space, gymnasium.spaces.Box):
         if not space.contains(observation):
             yield f"gave the observation {observation!r}, which is not in its observation_space {space}"
@@ -32,7 +32,7 @@ def of_observation(space: gymnasium.Space[Any], observation: Any) -> Iterator[st
 
 
 def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
-    """That it is not finite, no number, or has not the declared channels."""
+    """Yield what is wrong with a reward: not a number, not finite, other channels than declared."""
     if rewards.channels or isinstance(reward, Mapping) or np.size(reward) != 1:
         try:
             reward = np.asarray(rewards.read(reward), np.float64)
@@ -47,7 +47,7 @@ def of_reward(rewards: Rewards, reward: Any) -> Iterator[str]:
 
 
 def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) -> Iterator[str]:
-    """That an array has another shape than `games`, `shape` and `num_actions` make, or holds what cannot be."""
+    """Yield what is wrong with a turn's arrays: their values, or shapes other than the arguments say."""
     expected = {
         "to_move": (games,),
         "observation": (games, *shape),
@@ -71,6 +71,6 @@ def of_turn(turn: Turn, games: int, shape: tuple[int, ...], num_actions: int) ->
 
 
 def require_none(faults: Iterator[str], env_id: str, doing: str) -> None:
-    """Raises ConfigurationError with a sentence for each of `faults`, if there are any."""
+    """Raise ConfigurationError with a sentence for each of `faults`, if there are any."""
     if found := [f"environment {env_id!r}: {doing} {fault}" for fault in faults]:
         raise ConfigurationError(found)

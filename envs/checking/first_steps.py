@@ -32,7 +32,7 @@ WITHIN = 60.0  # s for a process of its own, imports included
 
 
 def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, two_player: bool) -> None:
-    """Raises ConfigurationError, in one sentence, for an environment that cannot be stepped."""
+    """Raise ConfigurationError, in one sentence, for an environment that cannot be stepped."""
     settings = settings_of(env, kwargs or {})
     env_id = settings.id
     if _is_known(env_id):
@@ -51,7 +51,7 @@ def check(env: str | EnvSettings, kwargs: Mapping[str, Any] | None = None, *, tw
 
 
 def _is_known(env_id: str) -> bool:
-    """Whether the environment's code is gymnasium's own, or of a source of two-player games."""
+    """Return whether the environment's code is gymnasium's own, or of a source of two-player games."""
     source, colon, _ = env_id.partition(":")
     if source in SOURCES:
         return True
@@ -115,7 +115,7 @@ def _budget() -> Iterator[int]:
 
 
 def main() -> None:
-    """The process of `check`: reads the question from standard input, writes the problems to standard output."""
+    """Run the process of `check`: read the question from standard input, write the problems to standard output."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what user code prints must not get into the answer
     given, two_player = json.loads(sys.stdin.read())

@@ -1,4 +1,4 @@
-"""What a process holds, measured before and after: memory, open files, threads, processes of its own."""
+"""Leaks: a process's memory, open files, threads and children, measured before and after."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMORY_A_STEP = 512  # bytes, over many steps
 
 
 class Held(NamedTuple):
-    """What this process holds now."""
+    """Measure what this process holds now."""
 
     memory: int  # bytes that are resident
     files: int
@@ -41,7 +41,7 @@ def memory() -> int:
 
 
 def check_copies(report: Report, use_one: Callable[[], None]) -> None:
-    """Whether copies leave something behind; `use_one` makes one, plays a little, and closes it."""
+    """Return whether copies leave something behind; `use_one` makes one, plays a little, and closes it."""
     use_one()
     before = held()
     for _ in range(COPIES):
@@ -61,7 +61,7 @@ def check_copies(report: Report, use_one: Callable[[], None]) -> None:
 
 
 def check_growth(report: Report, measured: list[int], steps: int) -> None:
-    """Whether memory grows with the steps; `measured` after each quarter of `steps`."""
+    """Return whether memory grows with the steps; `measured` after each quarter of `steps`."""
     grown = measured[-1] - measured[1]
     if grown > max(MEMORY, MEMORY_A_STEP * steps // 2) and measured[-1] - measured[-2] > grown // 4:
         report.problem(

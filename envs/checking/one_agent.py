@@ -29,7 +29,7 @@ VECTOR_SECONDS = 2.0
 
 
 def check(report: Report, settings: EnvSettings, steps: int) -> None:
-    """Fills `report` with all that `steps` random steps of the environment tell."""
+    """Fill `report` with all that `steps` random steps of the environment tell."""
     watch()
     with report.checking("made"):
         started = time.perf_counter()
@@ -77,7 +77,7 @@ def _parts(space: gymnasium.Space[Any], path: str = "") -> Iterator[tuple[str, g
 
 
 def _short(space: gymnasium.Space[Any]) -> str:
-    """A Box without its bounds, which may be an array each."""
+    """Return a Box without its bounds, which may be an array each."""
     if isinstance(space, spaces.Box):
         return f"{space.dtype} {list(space.shape)}, from {space.low.min():g} to {space.high.max():g}"
     return str(space)

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _is_game(settings: EnvSettings) -> bool:
-    """Whether it is a game of two players: a user's own is told by its class, its parameters, or by what it makes."""
+    """Return whether it is a game of two players: a user's own by its class, its parameters, or its product."""
     source, colon, _ = settings.id.partition(":")
     if is_two_player(settings.id) or not colon or source in SOURCES:
         return is_two_player(settings.id)

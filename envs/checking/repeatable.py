@@ -1,4 +1,4 @@
-"""Whether a seed decides everything: it plays the same again, beside other copies, and after other episodes."""
+"""Check that a seed decides everything: the same play again, beside other copies, and after other episodes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ class Play(ABC):
 
     @abstractmethod
     def reset(self, seed: int) -> bytes:
-        """What a first observation is, as a digest."""
+        """Return a digest of a first observation."""
 
     @abstractmethod
     def step(self) -> bytes:
-        """What a step gave, and the next episode's beginning where one ended, as digests."""
+        """Return digests of a step's results, and of the next episode's beginning where one ended."""
 
     @abstractmethod
     def close(self) -> None:
-        """Closes it."""
+        """Close it."""
 
 
 def check(report: Report, make: Callable[[], Play]) -> None:
@@ -96,7 +96,7 @@ def _beside(make: Callable[[], Play], seed: int, steps: int) -> list[bytes]:
 
 
 def _differs(one: list[bytes], other: list[bytes]) -> str:
-    """Where the two plays part, in words; "" where they do not."""
+    """Return in words where the two plays part; "" where they do not."""
     for step, (this, that) in enumerate(zip(one, other, strict=True)):
         if this != that:
             return "at the reset" if step == 0 else f"at step {step}"

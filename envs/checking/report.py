@@ -1,4 +1,4 @@
-"""What a check found, a line each, printed as it is found: ok, a note (a run copes with it), or a problem."""
+"""Findings of a check, printed one per line as they are found: ok, a note (a run copes with it), or a problem."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Report:
         self._print("ok", check, text)
 
     def note(self, check: str, text: str) -> None:
-        """A run copes with it, but somebody should know."""
+        """Report something that a run copes with."""
         self.notes.append(text)
         self._print("note", check, text)
 
     def problem(self, check: str, text: str) -> None:
-        """A run would fail, or learn from something else than was meant."""
+        """Report a fault by which a run would fail, or learn from something else than was meant."""
         self.problems.append(text)
         self._print("problem", check, text)
 
     @contextmanager
     def checking(self, check: str) -> Iterator[None]:
-        """What goes wrong in the block, of Warren's errors, is a problem each."""
+        """Report each of Warren's errors that the block raises as a problem."""
         try:
             yield
         except WarrenError as error:
@@ -44,7 +44,7 @@ class Report:
                 self.problem(check, problem)
 
     def summary(self) -> str:
-        """The last line."""
+        """Return the last line of the report."""
         notes = f" ({_count(len(self.notes), 'note')})" if self.notes else ""
         return f"{_count(len(self.problems), 'problem') if self.problems else 'no problems'}{notes}"
 

@@ -25,7 +25,7 @@ DTYPES = {"to_move": np.int8, "action_mask": np.bool_, "reward": np.float32, "do
 
 
 def check(report: Report, env_id: str, kwargs: Mapping[str, Any], steps: int) -> None:
-    """Fills `report` with all that `steps` random moves of the game tell."""
+    """Fill `report` with all that `steps` random moves of the game tell."""
     watch()
     with report.checking("made"):
         started = time.perf_counter()

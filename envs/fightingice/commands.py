@@ -26,7 +26,7 @@ _LET_GO = message("Key")
 
 
 def typed(action: str, looks_right: bool, frames: int) -> list[Any]:
-    """The keys of `frames` frames. A stick that is only moved is held; buttons are pressed once and let go."""
+    """Return the keys of `frames` frames. A stick that is only moved is held; buttons are pressed once and let go."""
     keys = []
     for stroke in KEYS[action].split():
         place = stroke[0] if looks_right else _MIRRORED.get(stroke[0], stroke[0])

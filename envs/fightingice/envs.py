@@ -23,7 +23,7 @@ def make(name: str, opponent: str = RANDOM, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved: no character has one."""
+    """Return the mean return at which `name` counts as solved: no character has one."""
     return None
 
 
@@ -49,5 +49,5 @@ class FightingIceEnv(gymnasium.Env):
         return observations[0], float(rewards[0]), over, False, {}
 
     def close(self) -> None:
-        """Ends the game's process."""
+        """End the game's process."""
         self.match.close()

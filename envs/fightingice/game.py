@@ -55,11 +55,11 @@ class Game:
 
     @property
     def own(self) -> bool:
-        """Whether it was started here."""
+        """Return whether this process started the game."""
         return self._process is not None
 
     def connect(self) -> Line:
-        """A new connection. Raises WarrenError where the game is gone."""
+        """Open a connection. Raises WarrenError where the game is gone."""
         try:
             connection = socket.create_connection(self._address, PATIENCE)
         except OSError as error:
@@ -89,20 +89,20 @@ class Game:
             time.sleep(0.02)  # it is still ending the last one
 
     def opponents(self) -> list[str]:
-        """The game's own AIs, where its folder is known."""
+        """Return the names of the game's own AIs, where its folder is known."""
         return sorted(file.stem for file in (self._folder / "data" / "ai").glob("*.jar")) if self._folder else []
 
     def restart(self) -> None:
-        """A new process in place of one whose game is not over."""
+        """Start a new process in place of one whose game is not over."""
         self._stop()
         self._start()
 
     def close(self) -> None:
-        """Ends it, if it was started here."""
+        """End the game's process, if it was started here."""
         self._stop()
 
     def why(self, error: Exception) -> WarrenError:
-        """What is to be raised where a game broke off."""
+        """Return the error to raise where a game broke off."""
         return WarrenError(f"FightingICE at {self._where()}: {error}{self._last_words()}")
 
     def _start(self) -> None:
@@ -161,7 +161,7 @@ class Game:
 
 
 def _found(folder: str | None) -> Path:
-    """The game's folder. Raises ConfigurationError with everything that is missing."""
+    """Return the game's folder. Raises ConfigurationError with everything that is missing."""
     given = folder or os.environ.get(FOLDER)
     if not given:
         raise ConfigurationError(

@@ -38,7 +38,7 @@ class FightingIceGames(SimultaneousGames):
         self.max_return = 1.0 if rewards == "result" else None
 
     def action_text(self, index: int, action: int) -> str:
-        """The game's name for it."""
+        """Return the game's name for `action`."""
         return ACTIONS[action]
 
     def _begin(self, i: int) -> None:
@@ -51,6 +51,6 @@ class FightingIceGames(SimultaneousGames):
             self._seen[:, i], reward[i], done[i] = self._matches[i].step(list(both))
 
     def close(self) -> None:
-        """Ends every game's process."""
+        """End every game's process."""
         for match in self._matches:
             match.close()

@@ -92,7 +92,7 @@ class Match:
         self.over = True
 
     def reset(self) -> np.ndarray:
-        """A new game: what each of our players sees, float32 [sides, fields]."""
+        """Begin a game; return the observations of our players, float32 [sides, fields]."""
         if not self.over:
             self._leave()
         try:
@@ -112,7 +112,7 @@ class Match:
         return self._observations()
 
     def step(self, actions: list[int]) -> tuple[np.ndarray, np.ndarray, bool]:
-        """(what each sees, rewards float32 [2] of both players, whether the game is over)."""
+        """Play a step; return (observations, rewards float32 [2] of both players, whether the game is over)."""
         keys = [
             typed(ACTIONS[action], self._looks_right(player), self._frame_skip) for player, action in enumerate(actions)
         ]
@@ -136,7 +136,7 @@ class Match:
         return self._observations(), np.array([reward, -reward], np.float32), self.over
 
     def close(self) -> None:
-        """Ends the game, where it was started here."""
+        """End the game, where it was started here."""
         self._hang_up()
         self._game.close()
 

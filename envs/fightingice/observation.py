@@ -1,4 +1,4 @@
-"""What a player of FightingICE sees: one vector, the same from either side.
+"""The observation of a FightingICE player: one vector, the same from either side.
 
 Player 2's stage is mirrored, so each player sees itself as the one who began on the left. All values are near -1 to 1.
 """

@@ -1,4 +1,4 @@
-"""What FightingICE and who plays it say to each other: the messages of its protos/*.proto, and their framing.
+"""FightingICE's wire protocol: the messages of its protos/*.proto, and their framing.
 
 A connection begins with one byte that says what it is for; then each message is four bytes of its length,
 little-endian, and the message. pyftg speaks the same, and pins an old protobuf for it.
@@ -94,7 +94,7 @@ _CLASSES = _classes()
 
 
 def message(name: str, **fields: Any) -> Any:
-    """A message of the protocol: "Key", "FrameData", ..."""
+    """Return a message of the protocol: "Key", "FrameData", ..."""
     return _CLASSES[name](**fields)
 
 
@@ -119,11 +119,11 @@ class Line:
             raise Lost(f"the connection broke: {error}") from error
 
     def byte(self) -> bytes:
-        """The next byte. Raises Lost."""
+        """Read the next byte. Raises Lost."""
         return self._bytes(1)
 
     def hear(self, name: str) -> Any:
-        """The next message, which is a `name`. Raises Lost."""
+        """Read the next message, which is a `name`. Raises Lost."""
         (length,) = struct.unpack("<i", self._bytes(4))
         if not 0 <= length <= MOST:
             raise Lost(f"a message of {length:,} bytes was announced, which is none of this protocol's")
@@ -135,7 +135,7 @@ class Line:
         return heard
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         self._read.close()
         self._connection.close()
 

@@ -15,13 +15,13 @@ from envs.football.match import Match
 
 
 def make(name: str, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env:
-    """The scenario `name`, on the left side. Raises UnknownName and ConfigurationError."""
+    """Return the scenario `name`, on the left side. Raises UnknownName and ConfigurationError."""
     with blame(f"environment 'football:{name}'"):
         return FootballEnv(name, render_mode, **kwargs)
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved: no scenario has one."""
+    """Return the mean return at which `name` counts as solved: no scenario has one."""
     return None
 
 
@@ -46,9 +46,9 @@ class FootballEnv(gymnasium.Env):
         return observations[0], float(rewards[0]), over and not by_the_clock, by_the_clock, {}
 
     def render(self) -> np.ndarray:
-        """The pitch from above, uint8 [320, 640, 3]."""
+        """Return the pitch from above, uint8 [320, 640, 3]."""
         return self.match.picture()
 
     def close(self) -> None:
-        """Closes the match."""
+        """Close the match."""
         self.match.close()

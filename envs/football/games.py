@@ -40,7 +40,7 @@ class FootballGames(SimultaneousGames):
         super().__init__(f"football:{name}", num_envs, space.shape, len(self._matches[0].actions), images=images)
 
     def action_text(self, index: int, action: int) -> str:
-        """The library's name for it."""
+        """Return the library's name for `action`."""
         return self._matches[index].actions[action]
 
     def _begin(self, i: int) -> None:
@@ -54,10 +54,10 @@ class FootballGames(SimultaneousGames):
             self._seen[:, i], reward[i], done[i], _ = self._matches[i].step(list(both))
 
     def picture(self, index: int) -> np.ndarray:
-        """The pitch from above."""
+        """Return the pitch from above."""
         return self._matches[index].picture()
 
     def close(self) -> None:
-        """Closes every match."""
+        """Close every match."""
         for match in self._matches:
             match.close()

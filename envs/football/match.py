@@ -66,13 +66,13 @@ class Match:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Of one side."""
+        """The observation space of one side."""
         if self._representation == "minimap":
             return spaces.Box(0, 255, (72, 96, 4), np.uint8)
         return spaces.Box(-np.inf, np.inf, (115,), np.float32)
 
     def reset(self, seed: int) -> np.ndarray:
-        """A new episode, all of whose chance follows from `seed`: what each side sees, [sides, ...]."""
+        """Begin an episode whose chance follows from `seed`; return the observations, [sides, ...]."""
         self._config["game_engine_random_seed"] = seed
         self._config["reverse_team_processing"] = bool(seed % 2)  # who is moved first; else the first seed's for good
         self._seen = self._env.reset()
@@ -80,7 +80,7 @@ class Match:
         return self._observations()
 
     def step(self, actions: list[int]) -> tuple[np.ndarray, np.ndarray, bool, bool]:
-        """(what each side sees, rewards float32 [sides], whether it is over, whether by the clock alone)."""
+        """Play a step; return (observations, rewards float32 [sides], is it over, is it over by the clock alone)."""
         self._seen, rewards, over, _ = self._env.step(actions)
         rewards = np.asarray(rewards, np.float32)
         by_the_clock = bool(over) and self._seen[0]["steps_left"] <= 0 and not rewards.any()
@@ -89,7 +89,7 @@ class Match:
         return self._observations(), rewards.astype(np.float32), bool(over), by_the_clock
 
     def picture(self) -> np.ndarray:
-        """The pitch from above, uint8 [height, width, 3]; no display is needed."""
+        """Return the pitch from above, uint8 [height, width, 3]; no display is needed."""
         return picture(self._seen[0])
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ class Match:
         return converted
 
     def _checkpoint_reward(self, side: int, scored: float) -> float:
-        """The library's rule, which its wrapper has for old gym: a goal brings what is left of the circles."""
+        """Return the reward by the library's rule (its wrapper is for old gym): a goal brings all circles left."""
         before = self._reached[side]
         seen = self._seen[side]
         if scored == 1:

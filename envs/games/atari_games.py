@@ -101,12 +101,12 @@ class AtariGames(SimultaneousGames):
         self._emulators = []
 
     def picture(self, index: int) -> np.ndarray:
-        """The screen, uint8 [210, 160, 3]."""
+        """Return the screen, uint8 [210, 160, 3]."""
         screen: np.ndarray = self._emulators[index].ale.getScreenRGB()
         return screen
 
     def action_text(self, index: int, action: int) -> str:
-        """The emulator's name for it."""
+        """Return the emulator's name for `action`."""
         actions = importlib.import_module("ale_py").Action
         return str(actions(int(self._emulators[index].action_mapping[action])).name)
 

@@ -50,7 +50,7 @@ class ConnectFour(TwoPlayerVectorEnv):
         self._last: dict[int, list[int]] = {}  # columns of the last game that ended, by slot
 
     def history(self, index: int) -> list[int]:
-        """The columns of game `index` so far."""
+        """Return the columns of game `index` so far."""
         moves: list[int] = self._moves[index * CELLS :][: self._count[index]].tolist()
         return moves
 
@@ -118,7 +118,7 @@ class ConnectFour(TwoPlayerVectorEnv):
 
 
 def _has_four(boards: np.ndarray) -> np.ndarray:
-    """Which of the boards uint64 [N] of one player hold four in a row."""
+    """Return which of one player's boards, uint64 [N], hold four in a row, bool [N]."""
     two = boards & (boards >> _NEXT)  # [4, N], by direction
     four: np.ndarray = np.bitwise_or.reduce(two & (two >> _NEXT_BUT_ONE), axis=0) != 0
     return four

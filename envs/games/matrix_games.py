@@ -41,7 +41,7 @@ def payoffs(name: str, /, **parameters: Any) -> np.ndarray:
 
 
 def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
-    """The game for exact solution: one information state a player, n x m ends."""
+    """Return the game for exact solution: one information state a player, n x m ends."""
     matrix = payoffs(name, **parameters)
     rows, columns = np.indices(matrix.shape)
     observation, action_mask = _tables(matrix)
@@ -129,7 +129,7 @@ def cyclic(size: int = 5) -> np.ndarray:
 
 @FAMILIES.register("disc")
 def disc(size: int = 12) -> np.ndarray:
-    """The disc game of Balduzzi et al. (2019) on its rim: v^T [[0, -1], [1, 0]] w for `size` directions v, w."""
+    """Return the disc game of Balduzzi et al. (2019) on its rim: v^T [[0, -1], [1, 0]] w for `size` directions v, w."""
     angle = 2 * np.pi * np.arange(size) / size
     return _antisymmetric(np.sin(angle[:, None] - angle))
 
@@ -161,7 +161,7 @@ def skill(size: int = 32, transitivity: float = 1.0, seed: int = 0) -> np.ndarra
 
 @FAMILIES.register("spinning_top")
 def spinning_top(layers: int = 8, width: int = 9, cycles: float = 0.5, tip: float = 0.8) -> np.ndarray:
-    """A spinning top (Czarnecki et al. 2020): layers of rising strength, each a ring of strategies in cycles.
+    """Return a spinning top (Czarnecki et al. 2020): layers of rising strength, each a ring of strategies in cycles.
 
     The rings are widest a third of the way up (`width` strategies) and narrow to 3 at the bottom and at the top, where
     their radius is `tip` instead of 1. Strategy x of strength s, radius r and angle a is paid against y
@@ -188,7 +188,7 @@ def spinning_top(layers: int = 8, width: int = 9, cycles: float = 0.5, tip: floa
 
 @FAMILIES.register("payoffs")
 def given(matrix: Any) -> np.ndarray:
-    """A matrix of your own, [n, m] within [-1, 1]; symmetric (M = -M^T) or not."""
+    """Return a user's matrix, [n, m] within [-1, 1]; symmetric (M = -M^T) or not."""
     return np.array(matrix, np.float64)
 
 

@@ -36,7 +36,10 @@ def make_two_player(name: str, num_envs: int, seed: int, /, **parameters: Any) -
 
 
 def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
-    """The whole game, for exact solution. Raises UnknownName, and ConfigurationError when it cannot be written out."""
+    """Return the whole game, for exact solution.
+
+    Raises UnknownName, and ConfigurationError when it cannot be written out.
+    """
     tree = _tree(load(name, **parameters), name, SOLVED_ON_TREE)
     if tree is None:
         raise ConfigurationError(
@@ -47,7 +50,10 @@ def sequence_form(name: str, /, **parameters: Any) -> SequenceForm:
 
 
 def load(name: str, /, **parameters: Any) -> Any:
-    """The pyspiel.Game, in turns. Raises UnknownName, and ConfigurationError for a game that no league can play."""
+    """Return the pyspiel.Game, in turns.
+
+    Raises UnknownName, and ConfigurationError for a game that no league can play.
+    """
     pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
     short_name = name.partition("(")[0]
     known = pyspiel.registered_names()
@@ -85,7 +91,7 @@ def _by_arrays(game: Any, num_envs: int, seed: int) -> ConnectFour | None:
 
 
 def _tree(game: Any, name: str, limit: int) -> GameTree | None:
-    """The game's tree, or None when it has more than `limit` histories or cannot be written out."""
+    """Return the game's tree, or None when it has more than `limit` histories or cannot be written out."""
     pyspiel = require("pyspiel", "open_spiel", f"openspiel:{name}")
     kind = game.get_type()
     explicit = kind.chance_mode != pyspiel.GameType.ChanceMode.SAMPLED_STOCHASTIC
@@ -110,7 +116,7 @@ class StateVectorEnv(TwoPlayerVectorEnv):
         self._observer = self._fast_observer()
 
     def history(self, index: int) -> list[int]:
-        """The actions and chance's outcomes of game `index` so far."""
+        """Return the actions and chance's outcomes of game `index` so far."""
         return list(self._states[index].history())
 
     def text(self, index: int) -> str:

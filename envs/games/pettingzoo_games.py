@@ -97,12 +97,12 @@ class AECVectorEnv(TwoPlayerVectorEnv):
         self._last_pictures: dict[int, np.ndarray] = {}
 
     def picture(self, index: int) -> np.ndarray:
-        """As the environment draws itself, made with render_mode="rgb_array"."""
+        """Return the environment's own picture; it is made with render_mode="rgb_array"."""
         frame = self._envs[index].render()
         return super().picture(index) if frame is None else np.asarray(frame)
 
     def last_picture(self, index: int) -> np.ndarray | None:
-        """As the last game in this slot ended."""
+        """Return the picture of the last game's end in this slot."""
         return self._last_pictures.get(index)
 
     def close(self) -> None:

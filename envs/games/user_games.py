@@ -50,7 +50,10 @@ def make_two_player(env_id: str, num_envs: int, seed: int, /, **kwargs: Any) -> 
 
 
 def sequence_form(env_id: str, /, **parameters: Any) -> SequenceForm:
-    """The whole game, for exact solution. Raises UnknownName, and ConfigurationError for one that does not give it."""
+    """Return the whole game, for exact solution.
+
+    Raises UnknownName, and ConfigurationError for one that does not give it.
+    """
     factory = user_envs.find(env_id)
     if _are_rules(factory):
         with blame(f"the rules of environment {env_id!r}"):

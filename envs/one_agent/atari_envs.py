@@ -18,17 +18,20 @@ from envs.settings import EnvSettings
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """The game `name`, with sticky actions. Raises UnknownName, ConfigurationError where the emulator is missing."""
+    """Return the game `name`, with sticky actions.
+
+    Raises UnknownName, ConfigurationError where the emulator is missing.
+    """
     return gymnasium_envs.make(_id(name), **kwargs)
 
 
 def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
-    """What `settings` mean for the constructor."""
+    """Return the constructor's arguments that `settings` imply."""
     return gymnasium_envs.preset(_id(name), settings)
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved: no game of these has one."""
+    """Return the mean return at which `name` counts as solved: no game of these has one."""
     return None
 
 

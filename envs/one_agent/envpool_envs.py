@@ -24,13 +24,13 @@ _DEFAULT_SEED = 42  # envpool's own
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """A pool of one. Raises UnknownName, and ConfigurationError where envpool is missing or refuses `kwargs`."""
+    """Return a pool of one. Raises UnknownName, and ConfigurationError where envpool is missing or refuses `kwargs`."""
     with blame(f"environment 'envpool:{name}'"):
         return OneOfVector(f"envpool:{name}", vector(name), kwargs)
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved, where envpool says so."""
+    """Return the mean return at which `name` counts as solved, where envpool says so."""
     envpool = require("envpool", "envpool", f"envpool:{name}")
     if name not in envpool.list_all_envs():
         return None
@@ -39,7 +39,7 @@ def reward_threshold(name: str) -> float | None:
 
 
 def vector(name: str) -> Factory:
-    """What makes the pool: called with the number of copies and envpool's options. Raises UnknownName."""
+    """Return the pool's factory, which takes the number of copies and envpool's options. Raises UnknownName."""
     envpool = require("envpool", "envpool", f"envpool:{name}")
     if name not in (known := envpool.list_all_envs()):
         raise UnknownName("environment", f"envpool:{name}", [f"envpool:{one}" for one in known])
@@ -96,7 +96,7 @@ class Pool(gymnasium.vector.VectorEnv):
         return observation, reward, terminated, truncated, info
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ends the pool's threads."""
+        """End the pool's threads."""
         if self._env is not None:
             self._env.close()
         self._env = None

@@ -18,12 +18,12 @@ _METHODS = ("start", "tick", "end", "act", "reward")  # of an Actor
 
 
 def is_gamecore(env_id: str) -> bool:
-    """Whether the game of that id drives itself."""
+    """Return whether the game of that id drives itself."""
     return env_id.startswith(f"{SOURCE}:")
 
 
 def find(name: str) -> type[Any]:
-    """The Actor class that `name` names. Raises UnknownName, ConfigurationError."""
+    """Return the Actor class that `name` names. Raises UnknownName, ConfigurationError."""
     found = user_code.find("actor", name)
     if not (isinstance(found, type) and all(hasattr(found, method) for method in _METHODS)):
         raise ConfigurationError(f"actor {name!r} must be a class derived from workers.gateway.Actor")
@@ -39,7 +39,7 @@ def find(name: str) -> type[Any]:
 
 
 def has_masks(env_id: str) -> bool:
-    """Whether decisions of the environment of that id come with masks of legal actions, as its Actor declares."""
+    """Return whether the environment's decisions come with masks of legal actions, as its Actor declares."""
     return is_gamecore(env_id) and bool(getattr(find(env_id.partition(":")[2]), "action_masks", False))
 
 
@@ -61,7 +61,7 @@ class Declared(gymnasium.Env[Any, Any]):
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """What is known of the game. `kwargs` are for the constructor of its actors, which is called for each session."""
+    """Return a description of the game. `kwargs` are for the constructor of its actors, called per session."""
     return Declared(name, find(name))
 
 
@@ -70,7 +70,7 @@ def reward_threshold(name: str) -> None:
 
 
 def unfit(settings: Any) -> list[str]:
-    """Settings of `env`, by name, that only environments have which are stepped."""
+    """Return the names of those settings of `env` that only stepped environments have."""
     resolved: Mapping[str, Any] = vars(settings.resolved())
     names = ("workers", "frame_skip", "noop_start", "episodic_life", "grey", "resize", "frame_stack")
     return [name for name in names if resolved[name]]

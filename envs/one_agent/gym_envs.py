@@ -27,7 +27,10 @@ REGISTERED_ELSEWHERE = (
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """The environment registered with gym as `name`, in gymnasium's API. Raises UnknownName, ConfigurationError."""
+    """Return the environment registered with gym as `name`, in gymnasium's API.
+
+    Raises UnknownName, ConfigurationError.
+    """
     with blame(f"environment {'gym:' + name!r}"):
         try:
             # Its checker needs numpy 1; its wrappers insist on 5-tuples, which older games do not return.
@@ -49,7 +52,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved, where its registration says so."""
+    """Return the mean return at which `name` counts as solved, where its registration says so."""
     with contextlib.suppress(gym.error.Error, ModuleNotFoundError):
         threshold: float | None = gym.spec(name).reward_threshold
         return threshold

@@ -20,7 +20,7 @@ ATARI = "ale_py"  # also registers ids of before namespaces, as PongNoFrameskip-
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """The environment registered with gymnasium as `name`. Raises UnknownName, ConfigurationError."""
+    """Return the environment registered with gymnasium as `name`. Raises UnknownName, ConfigurationError."""
     with blame(f"environment {name!r} of gymnasium"):
         _register(name)
         try:
@@ -34,7 +34,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
-    """What `settings` mean for the constructor: the emulator leaves to them what they do, and draws no colours."""
+    """Return the constructor's arguments that `settings` imply: the emulator leaves their work to them."""
     with contextlib.suppress(error.Error):
         _register(name)
         if str(gymnasium.spec(name).entry_point).startswith(ATARI):
@@ -44,7 +44,7 @@ def preset(name: str, settings: EnvSettings) -> dict[str, Any]:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved, where its registration says so."""
+    """Return the mean return at which `name` counts as solved, where its registration says so."""
     with contextlib.suppress(error.Error, ModuleNotFoundError):
         _register(name)
         return gymnasium.spec(name).reward_threshold

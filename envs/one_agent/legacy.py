@@ -65,7 +65,7 @@ class LegacyEnv(gymnasium.Env):
 
 
 def convert_space(space: Any) -> spaces.Space[Any]:
-    """The gymnasium space equal to `space`, which may be old gym's (told by its class name: gym need not be there)."""
+    """Return the gymnasium space equal to `space`, which may be old gym's, known by its class name."""
     if isinstance(space, spaces.Space):
         return space
     match type(space).__name__:

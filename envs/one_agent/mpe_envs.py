@@ -13,7 +13,7 @@ from warren.errors import ConfigurationError
 
 
 def make(name: str, **kwargs: Any) -> gymnasium.Env:
-    """The scenario `name` of one agent. Raises UnknownName, and ConfigurationError for one of several agents."""
+    """Return the scenario `name` of one agent. Raises UnknownName, and ConfigurationError for one of several agents."""
     env_id = f"mpe:{name}"
     modules = require("mpe2.all_modules", "mpe2", env_id).mpe_environments
     full = named.pick("mpe", name, {module.rpartition("/")[2].rpartition("_v")[0]: module for module in modules})
@@ -30,7 +30,7 @@ def make(name: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved: no scenario has one."""
+    """Return the mean return at which `name` counts as solved: no scenario has one."""
     return None
 
 
@@ -59,5 +59,5 @@ class OneOfParallel(gymnasium.Env):
         return observation, float(reward), bool(terminated), bool(truncated), info
 
     def close(self) -> None:
-        """Closes the environment."""
+        """Close the environment."""
         self.env.close()

@@ -17,7 +17,7 @@ from warren import user_code
 
 
 def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
-    """The environment that `env_id` names. Raises UnknownName, ConfigurationError."""
+    """Return the environment that `env_id` names. Raises UnknownName, ConfigurationError."""
     factory = find(env_id)
     if isinstance(factory, type) and issubclass(factory, TwoPlayerVectorEnv | Rules):
         raise OfALeague(env_id)
@@ -33,5 +33,5 @@ def make(env_id: str, **kwargs: Any) -> gymnasium.Env:
 
 
 def find(env_id: str) -> Callable[..., Any]:
-    """The class or function that `env_id` names. Raises UnknownName, ConfigurationError."""
+    """Return the class or function that `env_id` names. Raises UnknownName, ConfigurationError."""
     return user_code.find("environment", env_id)

@@ -16,7 +16,10 @@ from envs.construct import blame, require
 
 
 def make(name: str, screen_only: bool = False, **kwargs: Any) -> gymnasium.Env:
-    """The scenario `name`. Raises UnknownName, and ConfigurationError where ViZDoom is missing or refuses `kwargs`."""
+    """Return the scenario `name`.
+
+    Raises UnknownName, and ConfigurationError where ViZDoom is missing or refuses `kwargs`.
+    """
     env_id = f"vizdoom:{name}"
     require("vizdoom.gymnasium_wrapper", "vizdoom", env_id)  # registers the scenarios with gymnasium
     full = named.pick("vizdoom", name, named.shown(gymnasium.registry, "Vizdoom", "-v1"))
@@ -26,7 +29,7 @@ def make(name: str, screen_only: bool = False, **kwargs: Any) -> gymnasium.Env:
 
 
 def reward_threshold(name: str) -> float | None:
-    """The mean return at which `name` counts as solved: no scenario has one."""
+    """Return the mean return at which `name` counts as solved: no scenario has one."""
     return None
 
 

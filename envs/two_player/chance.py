@@ -16,7 +16,7 @@ OF_GAME, OF_DECISIONS = np.uint64(1), np.uint64(2)  # streams of one seed: cards
 
 
 class Chance:
-    """Of N games; a game that uses it calls `begin` where one begins, and `uniform` for all that chance decides.
+    """The chance of N games; a game calls `begin` where one begins, and `uniform` for all that chance decides.
 
     seeds   int64 [N], at least 0: of the games under way.
     given   seeds of the games that begin next, in place of new ones; None: new ones.
@@ -32,7 +32,7 @@ class Chance:
         self._next = 0  # the first of these that no game has begun from
 
     def begin(self, rows: np.ndarray) -> None:
-        """The games `rows` int64 [K] begin anew."""
+        """Begin the games `rows` int64 [K] anew."""
         if self.given is not None:
             self.seeds[rows] = seeds = self.given[rows]
             self._state[rows] = _keys(seeds, OF_GAME)
@@ -90,7 +90,7 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def _mixed_number(state: int) -> int:
-    """The same of one number of 64 bits."""
+    """Mix one number of 64 bits."""
     state = (state ^ (state >> 30)) * int(FIRST) & MASK
     state = (state ^ (state >> 27)) * int(SECOND) & MASK
     return state ^ (state >> 31)

@@ -27,7 +27,7 @@ ZERO_SUM_TOLERANCE = 1e-3  # by which the two returns of a game may fail to canc
 
 @dataclass(slots=True)
 class Turn:
-    """What N games ask next, and what the last move brought. The arrays are the caller's to keep."""
+    """The next decisions of N games and the results of their last moves. The arrays are the caller's to keep."""
 
     to_move: np.ndarray  # int8 [N]: 0 or 1
     observation: np.ndarray  # float32 [N, ...], of images uint8: what the player to move knows
@@ -125,7 +125,7 @@ class TwoPlayerVectorEnv(ABC):
         return turn
 
     def pop_finished(self) -> FinishedGames:
-        """The games that ended since the last call."""
+        """Return the games that ended since the last call."""
         finished, self.__finished = self.__finished, []
         if len(finished) == 1:
             return finished[0]
@@ -138,16 +138,16 @@ class TwoPlayerVectorEnv(ABC):
         )
 
     def text(self, index: int) -> str:
-        """What the player to move in game `index` knows, for a person; the observation array by default."""
+        """Return the knowledge of the player to move in game `index`, as text; by default the observation array."""
         assert self.__turn is not None
         return np.array2string(self.__turn.observation[index], threshold=200)
 
     def action_text(self, index: int, action: int) -> str:
-        """A name for `action` in game `index`; its number unless a game has one."""
+        """Return a name for `action` in game `index`; its number unless a game has one."""
         return str(action)
 
     def last_text(self, index: int) -> str:
-        """How the last game in slot `index` stood when it ended, for a person; "" where that is not kept."""
+        """Return the last game's end in slot `index` as text for a person; "" where that is not kept."""
         return ""
 
     def picture(self, index: int) -> np.ndarray:
@@ -155,7 +155,7 @@ class TwoPlayerVectorEnv(ABC):
         raise ConfigurationError(f"environment {self.name!r} draws no pictures; its games are shown as text")
 
     def last_picture(self, index: int) -> np.ndarray | None:
-        """The same of how the last game in slot `index` ended; None where that is not kept."""
+        """Return a picture of the last game's end in slot `index`; None where that is not kept."""
         return None
 
     def close(self) -> None:  # noqa: B027 (most sources hold nothing to close)

@@ -1,4 +1,4 @@
-"""What a vector of environments promises, whichever way it is stepped: autoreset at the same step, seeds, episodes."""
+"""The contract of vector environments, however they are stepped: same-step autoreset, seeds, episodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WrongObservation(ValueError):
 
 
 class Stepped(NamedTuple):
-    """What a form of the vector knows after a step of its N environments."""
+    """Results of one step of a vector's N environments."""
 
     observation: Any  # [N, ...], owned by who called; of an ended episode the next one's first
     reward: np.ndarray  # float64 [N]; [N, C] where the reward has C channels
@@ -139,7 +139,7 @@ def stacked(space: gymnasium.Space[Any], observations: Sequence[Any] | np.ndarra
 
 
 class blaming(blame):
-    """What goes wrong in an environment's `call` is a ConfigurationError that names it, the place and the copy."""
+    """Turn an error inside an environment's `call` into a ConfigurationError that names it, the line and the copy."""
 
     def __init__(self, env_id: str, call: str) -> None:
         super().__init__(f"environment {env_id!r}: {call}")

@@ -75,7 +75,7 @@ class LibraryCartPole(VectorEnv):
         return starts.T
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the library's vector."""
+        """Close the library's vector."""
         self._env.close()
 
 
@@ -110,7 +110,7 @@ def unfit(settings: EnvSettings) -> str | None:
 
 
 def make(settings: EnvSettings, num_envs: int, seed: int | None) -> VectorEnv:
-    """The vector of an environment that `unfit` has no word against."""
+    """Return the vector of an environment to which `unfit` has no objection."""
     name = settings.id.removeprefix("gymnasium:")
     given = {key: value for key, value in settings.kwargs.items() if value is not None}
     return SAME_DYNAMICS[name](name, num_envs, seed, given, settings.rewards())

@@ -26,7 +26,7 @@ Factory = Callable[..., gymnasium.vector.VectorEnv]
 
 
 def is_vector(factory: object) -> TypeGuard[Factory]:
-    """Whether a user's class is a vector of environments."""
+    """Return whether a user's class is a vector of environments."""
     return isinstance(factory, type) and issubclass(factory, gymnasium.vector.VectorEnv)
 
 
@@ -64,7 +64,7 @@ class OwnVectorEnv(VectorEnv):
         )
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the user's vector."""
+        """Close the user's vector."""
         self._env.close()
 
 
@@ -96,12 +96,12 @@ class OneOfVector(gymnasium.Env):
         return next(iterate(batch_space(self.observation_space, 1), observation))
 
     def close(self) -> None:
-        """Closes the user's vector."""
+        """Close the user's vector."""
         self._env.close()
 
 
 def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]) -> gymnasium.vector.VectorEnv:
-    """The user's vector. Raises ConfigurationError for one of another size, or that resets in another step."""
+    """Return the user's vector. Raises ConfigurationError for one of another size, or that resets in another step."""
     env = factory(num_envs, **kwargs)
     if env.num_envs != num_envs:
         raise ConfigurationError(
@@ -118,5 +118,5 @@ def made(env_id: str, factory: Factory, num_envs: int, kwargs: Mapping[str, Any]
 
 
 def _copied(observation: Any) -> Any:
-    """Some vectors write every observation into the same arrays."""
+    """Return a copy: some vectors write every observation into the same arrays."""
     return observation.copy() if isinstance(observation, np.ndarray) else deepcopy(observation)

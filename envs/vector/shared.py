@@ -19,7 +19,7 @@ _ALIGNED = 64  # bytes: no two arrays share a line of the processor's cache
 
 
 class SharedArrays:
-    """What N environments are told and say in one step. `fd`: of the memory, to be handed to a child; closed here.
+    """Arrays of one step of N environments in shared memory. `fd`: of the memory, to be handed to a child; closed here.
 
     observation, final_observation, action: trees of arrays [N, ...] as the spaces have them. reward f64 [N] or [N, C];
     terminated, truncated, life_lost bool [N]; seed int64 [N], -1 for none.
@@ -52,7 +52,7 @@ class SharedArrays:
         lay_out(_Allocator(self._map))
 
     def close(self) -> None:
-        """Closes the file; the memory goes when the last array of the last process does."""
+        """Close the file; the memory goes when the last array of the last process does."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -80,5 +80,5 @@ def _anonymous_file() -> int:
 
 
 def copy_of(tree: Tree, at: int | slice) -> Tree:
-    """A copy of the rows `at` of each array."""
+    """Return a copy of the rows `at` of each array."""
     return map_tree(lambda array: array[at].copy(), tree)

@@ -105,7 +105,7 @@ class SyncVectorEnv(VectorEnv):
         return self._one_by_one(observations)
 
     def _one_by_one(self, observations: list[Any]) -> np.ndarray:
-        """The same of observations that numpy made no such array of. Raises WrongObservation, naming the copy."""
+        """Stack observations that NumPy cannot stack at once. Raises WrongObservation, naming the copy."""
         space = self.single_observation_space
         assert isinstance(space, Box)
         batch = np.empty((self.num_envs, *space.shape), space.dtype)
@@ -124,6 +124,6 @@ class SyncVectorEnv(VectorEnv):
         return f"copy {self._first + i} of {self._of}"
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Closes the environments."""
+        """Close the environments."""
         for env in self.envs:
             env.close()

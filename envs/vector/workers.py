@@ -137,7 +137,7 @@ class WorkersVectorEnv(VectorEnv):
             raise ConfigurationError(problems)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Ends the processes."""
+        """End the processes."""
         self._end()
 
 
@@ -152,7 +152,7 @@ def _fate(process: subprocess.Popen[bytes]) -> str:
 
 
 def _end(processes: list[subprocess.Popen[bytes]], lifeline: int) -> None:
-    """Ends of their input, then of the lifeline, ask workers to go: those that wait, and those that play."""
+    """End workers: those that wait by the end of their input, those that play by the end of the lifeline."""
     for process in processes:
         assert process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
