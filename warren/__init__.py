@@ -1,1 +1,1 @@
-"""What every package may use: the error tree, the name registry, user code in a process of its own. Nothing else."""
+"""Modules that every package may use: errors, registry, user code, Redis clients, files."""

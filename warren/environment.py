@@ -10,7 +10,7 @@ from warren.errors import ConfigurationError
 
 
 def secret(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The value of the variable `name`, else the content of the file that NAME_FILE names, else None.
+    """Return the value of the variable `name`, else the content of the file that NAME_FILE names, else None.
 
     In a file a secret stays out of `docker inspect` and of /proc. Raises ConfigurationError when the file cannot be
     read or is empty.

@@ -41,16 +41,16 @@ class ReplayError(WarrenError):
 
 
 class NotFinite(WarrenError):
-    """Raised when a loss or a gradient is nan or infinite; says which, of which update. No step was made with it.
+    """Raised when a loss or a gradient is NaN or infinite; says which, and in which update.
 
-    A learner that ends with it is not started again: a person has to look.
+    The weights were not changed. A learner that ends with it is not restarted.
     """
 
     exit_status = 65  # EX_DATAERR of sysexits.h; no other error has it
 
 
 class WireError(WarrenError):
-    """Root of what can go wrong with something that crosses a wire."""
+    """Root of the errors of messages and of the servers that carry them."""
 
 
 class CodecError(WireError):
@@ -66,7 +66,7 @@ class ClaimGone(ClaimError):
 
 
 class ClaimUsed(ClaimGone):
-    """Raised when the message of a claim check was dealt with: it comes again, or was published twice."""
+    """Raised when the message of a claim check was processed before: it is redelivered, or was published twice."""
 
 
 class BrokerError(WireError):
@@ -78,7 +78,7 @@ class ServerAway(BrokerError):
 
 
 class CallError(WireError):
-    """Root of what can become of a call that got no result; `service` is what was called."""
+    """Root of the errors of a call that got no result; `service` is the name of the called service."""
 
     def __init__(self, service: str, message: str) -> None:
         self.service = service
@@ -90,28 +90,28 @@ class NoSuchService(CallError):
 
 
 class NobodyServing(CallError):
-    """Raised when a service exists and no worker serves it; says for how long one was waited for."""
+    """Raised when a service exists and no worker serves it; says how long the caller waited for one."""
 
 
 class DeadlinePassed(CallError):
-    """Raised when no answer came in time; a worker drops the call if it has not begun."""
+    """Raised when no answer came in time; a worker drops the call if it has not started it."""
 
 
 class WorkerLost(CallError):
-    """Raised when the worker that held the call died, or its connection did: it may have run, or not, or in part."""
+    """Raised when the worker that held the call, or its connection, died: the call may have run, in part or fully."""
 
 
 class DeliveriesExceeded(CallError):
-    """Raised for a message whose workers died while they ran it, as often as it may be delivered."""
+    """Raised for a message whose workers died while they ran it, as many times as it may be delivered."""
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # Celery wraps what cannot be copied
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:  # Celery wraps errors that cannot be copied
         return type(self), (self.service, str(self))
 
 
 class TimeLimitExceeded(BaseException):
     """Raised in a service that runs for longer than its time limit.
 
-    No WarrenError, nor any Exception: a service that catches those and goes on would run on.
+    Not an Exception: a service that catches those would run on.
     """
 
 
@@ -120,7 +120,7 @@ class CallCancelled(CallError):
 
 
 class RemoteFailure(CallError):
-    """Raised when the service raised; `kind` is the name of its error's class, `traceback` the worker's, as text."""
+    """Raised when the service raised; `kind`: the class of its error; `traceback`: the worker's traceback as text."""
 
     def __init__(self, service: str, kind: str, message: str, traceback: str = "") -> None:
         self.kind, self.remote_message, self.traceback = kind, message, traceback
@@ -128,11 +128,11 @@ class RemoteFailure(CallError):
 
 
 class LeagueError(WarrenError):
-    """Root of what the league refuses: its message names the player, match or model, and what to do."""
+    """Root of the league's errors: the message names the player, match or model, and the remedy."""
 
 
 class LeagueAbsent(LeagueError):
-    """Raised while Redis holds no league that is ready: it is still being created, or brought back from its folder."""
+    """Raised while Redis holds no league that is ready: it is still being created, or restored from its folder."""
 
 
 class MatchmakingError(LeagueError):
@@ -148,7 +148,7 @@ class PlayerUnavailable(PlayerError):
 
 
 class PlayerStopped(PlayerError):
-    """Raised for a player that learns no more, since somebody froze or removed it: its learner's work is done."""
+    """Raised for a player that no longer learns, since it was frozen or removed: its learner's work is done."""
 
 
 class PoolError(LeagueError):
@@ -156,7 +156,7 @@ class PoolError(LeagueError):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], remedy: str = "") -> str:
-    """One sentence that says `name` is no `kind`, with near names, or all names when nothing is near."""
+    """Return a sentence that says that no `kind` is called `name`, with near names, or with all if none is near."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if near:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_whole(path: Path, data: bytes | str) -> None:
-    """Write beside `path`, then rename, so that a full disk or a power cut leaves what was there. Raises OSError.
+    """Write beside `path`, then rename, so that a full disk or a power cut leaves the old file. Raises OSError.
 
     A process that is killed meanwhile leaves a hidden file whose name ends with ".tmp".
     """
@@ -28,7 +28,7 @@ def write_whole(path: Path, data: bytes | str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object that a file of JSON holds; {} where there is none, or it is not whole."""
+    """Return the object in a JSON file; {} where the file is missing or damaged."""
     try:
         found = json.loads(path.read_text())
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 """Names that numpy 2 dropped and old gym uses: gym 0.26.2 asks for `np.bool8` in every step that it checks.
 
-Whatever starts a user's code gives them back first, as that code may import gym by itself.
+Code that imports a user's module restores them first, as the module may import gym by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Progress of a long command on stderr: nothing of one that ends soon, one line that is written anew on a terminal."""
+"""Progress of a long command on stderr: none if it ends soon; on a terminal, one line that is rewritten."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 
-FIRST = 2.0  # s until the first word
-EVERY = 10.0  # s between two lines where no terminal writes one anew
+FIRST = 2.0  # s until the first line
+EVERY = 10.0  # s between lines if stderr is not a terminal
 
 
 def shown(
@@ -21,7 +21,7 @@ def shown(
     to: TextIO | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Item]:
-    """Yield `items` and say how many were taken so far, of `total` where that is known: "12,000 of 30,000 WHAT"."""
+    """Yield `items` and write how many were taken so far, of `total` if given: "12,000 of 30,000 WHAT"."""
     out = sys.stderr if to is None else to
     terminal = out.isatty()
     due, said = clock() + FIRST, False

@@ -26,8 +26,8 @@ from redis.sentinel import Sentinel, SentinelConnectionPool, SentinelManagedConn
 from warren.errors import ConfigurationError
 
 SENTINEL_PORT = 26379
-SENTINEL_ANSWERS = 2.0  # s; one that does not is passed over
-CONNECTS_WITHIN = 5.0  # s; a master whose machine is gone refuses nothing
+SENTINEL_ANSWERS = 2.0  # s; a sentinel that takes longer is skipped
+CONNECTS_WITHIN = 5.0  # s; a machine that is gone does not refuse connections, it is silent
 FORM = "sentinel://[user:password@]host:port,host:port/SERVICE/db"
 SCHEMES = ("sentinel://", "redis+sentinel://")
 
@@ -40,7 +40,7 @@ _HOST = re.compile(r"(?P<name>\[[^]]+\]|[^:\[\]]+)(?::(?P<port>\d+))?")
 
 @dataclass(frozen=True)
 class SentinelURL:
-    """What a URL of sentinels says."""
+    """The parts of a URL of sentinels."""
 
     hosts: tuple[tuple[str, int], ...]
     service: str
@@ -51,7 +51,7 @@ class SentinelURL:
 
     @classmethod
     def read(cls, url: str) -> SentinelURL:
-        """Raises ConfigurationError, without a password in it, for what has another form."""
+        """Parse `url`. Raises ConfigurationError, with no password in it, for any other form."""
         match = _URL.fullmatch(url)
         hosts = [_HOST.fullmatch(one.strip()) for one in re.split("[,;]", match["hosts"])] if match else []
         if match is None or None in hosts:
@@ -72,19 +72,19 @@ class SentinelURL:
         )
 
     def __str__(self) -> str:
-        """The URL without secrets."""
+        """Return the URL without secrets."""
         hosts = ",".join(f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name, port in self.hosts)
         return f"sentinel://{hosts}/{self.service}/{self.db}"
 
 
 class Patience(Retry):
-    """Waits for a Redis that restarts by trying again; from `hurry` on by the clock, and in the end no more.
+    """A retry policy that waits for a Redis that restarts; after `hurry`, only until a deadline.
 
     All connections that are made with it share it.
     """
 
     def __init__(self, tries: int) -> None:
-        """`tries` again, after pauses that grow from 0.1 s to 1 s; each takes as long as the system needs to fail."""
+        """Retry `tries` times, after pauses that grow from 0.1 s to 1 s."""
         super().__init__(ExponentialBackoff(cap=1.0, base=0.1), tries)
         self._until, self._away = math.inf, False
 
@@ -94,11 +94,11 @@ class Patience(Retry):
         return self  # redis-py gives each connection a copy
 
     def hurry(self, seconds: float) -> None:
-        """Wait for Redis for so many s more, in all: this process is to end. Safe to call twice, from any thread."""
+        """Wait for Redis for at most `seconds` more in all, as this process is to end. Idempotent; thread-safe."""
         self._until = min(self._until, time.monotonic() + seconds)
 
     def call_with_retry(self, do: Callable[[], Any], fail: Callable[..., Any], *more: Any, **named: Any) -> Any:
-        """See redis-py. Raises redis.ConnectionError at once where a Redis that is away was waited for to the end."""
+        """Call `do` with retries, as redis-py. Raises redis.ConnectionError at once after the deadline of `hurry`."""
         if self._away:
             raise redis.ConnectionError("Redis is away, and this process ends without it")
 
@@ -112,7 +112,7 @@ class Patience(Retry):
 
 
 def connect(url: str, **options: Any) -> redis.Redis:
-    """A client of the Redis at `url`, which connects when it is first used; `options` are redis-py's.
+    """Return a client of the Redis at `url`, which connects when it is first used; `options` are redis-py's.
 
     Raises ConfigurationError or ValueError for a URL that cannot be read.
     """
@@ -122,7 +122,7 @@ def connect(url: str, **options: Any) -> redis.Redis:
 
 
 def connect_to_replica(url: str, **options: Any) -> redis.Redis | None:
-    """A client that reads from replicas, in turn, and from the master where there are none; None without sentinels.
+    """Return a client that reads from replicas in turn, or from the master if there are none; None without sentinels.
 
     A replica lags behind: what was just written may be missing from it.
     """
@@ -130,7 +130,7 @@ def connect_to_replica(url: str, **options: Any) -> redis.Redis | None:
 
 
 def host_of(client: redis.Redis) -> str:
-    """Name or address of the machine that a client's Redis is on. Raises redis.ConnectionError without a master."""
+    """Return the name or address of the machine of a client's Redis. Raises redis.ConnectionError without a master."""
     pool = client.connection_pool
     if isinstance(pool, SentinelConnectionPool):
         return str(pool.get_master_address()[0])  # type: ignore[no-untyped-call]
@@ -151,7 +151,7 @@ def _by_sentinel(url: str, options: dict[str, Any], master: bool) -> redis.Redis
 
 
 class _Following(SentinelManagedConnection):
-    """Asks the sentinels also before it tries a command again; redis-py's would try the master that is gone."""
+    """A connection that asks the sentinels before each retry; redis-py's would try the master that is gone."""
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         if not self.is_connected:
@@ -160,9 +160,9 @@ class _Following(SentinelManagedConnection):
 
 
 def _noticing() -> dict[str, Any]:
-    """Options by which a connection to a machine that is gone breaks within some 10 s; the system waits for minutes.
+    """Return options by which a connection to a machine that is gone breaks within about 10 s instead of minutes.
 
-    Without a bound on answers: commands may block for longer.
+    They do not limit the time of an answer: commands may block for longer.
     """
     wanted = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}  # s, s, -, ms
     known = {getattr(socket, name): value for name, value in wanted.items() if hasattr(socket, name)}

@@ -1,4 +1,4 @@
-"""A name -> thing table with near names in its error: environments, networks, algorithms, players."""
+"""A table from names to objects whose error lists near names: environments, networks, algorithms, players."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Names to things of one kind; `kind` is the noun that errors use ("algorithm", "environment")."""
+    """A table from names to objects of one kind; `kind` is the noun in errors ("algorithm", "environment")."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator: enter what it decorates under `name`. Raises ValueError for a name already taken."""
+        """Return a decorator that enters its object under `name`. Raises ValueError for a name already taken."""
 
         def enter(thing: T) -> T:
             if name in self._entries:
@@ -29,7 +29,7 @@ class Registry(Generic[T]):
         return enter
 
     def __getitem__(self, name: str) -> T:
-        """The thing called `name`. Raises UnknownName, which lists near names."""
+        """Return the object called `name`. Raises UnknownName, which lists near names."""
         try:
             return self._entries[name]
         except KeyError:

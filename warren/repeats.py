@@ -1,4 +1,4 @@
-"""Counts of what may come again and again: a log gets its first line at once, and then one every some seconds."""
+"""Counts of repeated events: the first is logged at once, later ones in one line every EVERY seconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ EVERY = 10.0  # s between two lines
 
 
 class Repeats:
-    """A count of one kind of thing. Not to be shared by threads."""
+    """A count of one kind of event. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._again_at = clock, 0.0
         self.count = 0
 
     def line(self, text: str) -> str | None:
-        """Count one; return the line to write, with the count from the second on, or None where it is too soon."""
+        """Count an event; return the line to log, with the count from the second on, or None if it is too soon."""
         self.count += 1
         if self.count > 1 and self._clock() < self._again_at:
             return None

@@ -1,4 +1,4 @@
-"""Code of the user's is tried in a process of its own: it may hang, print, or end the process."""
+"""A separate process in which the user's code is tried, as it may hang, print, or end its process."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 from warren.errors import ConfigurationError
 
-TAIL_LINES = 8  # of what the process complained of, in the error
+TAIL_LINES = 8  # lines of the process's stderr in the error
 
 
 def ask(module: str, question: Any, within: float, *, too_long: str, no_answer: str) -> Any:
-    """What `python -m module` answers to `question`; both are JSON, on its standard input and output.
+    """Return the answer of `python -m module` to `question`; both are JSON, on its standard input and output.
 
-    Raises ConfigurationError: with `too_long` after `within` s; where it ends without an answer, with `no_answer`, its
-    exit status and its last lines.
+    Raises ConfigurationError: with `too_long` after `within` s; with `no_answer`, its exit status and its last lines if
+    it ends without an answer.
     """
     try:
         done = subprocess.run(

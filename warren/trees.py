@@ -9,7 +9,7 @@ Tree = Any  # np.ndarray | dict[str, Tree] | tuple[Tree, ...]
 
 
 def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
-    """`function` of each leaf of `tree` and of the leaves of `others` at the same place; a tree like `tree`."""
+    """Return a tree like `tree` with `function(leaf, *leaves of others at the same place)` at each leaf."""
     if isinstance(tree, dict):
         return {name: map_tree(function, part, *(other[name] for other in others)) for name, part in tree.items()}
     if isinstance(tree, tuple):
@@ -18,8 +18,8 @@ def map_tree(function: Callable[..., Any], tree: Tree, *others: Tree) -> Tree:
 
 
 def put(tree: Tree, at: Any, values: Tree) -> None:
-    """Writes `values` into each array of `tree` at `at`: a step, some slots, or both. What `tree` lacks is left out."""
-    if isinstance(tree, dict):  # written out: a sampler calls it at every step
+    """Write `values` into each array of `tree` at the index `at`. Entries that `tree` lacks are left out."""
+    if isinstance(tree, dict):  # not by map_tree, for speed: a sampler calls it at every step
         for name, part in tree.items():
             put(part, at, values[name])
     elif isinstance(tree, tuple):
@@ -30,12 +30,12 @@ def put(tree: Tree, at: Any, values: Tree) -> None:
 
 
 def take(tree: Tree, at: Any) -> Tree:
-    """Each array at `at`, as numpy or torch index it: views of a slice, copies of chosen rows."""
+    """Index each array with `at`, as numpy or torch do: views for a slice, copies for chosen rows."""
     return map_tree(lambda array: array[at], tree)
 
 
 def leaves(tree: Tree, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, leaf) of each leaf: "camera.left", "1.speed"; "" for a tree that is one leaf."""
+    """Yield (path, leaf) for each leaf: "camera.left", "1.speed"; "" for a tree that is one leaf."""
     parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, tuple) else None
     if parts is None:
         yield path, tree

@@ -1,4 +1,4 @@
-"""Packages that have no wheels: built once on this machine, kept in the cache folder, installed from there."""
+"""Packages without wheels: built once on this machine, kept in the cache folder, installed from there."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from pathlib import Path
 
 from warren.errors import WarrenError
 
-SAY_EVERY = 10.0  # s between lines of progress, where the output is no terminal
+SAY_EVERY = 10.0  # s between lines of progress, if the output is not a terminal
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")  # make's, as CMake has it
 
 
 def cache_folder() -> Path:
-    """WARREN_CACHE, or ~/.cache/warren."""
+    """Return the cache folder: WARREN_CACHE, or ~/.cache/warren."""
     return Path(os.environ.get("WARREN_CACHE") or Path.home() / ".cache" / "warren")
 
 
 def cached(folder: Path) -> Path | None:
-    """The wheel that was built into `folder` before."""
+    """Return the wheel that was built into `folder` before, or None."""
     return next(iter(folder.glob("*.whl")), None)
 
 
 def build(
     what: str, requirement: str, folder: Path, environment: Mapping[str, str], about: int, python: str = sys.executable
 ) -> Path:
-    """The wheel of `requirement`, built now by `python`'s own pip and packages; says how far it is.
+    """Build the wheel of `requirement` by `python`'s own pip and packages, printing progress; return its path.
 
-    `requirement`: a release, or the folder of its sources. `what`: its name for a person. `environment`: more variables
-    than this process has. `about`: the seconds that two cores take. Raises WarrenError with the end of the log.
+    `requirement`: a release, or the folder of its sources. `what`: its name in messages. `environment`: additional
+    variables. `about`: the seconds that two cores take. Raises WarrenError with the end of the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "build.log"
@@ -59,7 +59,10 @@ def build(
 
 
 def sources(requirement: str, place: Path) -> Path:
-    """The unpacked sources of `requirement`, a release, in `place`. Raises WarrenError."""
+    """Download the sources of `requirement`, a release, unpack them in `place` and return their folder.
+
+    Raises WarrenError where they cannot be downloaded.
+    """
     command = [
         *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--no-cache-dir"),
         *("--no-binary", ":all:", "--dest", str(place), requirement),
@@ -67,14 +70,14 @@ def sources(requirement: str, place: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     archive = next(iter(place.glob("*.tar.gz")), None)
     if done.returncode != 0 or archive is None:
-        raise WarrenError(f"the sources of {requirement} were not to be had:\n{done.stderr.strip()[-2000:]}")
+        raise WarrenError(f"could not download the sources of {requirement}:\n{done.stderr.strip()[-2000:]}")
     with tarfile.open(archive) as packed:
         packed.extractall(place, filter="data")
     return place / archive.name.removesuffix(".tar.gz")
 
 
 def install(wheel: Path, needed: Sequence[str]) -> None:
-    """Install the wheel, and of `needed` requirements those whose package is missing. Raises WarrenError."""
+    """Install the wheel, and those of the `needed` requirements whose package is missing. Raises WarrenError."""
     command = [sys.executable, "-m", "pip", "install", "--quiet"]
     lacking = [one for one in needed if not _has(re.split(r"[<>=!~\[]", one)[0])]
     for more in (lacking, ["--no-deps", "--force-reinstall", str(wheel)]):
@@ -83,7 +86,7 @@ def install(wheel: Path, needed: Sequence[str]) -> None:
 
 
 def _watch(what: str, process: subprocess.Popen[bytes], log: Path, about: int) -> None:
-    """Say how far the build is, until it ends: in one line of a terminal, else a line now and then."""
+    """Print the progress of a build until it ends: in one line on a terminal, else in a line now and then."""
     began, said, terminal = time.monotonic(), 0.0, sys.stdout.isatty()
     while True:
         try:

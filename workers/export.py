@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from workers.config.command_line import guarded
-from workers.config.name_value import parse, told
+from workers.config.name_value import parse, settings_text
 from workers.models.export_settings import ExportConfig
 from workers.models.model_file import write
 
@@ -21,7 +21,7 @@ from workers.models.model_file import write
 def main() -> int:
     """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m workers.export", description=__doc__, epilog=told(ExportConfig),
+        prog="python -m workers.export", description=__doc__, epilog=settings_text(ExportConfig),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("settings", nargs="*", metavar="name=value", help="see below")

@@ -1,4 +1,4 @@
-"""Settings: their schema, what is wrong with them, and Hydra's command line.
+"""Settings: their schema, their verification, and Hydra's command line.
 
 Others take `schema.Config`, `validation.verify` and `command_line.role`.
 """

@@ -1,6 +1,6 @@
-"""Settings that a command line gives and that the chosen kind of run does not read: each is refused with the remedy.
+"""Settings that were typed and that the chosen kind of run does not read: each is refused with the remedy.
 
-Only what was typed is looked at: defaults and files of settings hold values for every kind of run.
+Defaults and files of settings are not checked: they hold values for every kind of run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.config.schema import Config
 
 @dataclass(frozen=True)
 class Rule:
-    """`settings`, as patterns, are read by a run for which `applies`; `otherwise` says why not, and the remedy."""
+    """Settings, as patterns, that only runs read for which `applies` is True; `otherwise`: the reason and remedy."""
 
     settings: tuple[str, ...]
     applies: Callable[[Config], bool]
@@ -63,7 +63,7 @@ RULES = (
 
 
 def problems(config: Config, given: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield a sentence for each override in `given` without effect on `config`; None: those of this command line."""
+    """Yield a sentence per override in `given` that has no effect on `config`; None: this command line's overrides."""
     if given is None:
         given = HydraConfig.get().overrides.task if HydraConfig.initialized() else ()
     for override in given:

@@ -1,4 +1,4 @@
-"""The command line of every role: Hydra composes, all wrong settings are reported at once, errors are one message."""
+"""The command line of every role, composed by Hydra: all wrong settings are reported at once, without a traceback."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
 
-# The last two for a number as a group's option, and for a setting of a league where there is none.
+# ValueError: a number as a group's option; AssertionError: a league's setting where no league is chosen.
 REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
-# Settings by which a group says what a run is of; what else it brings, the run may have changed.
-TELLING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
-# Tables whose file holds only some of the names that may be set; of hosts, none.
+# The settings of a group that identify what a run is about; the run may have changed the group's others.
+IDENTIFYING = ("env.id", "league.env", "algorithm.name", "network.name", "sampling")
+# Tables whose files hold only some of the names that may be set. (That of hosts holds none.)
 OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
 of_resumed_league: list[str] = []  # overrides of this command line that the resumed run's configuration takes
-PIPE_CLOSED = 141  # exit status where nobody reads any more what is printed (`| head`), as shells have it
+PIPE_CLOSED = 141  # exit status where the reader of the output is gone (`| head`), as shells have it
 STOPPED = 130  # exit status after Ctrl-C, as shells have it
-ERROR_STATUS = 2  # exit status after an error that is the user's to mend
+ERROR_STATUS = 2  # exit status after an error that the user can correct
 
 
 def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], None]:
     """Return the entry point of `python -m workers.NAME`.
 
-    `run` receives the configuration and returns the exit status; None: the one of the module that the table names.
+    `run` receives the configuration and returns the exit status; None: the `run` of the role's module in the table.
     """
     work = run or partial(run_of_table, name)
 
@@ -56,7 +56,7 @@ def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], 
         status: list[int] = []
 
         def job(composed: DictConfig) -> None:
-            if STOPPED not in status:  # of a sweep, Ctrl-C ends all
+            if STOPPED not in status:  # Ctrl-C ends all runs of a sweep
                 status.append(guarded(lambda: work(of_run(name, configured(composed)))))
 
         options, overrides = arranged(sys.argv[1:])
@@ -95,7 +95,7 @@ def show_help(name: str, overrides: list[str]) -> int:
 
 
 def run_of_table(name: str, config: Config) -> int:
-    """Do the work of a role: by the module that the table names for such a run, and no other is imported."""
+    """Do the work of a role by the module that the table names for such a run; no other is imported."""
     found = roles.find(name)
     assert found is not None
     if (module := found.module(config)) is None:
@@ -107,7 +107,7 @@ def run_of_table(name: str, config: Config) -> int:
 
 
 def of_run(name: str, config: Config) -> Config:
-    """Return the configuration of a role: what it was given, or, of one that a person has started, what its run has."""
+    """Return the configuration of a role: the given one or, if a person started the role, that of the run it joins."""
     chosen = HydraConfig.get()
     # A launcher gives its roles the run folder's configuration. Flower shows a run, and has a port of its own.
     if roles.find(name) is None or name == roles.FLOWER.name or chosen.job.config_name != name:
@@ -118,25 +118,25 @@ def of_run(name: str, config: Config) -> Config:
 
 
 def named(name: str, overrides: Iterable[str]) -> set[str]:
-    """Return the settings that a command line names; of a chosen group those that say which run it is for."""
+    """Return the settings that a command line names; of a chosen group, those that identify what its run is about."""
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     groups = {one for one in given if (CONF / one).is_dir()}
     if not groups:
         return given
     plain, chosen = hydra.compose(name), hydra.compose(name, list(overrides))
-    told = {one for one in TELLING if one.partition(".")[0] in groups}  # of a group that is the default, too
-    differ = {one for one in TELLING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
+    told = {one for one in IDENTIFYING if one.partition(".")[0] in groups}  # also if the group is the default
+    differ = {one for one in IDENTIFYING if OmegaConf.select(plain, one) != OmegaConf.select(chosen, one)}
     return given - groups | told | differ
 
 
 def configured(composed: DictConfig) -> Config:
-    """What Hydra composed, as a Config. Raises ConfigurationError for a value of a wrong type."""
+    """Convert Hydra's composition into a Config. Raises ConfigurationError for a value of a wrong type."""
     chosen = HydraConfig.get()
     return with_choices(from_hydra(composed), chosen.runtime.choices.get("algorithm"), chosen.overrides.task)
 
 
 def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Return Hydra's own options and the overrides of a command line that has them in any order."""
+    """Split a command line, in any order, into Hydra's own options and the overrides."""
     overrides: list[str] = get_args_parser().parse_intermixed_args(argv).overrides
     options = list(argv)
     for override in overrides:
@@ -145,29 +145,29 @@ def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def in_full(override: str) -> str:
-    """Return an override as Hydra takes it where its table has no such name yet; `verify` knows those that exist."""
+    """Return an override in the form by which Hydra adds a name to an open table; `verify` refuses wrong names."""
     name = override.partition("=")[0]
     open_table = name == "hosts" or name.startswith(tuple(f"{table}." for table in OPEN))
     return f"++{override}" if open_table and "=" in override else override
 
 
 def urls_from_environment(options: argparse.Namespace) -> None:
-    """Fill in --broker-url and --redis-url, where they were not given."""
+    """Set --broker-url and --redis-url from the environment, where they were not given."""
     options.broker_url = options.broker_url or secret(BROKER_VARIABLE)
     options.redis_url = options.redis_url or secret(REDIS_VARIABLE)
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Return the exit status of `run`; print an error of Warren's own as one message, with no traceback or password.
+    """Run `run` and return its exit status; print a WarrenError as one message, without traceback or password.
 
-    A missing package of one of Warren's extras is such an error as well.
+    A missing package of one of Warren's extras is printed in the same way.
     """
     try:
         status = run()
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        if not _nobody_reads():  # of another pipe, or a socket
+        if not _output_closed():  # another pipe, or a socket, broke
             raise
         return PIPE_CLOSED
     except ConfigurationError as error:
@@ -189,18 +189,18 @@ def guarded(run: Callable[[], int]) -> int:
         return STOPPED
 
 
-def _nobody_reads() -> bool:
-    """Return whether standard output is a pipe that was closed; what is still to be printed goes nowhere then."""
-    looked = select.poll()
-    looked.register(sys.stdout.fileno(), 0)  # for nothing: that the other end is closed is told anyway
-    if not looked.poll(0):
+def _output_closed() -> bool:
+    """Return whether standard output is a pipe that its reader closed; if so, drop what is still to be printed."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)  # no events asked for: a closed other end is reported anyway
+    if not poll.poll(0):
         return False
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter's end says it again
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter reports it again at its end
     return True
 
 
 def check_overrides(role_name: str, argv: list[str]) -> int:
-    """Compose once ahead of Hydra, so that every wrong override is reported, each with what would be right."""
+    """Compose once ahead of Hydra and return 0. Raises ConfigurationError with every wrong override and its remedy."""
     arguments = get_args_parser().parse_args(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
         return 0
@@ -217,7 +217,7 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
         except REFUSALS as error:
             wrong = dict(_explain_each(name, overrides))
             problems = list(wrong.values()) or [_first_line(error)]
-            # What is left may be wrong in other ways, and one run should report it all.
+            # The other overrides may be wrong in other ways; one run should report everything.
             if wrong:
                 from workers.config.validation import verify  # and with it torch, which not every command line needs
 
@@ -232,7 +232,7 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
 
 
 def _no_truth_values(composed: DictConfig, overrides: list[str]) -> Iterator[str]:
-    """Yield a sentence for each number that is given to a setting of true or false: OmegaConf takes any for true."""
+    """Yield a sentence for each number given to a boolean setting: OmegaConf takes any number but 0 for true."""
     for override in overrides:
         name, _, value = override.lstrip("+~").partition("=")
         if re.fullmatch(r"-?[\d.]+", value) and value not in ("0", "1") and re.fullmatch(r"[\w.]+", name):
@@ -241,20 +241,20 @@ def _no_truth_values(composed: DictConfig, overrides: list[str]) -> Iterator[str
             except OmegaConfBaseException:
                 continue
             if isinstance(taken, bool):
-                yield f"{name}: {value} is neither true nor false"
+                yield f"{name}: {value} is neither true nor false; use one of them"
 
 
 def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:
-    """The overrides of each run of `--multirun`: seed=1,2 actors=2,4 are four. Raises ConfigurationError."""
+    """Return the overrides of each run of `--multirun`: four for seed=1,2 actors=2,4. Raises ConfigurationError."""
     if role_name != "train":
-        raise ConfigurationError(f"--multirun: workers.{role_name} is a role of one run; sweep with workers.train")
-    # All would write into one folder, or meet under one name on the servers.
+        raise ConfigurationError(f"--multirun: workers.{role_name} joins one run; sweep with workers.train")
+    # All runs would write into one folder, or have one name on the servers.
     fixed = [one for one in overrides if re.match(r"(trial|run|resume)=", one) and "," not in one]
     if fixed:
         raise ConfigurationError(f"--multirun: {' '.join(fixed)} would be the same for all runs; leave it out")
     try:
         (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(overrides), None)
-    except HydraException:  # not written as name=value, say: the composition tells what is wrong
+    except HydraException:  # for example, not written as name=value: composing reports it
         return [overrides]
     return batch
 
@@ -264,18 +264,18 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
     known = _keys(hydra.compose(name, chosen))
     for override in overrides:
         try:
-            # With what was chosen: a setting may be one of a group's option alone.
+            # With the chosen groups: a setting may exist only in one of their options.
             hydra.compose(name, [override] if override in chosen else [*chosen, override])
         except REFUSALS as error:
             key, _, value = override.partition("=")
             key = key.lstrip("+~")
-            # What was typed may hold a broker's password.
+            # An override may hold a broker's password.
             if isinstance(error, MissingConfigException):
                 yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
             elif isinstance(error, OverrideParseException) and "=" in override:
                 yield override, redact(_unreadable(override, key, value))
             elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
-                yield override, redact(f"{override}: is no setting; write them as name=value")
+                yield override, redact(f"{override}: is not a setting; write settings as name=value")
             elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
                 yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
             elif _chooses_group(override) and (wrong := _WRONG_IN_FILE.match(str(error))):
@@ -286,7 +286,7 @@ def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
                 yield override, redact(f"{override}: {_first_line(error)}")
 
 
-# What Hydra says of a file of settings that sets what there is not.
+# Hydra's error for a file of settings that sets a name that does not exist.
 _WRONG_IN_FILE = re.compile(r"In '(?P<file>[^']+)': ConfigKeyError.*full_key: (?P<key>\S+)", re.DOTALL)
 
 

@@ -1,6 +1,6 @@
-"""Settings for `--help`: name, value and what it means, which is the comment at its field in the source.
+"""Settings for `--help`: name, value and meaning, which is the comment at the field in the source.
 
-Read as text, so that help imports nothing of what it is about.
+The source is read as text, so that help imports none of the modules that it describes.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from workers.config.schema import CONF
 
 PLACE = Path(__file__).resolve().parent
 AGENTS = CONF.parent / "agents"
-WIDTH, COLUMN = 118, 38  # characters of a line, and where what a setting means begins
+WIDTH, COLUMN = 118, 38  # characters of a line, and the column of the meanings
 
 
 @cache
 def of_file(path: Path) -> Mapping[str, Mapping[str, str]]:
-    """Return what the comments at the fields of each class in a file say: class -> field -> text."""
+    """Return the comments at the fields of each class in a file: class -> field -> text."""
     text = path.read_text(encoding="utf-8")
     comments = {
         token.start[0]: (token.string.lstrip("# "), not token.line[: token.start[1]].strip())
@@ -35,11 +35,11 @@ def of_file(path: Path) -> Mapping[str, Mapping[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for kind in (node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)):
         fields = [node for node in kind.body if isinstance(node, ast.AnnAssign)]
-        found[kind.name] = {ast.unparse(one.target): _said(one, comments) for one in fields}
+        found[kind.name] = {ast.unparse(one.target): _comment_of(one, comments) for one in fields}
     return found
 
 
-def _said(field: ast.AnnAssign, comments: Mapping[int, tuple[str, bool]]) -> str:
+def _comment_of(field: ast.AnnAssign, comments: Mapping[int, tuple[str, bool]]) -> str:
     """Return the comment behind a field, else the lines of comment right above it."""
     first, last = field.lineno, field.end_lineno or field.lineno
     behind = [text for line, (text, alone) in comments.items() if first <= line <= last and not alone]
@@ -52,7 +52,7 @@ def _said(field: ast.AnnAssign, comments: Mapping[int, tuple[str, bool]]) -> str
 
 
 def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
-    """Return what each setting of a run means: dotted name -> text; of the chosen algorithm and network too."""
+    """Return dotted name -> meaning of each setting of a run, those of its algorithm and network included."""
     schema = of_file(PLACE / "schema.py")
     found = dict(schema["Config"])
     tables = [("broker", schema["BrokerConfig"]), ("env", schema["EnvConfig"]), ("gateway", schema["GatewayConfig"])]
@@ -69,7 +69,7 @@ def meanings(algorithm: str = "", network: str = "") -> dict[str, str]:
 
 
 def _classes(folder: Path, name: str) -> Iterator[Mapping[str, str]]:
-    """Yield the fields of the settings' classes in a folder: of the shared ones, then of those of `name`."""
+    """Yield field -> text of each class of settings in a folder: first the shared ones, then those of `name`."""
     own = [path for path in (folder / f"{name}.py", folder / name / "config.py") if name and path.exists()]
     for path in [*sorted(folder.glob("*.py")), *own]:
         for kind, texts in of_file(path).items():
@@ -85,7 +85,7 @@ def typed(value: Any) -> str:
 
 
 def lines(settings: Iterable[tuple[str, str, str]]) -> Iterator[str]:
-    """Yield the lines of help for settings, each its name, its value as it is typed, and what it means."""
+    """Yield the lines of help for settings, each given as (name, value as it is typed, meaning)."""
     for name, value, meaning in settings:
         given = f"  {name}={value}"
         if not meaning:

@@ -1,4 +1,4 @@
-"""Find what is wrong with a gateway's settings, in training and where a trained policy is deployed."""
+"""Checks of a gateway's settings, for training and for a trained policy that is deployed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PORTS = ("port", "tcp_port", "own_port")
 
 
 def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
-    """Yield a sentence for each setting that no gateway can have."""
+    """Yield a sentence for each setting whose value no gateway accepts."""
     for name in COUNTS:
         if getattr(gateway, name) < 1:
             yield f"gateway.{name}: {getattr(gateway, name)} is too small; it must be at least 1"
@@ -29,6 +29,6 @@ def wrong_values(gateway: GatewayConfig) -> Iterator[str]:
 
 
 def missing_packages() -> Iterator[str]:
-    """Yield a sentence where a package is not installed that gateways need."""
+    """Yield a sentence for each package that gateways need and that is not installed."""
     if importlib.util.find_spec("uvicorn") is None:
-        yield f"gateway: uvicorn is not installed, and games are answered by it; {install('uvicorn')}"
+        yield f"gateway: uvicorn, which serves the games, is not installed; {install('uvicorn')}"

@@ -16,7 +16,7 @@ from workers.config import described, roles
 from workers.config.league import LeagueConfig
 from workers.config.schema import CONF
 
-# Beside a role's number and device: what its process reads of its own command line. All else is the run's.
+# Settings that a role reads from its own command line, beside its number and device. All others are the run's.
 EVERY_ROLE = ("run", "broker.*", "log_level", "grace")
 OF_FOLDER = ("folder", "project", "trial")
 OF_ROLE = {
@@ -50,7 +50,7 @@ def text(role_name: str, overrides: list[str]) -> Iterator[str]:
         yield "\nSettings, their values and what they mean:"
         yield from described.lines(settings)
         if not values.get("league"):
-            yield "  league.NAME=VALUE              of a league: --help league=kuhn lists its settings"
+            yield "  league.NAME=VALUE              a league's setting: --help league=kuhn lists them"
     else:
         own = _own(role)
         yield "\nSettings of this process, their values and what they mean:"
@@ -66,7 +66,7 @@ def _own(role: roles.Role) -> tuple[str, ...]:
 
 
 def _league_defaults() -> dict[str, Any]:
-    """Return what a league has that its file does not say, of settings that are no tables."""
+    """Return the default values of a league's settings, except tables."""
     plain = (int, float, str, type(None))
     return {one.name: one.default for one in fields(LeagueConfig) if isinstance(one.default, plain)}
 

@@ -1,4 +1,4 @@
-"""Which host of a training run or a league starts which actors, learners, env runners, evaluators, league workers."""
+"""The shares of hosts: the actors, learners, env runners, evaluators and league workers that each of them starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ON_LOOPBACK = ("private", "install", "embedded")  # modes of broker= whose serve
 
 
 def problems(config: Config) -> Iterator[str]:
-    """Yield what is wrong with `hosts` and `host`."""
+    """Yield a sentence for each problem with the settings `hosts` and `host`."""
     if len(config.hosts) > 1 and config.broker.mode in ON_LOOPBACK:
         yield (
             f"broker: {config.broker.mode} starts servers that only this machine reaches, and hosts has "
@@ -27,15 +27,15 @@ def problems(config: Config) -> Iterator[str]:
     known = roles.counts(config)
     for host, counts in config.hosts.items():
         if not _NAME.fullmatch(str(host)):
-            yield f"hosts.{host}: {host!r} is no name; use letters, digits, '-' and '_', a letter first"
+            yield f"hosts.{host}: {host!r} is not a name; use letters, digits, '-' and '_', a letter first"
         if not isinstance(counts or {}, dict):
-            yield f"hosts.{host}: {counts!r} is no table; write what it starts, as in hosts={{{host}: {{actors: 2}}}}"
+            yield f"hosts.{host}: {counts!r} is not a table of counts; write it as in hosts={{{host}: {{actors: 2}}}}"
             continue
         for name, count in (counts or {}).items():
             if name not in known:
                 yield f"hosts.{host}: {unknown_name('count', str(name), known)}"
             elif type(count) is not int or count < 0:
-                yield f"hosts.{host}.{name}: {count!r} is no number of processes; it must be an integer of at least 0"
+                yield f"hosts.{host}.{name}: {count!r} is not a number of processes; use an integer of at least 0"
     shares = [counts.get("learners") for counts in config.hosts.values() if isinstance(counts, dict)]
     if any(shares) and not shares[0]:
         yield f"hosts.{leader(config)}.learners: none; the first learner is the leader's, whose folder it writes to"
@@ -44,26 +44,26 @@ def problems(config: Config) -> Iterator[str]:
 
 
 def leader(config: Config) -> str | None:
-    """The host that leads: the first; None for one machine."""
+    """Return the name of the host that leads, which is the first; None for a run on one machine."""
     return next(iter(config.hosts), None)
 
 
 def leads(config: Config) -> bool:
-    """Whether this machine leads the run: it does unless it is said to be another than the first host."""
+    """Return whether this machine leads the run: so it does unless `host` names another than the first."""
     return config.host is None or config.host == leader(config)
 
 
 def total(config: Config, setting: str) -> int:
-    """How many processes of `setting` the run has on all hosts together."""
+    """Return the number of processes of `setting` on all hosts together."""
     if any(setting in (counts or {}) for counts in config.hosts.values()):
         return sum(int((counts or {}).get(setting, 0)) for counts in config.hosts.values())
     return int(getattr(config, setting))
 
 
 def ranks(config: Config, setting: str, host: str | None) -> range:
-    """The numbers of the processes of `setting` that `host` starts; they count through the hosts in their order.
+    """Return the numbers of the processes of `setting` that `host` starts; they count through the hosts in order.
 
-    What no host names, the leader starts.
+    Processes that no host names are started by the leader.
     """
     first = leader(config)
     if first is None:
@@ -80,7 +80,7 @@ def ranks(config: Config, setting: str, host: str | None) -> range:
 
 
 def shares(config: Config) -> Iterator[tuple[Role, str | None, range]]:
-    """Yield what this host starts: of each role, and where it is each player's of a league, the numbers it has here."""
+    """Yield (role, player, numbers) of the processes that this host starts; player is None for roles not per player."""
     for role in roles.of(config):
         players: list[str | None] = [*config.league["players"]] if role.each_player and config.league else [None]
         for player in players:
@@ -88,13 +88,13 @@ def shares(config: Config) -> Iterator[tuple[Role, str | None, range]]:
 
 
 def share(config: Config, role: Role, player: str | None = None) -> range:
-    """Return the numbers that this host starts of a role, of that `player` of a league."""
+    """Return the numbers of a role's processes that this host starts, for `player` where the role is per player."""
     if role.count is None:
         return range(int(leads(config)))
     return ranks(replace(config, learners=config.learners_of(player or config.player)), role.count, config.host)
 
 
 def given_totals(config: Config) -> dict[str, Any]:
-    """The counts that `hosts` sets, for the configuration."""
+    """Return the counts that `hosts` sets, summed over the hosts: setting -> number."""
     named = [name for name in roles.counts() if any(name in (counts or {}) for counts in config.hosts.values())]
     return {name: total(config, name) for name in named}

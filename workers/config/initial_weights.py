@@ -1,4 +1,4 @@
-"""The weights that a league's player begins with and goes back to at a reset, by its setting `initial`.
+"""The weights with which a league's player begins and to which a reset returns: its setting `initial`.
 
     runs/cartpole/TRIAL        a run folder or a checkpoint, named as a teacher is
     main@1200                  a frozen model of the league
@@ -15,14 +15,14 @@ from workers.config import teachers
 
 
 def setting_of(player: str) -> str:
-    """The setting's name in messages."""
+    """Return the setting's full name, for messages."""
     return f"players.{player}.initial"
 
 
 def load(path: str, policy: Policy, player: str) -> None:
     """Load the checkpoint at `path` into `policy`, for `player`.
 
-    Raises ConfigurationError where there is none, or one of another network.
+    Raises ConfigurationError where there is none, or it is one of another network.
     """
     setting = setting_of(player)
     try:

@@ -17,19 +17,19 @@ from warren.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class PlayerConfig:
-    """One player that learns, of a registered kind."""
+    """A learning player of a registered kind."""
 
     kind: str
     config: Mapping[str, Any] = field(default_factory=dict)  # options of the kind
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # by rule: league.rules.hyperparameters
     updates: int = 1  # in each round of a league in one process: its share of the learning
-    initial: str | None = None  # what a reset goes back to (workers.config.initial_weights); null: fresh weights
-    learners: int | None = None  # that share its updates; null: as many as the run's `learners`
+    initial: str | None = None  # weights to which a reset returns (workers.config.initial_weights); null: fresh ones
+    learners: int | None = None  # learners that share its updates; null: as many as the run's `learners`
 
 
 @dataclass(frozen=True)
 class LeagueConfig:
-    """A league: who learns, how games are played, how results count, how the mixture is found."""
+    """A league: its players, how games are played, how results count, how the mixture is found."""
 
     env: str
     players: Mapping[str, PlayerConfig]
@@ -46,16 +46,16 @@ class LeagueConfig:
     lanes: int = 256  # trajectories collected side by side for one update, of lanes * unroll_length decisions
     match_games: int = 256  # games after which a table asks for another opponent
     series: int = 1  # games that make one outcome of the payoff
-    reward_scale: float = 1.0  # of rewards as the algorithm sees them
+    reward_scale: float = 1.0  # factor of the rewards that the algorithm gets
 
     # Learning
     period_steps: int = 20_000  # decisions between the ends of learning periods, where snapshots are decided on
 
     # Payoff cells between frozen players
-    evaluation_share: float = 0.25  # of the wall time
+    evaluation_share: float = 0.25  # share of the wall time
     evaluation_games: int = 1024  # slots of one batch
     evaluation_rounds: int = 2  # games a slot plays in a batch
-    cell_least: int = 2048  # games of a cell until it counts as known
+    cell_least: int = 2048  # games of a cell until it may count as known
     cell_most: int = 200_000
     cell_error: float = 0.05  # half of the interval of a mean return at which a cell is known well enough
     cell_confidence: float = 0.95  # of each cell's interval, at all times together (empirical_game.confidence)
@@ -64,7 +64,7 @@ class LeagueConfig:
 
     # In services
     goal: float | None = None  # exploitability of the mixture at which the run is over
-    lease: float = 60.0  # s; a match or a learning period that nobody renews for so long is free again
+    lease: float = 60.0  # s after which a match or a learning period that nobody renews is free again
     memory_bound: int = 4 << 30  # bytes of frozen models in Redis, or half of its maxmemory; the least used are spilled
     snapshot_every: float = 60.0  # s between snapshots of the league in the run folder
     history: int | None = 2_000_000  # events of the past that the run folder keeps, compressed; null: all
@@ -73,23 +73,23 @@ class LeagueConfig:
     evaluation_every: float = 15.0  # s between computations of exploitability, where the game is small enough for it
 
     # Records of matches, to be played again (workers/replays)
-    replay_every: int = 0  # every how many-th match of each actor is recorded; 1: all, 0: none
-    replay_upsets: float | None = None  # and those lost by who was expected, by Elo, to score so much; null: none
-    replay_evaluations: int = 0  # every how many-th batch of each evaluator's games is recorded; 0: none
-    replay_bytes: int = 256 << 20  # that all records take in the run folder; beyond it the oldest go
+    replay_every: int = 0  # each actor records every N-th match; 1: all, 0: none
+    replay_upsets: float | None = None  # and matches lost by a player that Elo expected to score this; null: none
+    replay_evaluations: int = 0  # each evaluator records every N-th batch of games; 0: none
+    replay_bytes: int = 256 << 20  # bytes of all records in the run folder; beyond that the oldest are deleted
 
     @property
     def records_matches(self) -> bool:
-        """Whether matches between players may be recorded."""
+        """Return whether matches between players may be recorded."""
         return self.replay_every > 0 or self.replay_upsets is not None
 
     @property
     def records(self) -> bool:
-        """Whether anything may be."""
+        """Return whether matches or evaluation games may be recorded."""
         return self.records_matches or self.replay_evaluations > 0
 
     def slots(self, sharing: int) -> int:
-        """How many games one of `sharing` steps at once for each player: at each table as many in either seat."""
+        """Return the games per player that one of `sharing` processes steps at once, as many in either seat."""
         tables = 2 * self.tables
         return max(tables, self.games // sharing // tables * tables)
 
@@ -106,7 +106,7 @@ class LeagueConfig:
                 problems.append(f"{name}={getattr(self, name)} of the league must be at least 0, which records none")
         if self.replay_upsets is not None and not 0.5 < self.replay_upsets < 1:
             problems.append(
-                f"replay_upsets={self.replay_upsets} of the league is the score that who lost was expected to reach; "
+                f"replay_upsets={self.replay_upsets} of the league is the score that the loser was expected to reach; "
                 "it must be above 0.5 and below 1, as 0.75 is, or null for none"
             )
         if self.replay_bytes < 1 << 20:
@@ -121,7 +121,7 @@ class LeagueConfig:
         if not 0 <= self.evaluation_share < 1:
             problems.append(f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1")
         for name in ("lease", "snapshot_every", "evaluation_every"):
-            if not 0 < getattr(self, name) < inf:  # nan is not
+            if not 0 < getattr(self, name) < inf:  # NaN is not
                 problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite")
         if not 0 < self.cell_confidence < 1:
             problems.append(f"cell_confidence={self.cell_confidence} of the league must be within 0 and 1, as 0.95 is")
@@ -131,7 +131,7 @@ class LeagueConfig:
             if not 0 < getattr(self, name) < inf:
                 problems.append(f"{name}={getattr(self, name)} of the league must be above 0, and finite")
         if self.goal is not None and not self.goal >= 0:
-            problems.append(f"goal={self.goal} of the league is no exploitability; it must be at least 0, or null")
+            problems.append(f"goal={self.goal} of the league is not an exploitability; it must be at least 0, or null")
         if not self.players:
             problems.append("players of the league is empty; give at least one")
         for name, player in self.players.items():
@@ -158,12 +158,12 @@ class LeagueConfig:
             raise ConfigurationError(problems)
 
     def progress_in_period(self, steps: int, end: int) -> float:
-        """Return how much of a learning period that ends at `end` decisions is over at `steps`, in [0, 1]."""
+        """Return the part in [0, 1] of a period that is over at `steps` decisions, if it ends at `end` decisions."""
         return 1.0 - min(1.0, max(0, end - steps) / self.period_steps)
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> LeagueConfig:
-        """From a YAML file's contents. Raises ConfigurationError for names that do not exist."""
+        """Build the settings from a YAML file's contents. Raises ConfigurationError with all problems."""
         if missing := [name for name in ("env", "players") if not given.get(name)]:
             raise ConfigurationError(
                 f"{' and '.join(missing)} not given; choose a league to begin with, as in league=kuhn"

@@ -1,4 +1,4 @@
-"""The algorithm and the network of a league's players: those of its own file, or those that a command line chooses."""
+"""The algorithm and the network of a league's players: from its own file, or chosen on the command line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from workers.config.schema import Config
 
-DEFAULT = "ppo"  # of conf/warren.yaml, which no league has asked for
+DEFAULT = "ppo"  # the one of conf/warren.yaml, which does not replace that of a league's file
 
 
 def with_choices(config: Config, choice: str | None, overrides: Sequence[str]) -> Config:
-    """Return `config` with this command line's algorithm and network taken over by its league.
+    """Return `config` with the algorithm and network of this command line copied into its league.
 
     `algorithm=NAME` keeps the settings of the league's file that the chosen algorithm has as well (discount, entropy,
     learning rate): they are about the game. `network=NAME` replaces the league's network. `algorithm.SETTING=VALUE` and

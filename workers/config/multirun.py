@@ -1,4 +1,4 @@
-"""The file in which Hydra keeps what `--multirun` was: without passwords."""
+"""The file in which Hydra keeps the settings of `--multirun`, without passwords."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ URLS = ("url", "redis_url")
 
 
 class HidePasswords(Callback):
-    """Hide them in the configuration that Hydra saves. Each run composes its own again, from the command line."""
+    """A callback that hides passwords in the configuration that Hydra saves; each run composes its own again."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         with flag_override(config, ["readonly", "struct"], False):

@@ -1,4 +1,4 @@
-"""Command lines of name=value: the settings of a dataclass, whose comments are what --help says of each."""
+"""Command lines of name=value: the settings of a dataclass, whose comments --help prints."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _COMMENT = re.compile(r"^    (\w+): .*?  # (.+)$", re.MULTILINE)
 
 
 def command(doc: str | None, config: type[T], run: Callable[[T], int]) -> int:
-    """Return the exit status of `run` with the settings of the command line; print `doc` where help is asked for."""
+    """Run `run` with the settings of the command line and return its exit status; print `doc` for --help."""
     given = sys.argv[1:]
     if not given or "--help" in given or "-h" in given:
-        print(f"{(doc or '').rstrip()}\n\n{told(config)}")
+        print(f"{(doc or '').rstrip()}\n\n{settings_text(config)}")
         return 0 if given else 2
     return guarded(lambda: run(parse(config, given)))
 
 
-def told(config: type[Any]) -> str:
-    """Return the settings of `config` as text, a line each: its default, and the comment of its field."""
+def settings_text(config: type[Any]) -> str:
+    """Return the settings of `config` as text, a line per setting: its default, and the comment of its field."""
     lines = [*_said(config)]
     width = max(len(setting) for setting, _ in lines)
     return "\n".join(["Settings:", *(f"  {setting:{width}}  {said}".rstrip() for setting, said in lines)])
@@ -52,7 +52,7 @@ def _said(of: type[Any], prefix: str = "") -> Iterator[tuple[str, str]]:
 def parse(config: type[T], given: Sequence[str]) -> T:
     """Return the settings that a command line gives, as a `config`. Raises ConfigurationError with all problems."""
     known = _names(config)
-    wrong = [f"{one}: is no setting; write them as name=value" for one in given if "=" not in one]
+    wrong = [f"{one}: is not a setting; write settings as name=value" for one in given if "=" not in one]
     wrong += [
         unknown_name("setting", name, known)
         for name in (one.partition("=")[0] for one in given if "=" in one)

@@ -1,7 +1,6 @@
-"""What is wrong with a configuration and shows in its values: numbers, names, hosts, ports, the folder.
+"""Checks of a configuration that need only its values: numbers, names, hosts, ports, the folder.
 
-Nothing is built and torch is not imported, so that a launcher knows at once whether there is a run to begin with.
-validation.py holds the rest.
+They build nothing and do not import torch, so that a launcher answers at once. validation.py holds the others.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from workers.servers import given_urls
 
 COMPRESSIONS = ("none", "fp16", "bf16", "topk")  # as workers/learning/allreduce/compression.py has them
 LARGEST = 2**63 - 1  # steps, seeds and ids are stored in 64 bits with a sign
-LARGEST_SEED = 2**32 - 1  # that numpy and gymnasium take
-MOST_ENVIRONMENTS = 1 << 20  # that one process steps at once
+LARGEST_SEED = 2**32 - 1  # limit of numpy and gymnasium
+MOST_ENVIRONMENTS = 1 << 20  # stepped by one process
 LEAGUES = tuple((CONF / "league").glob("*.yaml"))
 _FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _AT_LEAST = {
@@ -51,7 +50,7 @@ _AT_MOST = {
 
 
 def problems(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
-    """Yield one sentence for each problem. `role`, `elsewhere`: as for `validation.verify`."""
+    """Yield one sentence for each problem. `role`, `elsewhere`: see `validation.verify`."""
     row = roles.find(role)
     yield from _numbers(config)
     yield from applicable.problems(config)
@@ -92,7 +91,7 @@ def _numbers(config: Config) -> Iterator[str]:
         yield f"event_rate: {config.event_rate} is not a share of the calls; it must be from 0 to 1"
     for name in ("round_timeout", "checkpoint_every", "grace", "seconds"):
         value = getattr(config, name)
-        if value is not None and not 0 < value < math.inf:  # nan is not
+        if value is not None and not 0 < value < math.inf:  # NaN is not
             yield f"{name}: {value} is not a time span; it must be more than 0 seconds, and finite"
     if config.sampling is Sampling.gathered and config.batch_segments not in (None, config.actors):
         yield (
@@ -120,7 +119,7 @@ def _learners(config: Config) -> Iterator[str]:
     for player in players:
         for rank in range(1, config.learners_of(player)):
             if (name := f"{player}-{rank}") in players:
-                yield f"league.players.{name}: learner {rank} of player {player} is called so too; rename the player"
+                yield f"league.players.{name}: learner {rank} of player {player} has this name too; rename a player"
     if config.allreduce not in ("auto", "horovod", "torch"):
         yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
     elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
@@ -153,11 +152,11 @@ def _learners(config: Config) -> Iterator[str]:
 
 def _deterministic(config: Config) -> Iterator[str]:
     if config.league is not None:
-        yield "deterministic: a league cannot be: which match is played next depends on which actor asks first"
+        yield "deterministic: does not fit a league: the next match depends on which actor asks first; leave it out"
     elif config.sampling is not Sampling.gathered:
         yield (
-            f"deterministic: sampling={config.sampling.value} cannot be: of which segments an update is made depends "
-            "on when they arrive; use sampling=gathered"
+            f"deterministic: does not fit sampling={config.sampling.value}, where an update has the segments that "
+            "arrive first; use sampling=gathered"
         )
 
 
@@ -178,7 +177,7 @@ def _gateway(config: Config, role: str) -> Iterator[str]:
             "sampling=streaming"
         )
     for name in gamecore_actors.unfit(config.env.settings()):
-        yield f"env.{name}: is done to environments that are stepped; leave it out, {config.env.id} drives itself"
+        yield f"env.{name}: changes environments that are stepped, and {config.env.id} drives itself; leave it out"
     yield from wrong_values(config.gateway)
     if role in ("gateway", "train"):
         yield from missing_packages()
@@ -196,11 +195,12 @@ def _served(config: Config) -> Iterator[str]:
         return
     if config.env.num_envs % 2:
         yield (
-            f"env.num_envs: {config.env.num_envs} are not two equal groups, which an env runner steps in turn; choose "
-            "an even number"
+            f"env.num_envs: {config.env.num_envs} cannot be split into the two equal groups that an env runner steps "
+            "in turn; use an even number"
         )
     if config.env.workers > config.env.num_envs // 2:
-        yield f"env.workers: {config.env.workers} processes for each of two groups of {config.env.num_envs // 2}"
+        group = config.env.num_envs // 2
+        yield f"env.workers: {config.env.workers} is more than the {group} environments of a group; use at most {group}"
 
 
 def _servers(config: Config) -> Iterator[str]:
@@ -216,7 +216,7 @@ def _names(config: Config, role: Role | None) -> Iterator[str]:
             yield f"{name}: {value!r} cannot name a folder; use letters, digits, '.', '-' and '_'"
     if config.trial is None and role is not None and role.keeps_folder(config):
         others = f"; {role.name} workers from {role.id}=1 on need none" if role.keeps is Keeps.first else ""
-        yield f"trial: not given; this role writes into the run's folder, so name that (trial=TRIAL){others}"
+        yield f"trial: not given; this role writes into the run's folder; give trial=TRIAL{others}"
     if config.run is None and role is not None:
         yield "run: not given; name the run that this role joins (run=NAME, as the launcher prints it)"
     elif config.run is not None:

@@ -1,7 +1,7 @@
-"""THE table of roles: each kind of process that a training run or a league has, with all that is known of it by kind.
+"""The table of roles: one row per kind of process of a training run or a league, with all facts about that kind.
 
-Launcher, verifier, hosts, doctor, scaling and command lines are made from it; the schema, manifests and pages are held
-against it by tests/test_roles.py. A new role is a row here and its module `workers.NAME`.
+Launcher, verifier, hosts, doctor, scaling and command lines read it; tests/test_roles.py compares the schema, manifests
+and pages with it. A new role is a row here and its module `workers.NAME`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Restart(Enum):
-    """Tell what a process that fails again and again means for the run."""
+    """The consequence for the run of a process that fails again and again."""
 
     critical = "critical"  # the run ends, with the process's last lines
     optional = "optional"  # the run goes on without it; it is tried again after growing pauses
@@ -24,15 +24,15 @@ class Restart(Enum):
 
 
 class Done(Enum):
-    """Tell what an end with status 0 means."""
+    """The meaning of an end with status 0."""
 
-    restart = "restart"  # it was to run for as long as the run does: started again
+    restart = "restart"  # the process should last as long as the run: it is started again
     once = "once"  # its work is done
     run = "run"  # its work is done, and with it the run
 
 
 class Keeps(Enum):
-    """Tell which processes of a role write into the run's folder."""
+    """The processes of a role that write into the run's folder."""
 
     nobody = "nobody"
     first = "first"  # the one with number 0
@@ -40,7 +40,7 @@ class Keeps(Enum):
 
 
 def of_a_league(config: Config) -> bool:
-    """Return whether it is a league's."""
+    """Return whether the run has a league."""
     return config.league is not None
 
 
@@ -50,7 +50,7 @@ def is_served(config: Config) -> bool:
 
 
 def has_gateways(config: Config) -> bool:
-    """Return whether games drive themselves, so that gateways are in the place of actors."""
+    """Return whether games drive themselves, so that gateways take the place of actors."""
     from envs import is_gamecore  # and with it gymnasium, which not every command line needs
 
     return not of_a_league(config) and is_gamecore(config.env.id)
@@ -60,20 +60,20 @@ def has_gateways(config: Config) -> bool:
 class Role:
     """One kind of process: `python -m workers.NAME`.
 
-    `work`: the modules whose `run` does its work: of a "plain" run, of a "league", and, where actors are served by
-    other code, of a "served plain" run and a "served league". Runs of kinds that are not there have no such role, nor
-    those for which `applies` is False; `otherwise` says so to whoever starts one by hand, and the remedy.
+    `work`: the module whose `run` does the work, by kind of run: "plain", "league" and, where the code for served
+    sampling differs, "served plain" and "served league". A run of a kind that is missing, or for which `applies` is
+    False, has no such role; `otherwise` is the error, with the remedy, for a user that starts one by hand.
 
-    `count`, `id`: settings of how many there are, `most` at most, and of the number of one; without a count there is
-    one process, which is started where `switch`, another setting, is not null. `each_player`: so many for each player.
-    `scaled`: the count may be changed while the run lasts.
+    `count`, `id`: the settings that hold the number of processes, at most `most`, and the number of this process. A
+    role without a count has one process, started if the setting `switch` is not null. `each_player`: the count is per
+    player. `scaled`: the count may be changed while the run lasts.
 
-    `grace`: s that it has to stop at least, whatever the setting `grace` says; `longest`: s that it gets at most where
-    an update takes longer; `in_a_container`: s that a container gives it. `stop_order`: those of 0 are stopped first.
+    `grace`: s to stop, at least, whatever the setting `grace` says; `longest`: s at most, where an update takes longer;
+    `in_a_container`: s in a container. `stop_order`: roles of 0 are stopped first.
 
-    `queue`: routing key of the tasks that it consumes, a template. `answers`: it answers remote control while it
-    computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of where it computes. `forked`:
-    from a process that has imported its modules. `in_image`: Docker's image has what it needs.
+    `queue`: template of the routing key whose tasks it consumes. `answers`: it answers remote control while it
+    computes. `metrics`: the path at which it serves Prometheus. `device`: the setting of its torch device. `forked`: it
+    is forked from a process that has imported its modules. `in_image`: Docker's image has the packages it needs.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Role:
     in_image: bool = True
 
     def module(self, config: Config) -> str | None:
-        """Return the module that does its work in such a run; None where there is no such role."""
+        """Return the module that does the role's work in such a run; None where the run has no such role."""
         kind = "league" if of_a_league(config) else "plain"
         found = self.work.get(kind)
         if is_served(config):
@@ -119,10 +119,10 @@ OF_A_LEAGUE = "league: not given; this role belongs to a league: league=NAME, on
 
 LEAGUE = Role(
     "league",
-    """run=NAME league=kuhn league_id=1: serves a run's league: who plays whom, what counts,
-what everybody learns next. Any number may; the one with league_id=0, which also needs trial=TRIAL, creates the
-league and keeps its folder. The launcher starts them by itself; by hand they need WARREN_BROKER_URL and
-WARREN_REDIS_URL in the environment.""",
+    """run=NAME league=kuhn league_id=1: serves a run's league: decides matches, counts results
+and sets what each player learns next. There may be any number of them; the one with
+league_id=0, which also needs trial=TRIAL, creates the league and keeps its folder. The
+launcher starts them by itself; by hand they need WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     {"league": "workers.leagues.service"},
     otherwise=OF_A_LEAGUE,
     count="league_workers",
@@ -152,7 +152,7 @@ WARREN_REDIS_URL in the environment.""",
 )
 ACTOR = Role(
     "actor",
-    """run=NAME: plays, and sends what it lived through to the run's learner. The launcher
+    """run=NAME: plays, and sends its trajectories to the run's learner. The launcher
 starts actors by itself; start more by hand, on any machine that reaches the run's servers, with
 WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     {
@@ -160,7 +160,7 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
         "served plain": "workers.rollout.served.role", "served league": "workers.leagues.served",
     },
     lambda config: not has_gateways(config),
-    "env.id: {config.env.id!r} drives itself; start a gateway in the place of this actor",
+    "env.id: {config.env.id!r} drives itself; start a gateway instead of this actor",
     count="actors",
     most=10_000,
     id="actor_id",
@@ -171,7 +171,7 @@ WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
 GATEWAY = Role(
     "gateway",
     """run=NAME: serves games that drive themselves (env.id=gamecore:FILE.py:CLASS), and sends
-what they lived through to the run's learner. The launcher starts gateways in the place of actors; start more by
+their trajectories to the run's learner. The launcher starts gateways in the place of actors; start more by
 hand, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     {"plain": "workers.gateway.role"},
     has_gateways,
@@ -200,7 +200,7 @@ servers, with WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
 EVALUATOR = Role(
     "evaluator",
     """run=NAME trial=TRIAL league=kuhn: plays a league's frozen players against each other
-until each pair is known well enough, and scores the league. Any number may; the one with evaluator_id=0 scores.
+until each pair is known well enough. There may be any number of them; the one with evaluator_id=0 scores the league.
 The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
     {"league": "workers.evaluation.worker"},
     otherwise=OF_A_LEAGUE,
@@ -209,7 +209,7 @@ The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_
     keeps=Keeps.each,
     restart=Restart.optional,
     grace=30.0,  # its last act is a score, and pictures; on a quiet machine they take 3 s
-    stop_order=1,  # after those who play and learn
+    stop_order=1,  # after the processes that play and learn
 )
 FLOWER = Role(
     "flower",
@@ -225,12 +225,12 @@ ROLES = (LEAGUE, LEARNER, ACTOR, GATEWAY, ENV, EVALUATOR, FLOWER)  # in the orde
 
 
 def find(name: str) -> Role | None:
-    """Return the role of that name; None where there is none, as for `train`, which starts the others."""
+    """Return the role called `name`; None for any other name, such as `train`, which starts the roles."""
     return next((role for role in ROLES if role.name == name), None)
 
 
 def only_of_leagues(name: str) -> bool:
-    """Return whether no run without a league has the role of that name."""
+    """Return whether only leagues have the role called `name`."""
     role = find(name)
     return role is not None and "plain" not in role.work
 
@@ -245,6 +245,6 @@ def of(config: Config) -> tuple[Role, ...]:
 
 
 def counts(config: Config | None = None) -> tuple[str, ...]:
-    """Return the settings of how many there are of each role, of those that such a run has; None: of all roles."""
+    """Return the settings that hold numbers of processes, for the roles that such a run has; None: for all roles."""
     found = ROLES if config is None else of(config)
     return tuple(dict.fromkeys(role.count for role in found if role.count is not None))

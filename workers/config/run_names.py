@@ -1,4 +1,4 @@
-"""Where a run's folder is, and what the run is called, where nobody has said so."""
+"""The folder of a run, and default names of runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from workers.config.schema import Config
 
 
 def run_folder(config: Config) -> Path:
-    """FOLDER/PROJECT/TRIAL."""
+    """Return FOLDER/PROJECT/TRIAL; the trial has to be set."""
     assert config.trial is not None
     return Path(config.folder) / config.project / config.trial
 
 
 def name_run(config: Config) -> None:
-    """Fill in the trial and the run's name on the servers, where they are not given."""
+    """Set the trial and the run's name on the servers, where they are not given."""
     if config.trial is None:
         config.trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
-    if config.run is None and config.hosts:  # who joins has to know it
+    if config.run is None and config.hosts:  # other hosts have to know the name
         config.run = re.sub(r"[^A-Za-z0-9_-]+", "-", config.project).strip("-")[:60] or "run"
     if config.run is None:
         # Two trials of the same name, on two machines or in two folders, must not meet on shared servers.

@@ -1,6 +1,6 @@
 """The schema of every setting, and the conversion of Hydra's composition into it.
 
-Composed once, converted once: other processes receive the resolved YAML of the run folder, no hot loop sees a
+The launcher composes and converts once; other processes read the resolved YAML of the run folder. No hot loop sees a
 DictConfig.
 """
 
@@ -26,7 +26,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 class Sampling(Enum):
-    """How experience reaches the learner."""
+    """The way by which experience reaches the learner."""
 
     gathered = "gathered"  # a chord of rollouts, then one update, then the next round: on-policy, synchronous
     streaming = "streaming"  # actors never wait for the learner; segments arrive as asynchronous tasks
@@ -35,7 +35,7 @@ class Sampling(Enum):
 
 @dataclass
 class BrokerConfig:
-    """Where RabbitMQ and Redis are. URLs hold secrets: prefer the environment, WARREN_BROKER_URL, WARREN_REDIS_URL."""
+    """The places of RabbitMQ and Redis. URLs hold secrets: prefer WARREN_BROKER_URL and WARREN_REDIS_URL."""
 
     mode: str = "auto"  # which servers to take (docs/training.md); broker=MODE says the same
     url: str | None = None  # of the broker; better in WARREN_BROKER_URL, where no other user can read its password
@@ -44,7 +44,7 @@ class BrokerConfig:
 
 @dataclass
 class EnvConfig:
-    """What is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
+    """The environment that is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
 
     id: str = "CartPole-v1"  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
     num_envs: int = 4  # stepped at once by each actor; sampling=served: by each env runner, in two groups
@@ -52,16 +52,16 @@ class EnvConfig:
     # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
     # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
     vectorization: str = "auto"
-    workers: int = 0  # processes that an actor's environments are shared among, for slow ones; 0: none but the actor's
+    workers: int = 0  # processes that share an actor's environments, if they are slow; 0: the actor steps them itself
     # What is done with episodes, observations and rewards, in the order of these lines. atari: 4 skipped frames, up to
     # 30 no-ops, grey, 84 x 84, an episode a life, 4 stacked, rewards clipped to 1; what is given here wins over it.
     preprocessing: str | None = None
-    frame_skip: int | None = None  # each action is played so often; of images, the maximum of the last two is seen
+    frame_skip: int | None = None  # each action is repeated so often; of images, the maximum of the last two is given
     noop_start: int | None = None  # an episode begins with 1 to this many steps of action 0, which does nothing
     grey: bool | None = None  # images in grey
     resize: int | None = None  # images to this many pixels a side
     episodic_life: bool | None = None  # where a life is lost the episode ends, and the next goes on in the same game
-    frame_stack: int | None = None  # so many last observations are seen as one, [frame_stack, ...]
+    frame_stack: int | None = None  # this many last observations are given as one, [frame_stack, ...]
     reward_channels: dict[str, float] = field(
         default_factory=dict
     )  # of a reward of several numbers: name -> coefficient
@@ -74,7 +74,7 @@ class EnvConfig:
     goal: float | None = None
 
     def settings(self) -> envs.EnvSettings:
-        """The environment, as the package of environments takes it."""
+        """Return the settings of the environment as the package of environments takes them."""
         import envs  # and with it gymnasium, which not every command line needs
 
         return envs.EnvSettings(**{each.name: getattr(self, each.name) for each in fields(envs.EnvSettings)})
@@ -82,29 +82,29 @@ class EnvConfig:
 
 @dataclass
 class GatewayConfig:
-    """Of gateways, which play in the place of actors where env.id is gamecore:FILE.py:CLASS (docs/gamecores.md).
+    """Settings of gateways, which play in place of actors where env.id is gamecore:FILE.py:CLASS (docs/gamecores.md).
 
     The token that games have to show, if any, is WARREN_GATEWAY_TOKEN in the environment.
     """
 
-    address: str = "127.0.0.1"  # what they listen on; 0.0.0.0: games on other machines may come
+    address: str = "127.0.0.1"  # on which gateways listen; 0.0.0.0: games on other machines can connect
     port: int = 8000  # of HTTP, shared by all gateways of a host; 0: any that is free, for each its own
-    tcp_port: int | None = None  # of the raw form; null: it is not served
+    tcp_port: int | None = None  # of the raw TCP protocol; null: it is not served
     public: str | None = None  # host name under which games reach this machine; default: `address`
-    own_port: int = 0  # first port that gateways have to themselves, for redirects, plus actor_id; 0: any free one
+    own_port: int = 0  # the port of a gateway alone, for redirects, is this plus actor_id; 0: any free one
     max_sessions: int = 10_000  # open at once, in each gateway
     max_agents: int = 256  # of a session
     max_connections: int = 10_000  # to each gateway at once; fewer where the system allows fewer open files
     max_body: int = 1 << 20  # bytes of a request
-    idle: float = 60.0  # s after which a session that nobody asked is closed, and its trajectory cut off there
-    receive: float = 10.0  # s within which a request must have come whole
+    idle: float = 60.0  # s without a request after which a session is closed, and its trajectory cut off
+    receive: float = 10.0  # s within which a request must have arrived in full
     answer: float = 60.0  # s that an actor's method may take
-    drain: float = 5.0  # s that open sessions have to end once a gateway is told to stop; it opens none meanwhile
+    drain: float = 5.0  # s that open sessions get to end when a gateway is told to stop; it opens no new ones
 
 
 @dataclass
 class Config:
-    """One run. Defaults here are for any environment; conf/ sets the rest."""
+    """The settings of one run. Defaults here are for any environment; conf/ sets the rest."""
 
     # The run and its folder: FOLDER/PROJECT/TRIAL.
     project: str = "cartpole"  # default: by the environment's name (conf/warren.yaml)
@@ -114,44 +114,44 @@ class Config:
     run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
     seed: int = 1  # of all chance: environments, weights, actions
 
-    # The work and how it is split.
+    # The work and its division among processes.
     sampling: Sampling = Sampling.gathered  # gathered, streaming or served (docs/training.md)
     actors: int = 2  # processes that play
-    env_runners: int = 2  # sampling=served: processes that step environments, for which actors decide
+    env_runners: int = 2  # sampling=served: processes that step environments, whose actions actors choose
     served_memory: str = "actor"  # where a policy's memory is between steps: actor; or travelling, with calls
     unroll_length: int = 128  # steps of each environment in one segment
     batch_segments: int | None = None  # segments an update takes; default: one an actor (served: one an env runner)
     max_staleness: int = 8  # weight versions; older segments are dropped and counted
-    publish_every: float = 0.0  # s between weights that streaming actors get, at least; 0: those of every update
+    publish_every: float = 0.0  # s at least between weights that streaming actors get; 0: those of every update
     total_steps: int = 1_000_000  # environment steps, all actors together
-    seconds: float | None = None  # after the first step that was learned from, until the run ends; null: for good
+    seconds: float | None = None  # from the first step that was learned from to the end of the run; null: no limit
     # Learners of a player, which hold the same weights and average their gradients; each gets an equal share of every
-    # update. minibatch_size and batch_segments count all of theirs together. league.players.NAME.learners: of one.
+    # update. minibatch_size and batch_segments count those of all learners. league.players.NAME.learners: one player's.
     learners: int = 1
-    allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto, by what is there and the size
-    compression: str = "none"  # of gradients among them: none, fp16, bf16 (not by Horovod), topk
+    allreduce: str = "auto"  # horovod (built by `make horovod`), torch (gloo), or auto: by size, if horovod is built
+    compression: str = "none"  # of gradients between learners: none, fp16, bf16 (not by Horovod), topk
     top_k: float = 0.01  # the share of numbers that compression=topk sends; the rest is sent later
-    on_rank_loss: str = "restart"  # restart: a learner that died comes back; continue: those that are left go on alone
+    on_rank_loss: str = "restart"  # restart: a learner that died is started again; continue: the others go on
     learner_threads: int = 1  # torch threads of each learner
     device: str = "cpu"  # where learners train: auto (a GPU where there is one), cpu, cuda, cuda:N, mps
-    precision: str = "float32"  # in which a learner computes its network; or bfloat16, losses and weights in float32
+    precision: str = "float32"  # of a learner's network; or bfloat16, with losses and weights in float32
     compile: bool = False  # a learner's network by torch.compile, in its first update: needs a C++ compiler
-    actor_device: str = "cpu"  # where policies of actors are: of a run without a league, and of a served league
+    actor_device: str = "cpu"  # device of actors' policies, in a run without a league and in a served league
 
-    # The same weights, bit for bit, from the same seed and total_steps, run after run, however many actors the
-    # environments are divided among (actors x env.num_envs is what counts); for finding faults: actors are slow.
+    # The same weights, bit for bit, from the same seed, total_steps and actors x env.num_envs, in every run; for
+    # finding faults: actors are slow.
     deterministic: bool = False
 
     # Faults.
     restarts: int = 5  # of each child, before the run is given up
-    fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux alone
+    fork: bool = True  # fork processes from one that has imported torch and the rest: quicker starts; Linux only
     # s that a process has to finish when told to stop; a learner also gets as long as an update takes.
     grace: float = 8.0
-    round_timeout: float = 60.0  # s until a gathered round that got lost is dispatched anew
+    round_timeout: float = 60.0  # s until a lost gathered round is dispatched again
     checkpoint_every: float = 30.0  # s between checkpoints
     checkpoints_kept: int = 3  # older ones are deleted
 
-    # What a person sees.
+    # Output for people.
     flower_port: int | None = None  # start Flower on this port of the loopback interface
     flower_address: str = "127.0.0.1"  # what Flower listens on
     task_events: bool = False  # task events for Flower; on by itself when flower_port is set
@@ -167,13 +167,13 @@ class Config:
     evaluators: int = 1  # processes that measure frozen players against each other
     restore: str | None = None  # the folder of a league's snapshot to begin with
 
-    # Of a role started by hand or by the launcher.
+    # Settings of a single process, started by hand or by the launcher.
     actor_id: int | None = None  # number of an actor or a gateway; null: the next that is free
     env_runner_id: int | None = None  # number of an env runner; null: the next that is free
-    league_id: int | None = None  # number of a league worker, of which 0 keeps the league's folder; null: the next
-    evaluator_id: int | None = None  # number of an evaluator, of which 0 scores the league; null: the next
-    learner_id: int = 0  # number of a learner, of several of a player
-    player: str = "main"  # whom a learner trains
+    league_id: int | None = None  # number of a league worker; 0 keeps the league's folder; null: the next that is free
+    evaluator_id: int | None = None  # number of an evaluator; 0 scores the league; null: the next that is free
+    learner_id: int = 0  # number of a learner, among those of a player
+    player: str = "main"  # the player that a learner trains
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
     env: EnvConfig = field(default_factory=EnvConfig)
@@ -183,26 +183,26 @@ class Config:
 
     @property
     def segments_per_update(self) -> int:
-        """Segments in one update's batch."""
+        """Return the number of segments in one update's batch."""
         return self.batch_segments or getattr(self, self.players)
 
     @property
     def players(self) -> str:
-        """The setting that says how many processes step environments, each of which makes one segment an update."""
+        """Return the setting that holds the number of processes that step environments, one segment each per update."""
         return "env_runners" if self.sampling is Sampling.served else "actors"
 
     @property
     def segments_per_share(self) -> int:
-        """Segments of it that each of the learners of `player` gets."""
+        """Return the number of an update's segments that each learner of `player` gets."""
         return max(1, self.segments_per_update // self.learners_of(self.player))
 
     def learners_of(self, player: str) -> int:
-        """How many learners share the updates of `player`."""
+        """Return the number of learners that share the updates of `player`."""
         return self.own_learners.get(player, self.learners)
 
     @property
     def own_learners(self) -> dict[str, int]:
-        """Of the players of a league that have a number of learners of their own."""
+        """Return player -> number of learners, for the league's players that set it themselves."""
         players = (self.league or {}).get("players")
         given = players.items() if isinstance(players, dict) else ()
         counts = {name: one.get("learners") for name, one in given if isinstance(one, dict)}
@@ -210,17 +210,17 @@ class Config:
 
     @property
     def most_learners(self) -> int:
-        """Of any player."""
+        """Return the largest number of learners that a player has."""
         return max(self.learners, *self.own_learners.values(), 1)
 
     @property
     def steps_per_update(self) -> int:
-        """Environment steps in one update's batch."""
+        """Return the number of environment steps in one update's batch."""
         return self.segments_per_update * self.unroll_length * self.env.num_envs
 
 
 def project_of(env_id: str) -> str:
-    """The name of a run folder's parent, from an environment's id: "cartpole" of "gym:CartPole-v1"."""
+    """Return the name of a run folder's parent for an environment's id: "cartpole" for "gym:CartPole-v1"."""
     name = re.split(r"[?(]", env_id)[0].rpartition(":")[2].rpartition("/")[2]
     return re.sub(r"[^A-Za-z0-9_-]+", "-", re.sub(r"[-_]v\d+$", "", name)).strip("-_").lower() or "run"
 
@@ -245,7 +245,7 @@ OmegaConf.register_new_resolver("goal_of_environment", _goal, replace=True)
 
 
 def from_hydra(composed: DictConfig) -> Config:
-    """The composed configuration as a Config. Raises ConfigurationError for a value of a wrong type."""
+    """Convert a composed configuration into a Config. Raises ConfigurationError for a value of a wrong type."""
     try:
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Config), composed))
     except OmegaConfBaseException as error:
@@ -270,7 +270,7 @@ def to_yaml(config: Config) -> str:
 
 
 def from_yaml(path: Path) -> Config:
-    """The configuration that a run folder holds."""
+    """Read a configuration from a YAML file, as run folders hold it."""
     loaded = OmegaConf.load(path)
     assert isinstance(loaded, DictConfig)
     return from_hydra(loaded)

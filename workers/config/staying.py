@@ -1,7 +1,7 @@
-"""A role that has done its work, in a container that is started again whenever it ends.
+"""A role that has done its work, in a container that is restarted whenever it ends.
 
-WARREN_RESTART is the container's restart policy. Under `always` and `unless-stopped` an end would be a new start, which
-finds that the run is over and ends again, for ever. So the process stays, as a `sleep` that takes no memory.
+WARREN_RESTART is the container's restart policy. Under `always` and `unless-stopped` a process that ended would be
+started again, find that the run is over, and end again, for ever. So it becomes a `sleep`, which takes no memory.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ STOPS = {signal.SIGINT, signal.SIGTERM, signal.SIGQUIT}
 
 
 def restarted() -> bool:
-    """Return whether this process is started again however it ends."""
+    """Return whether this process's container is restarted however it ends."""
     return os.environ.get(VARIABLE) in STARTED_AGAIN
 
 
 def watch_stops() -> Callable[[], bool]:
-    """Return a function that returns whether this process has been told to stop since; whoever handles the signals."""
+    """Return a function that returns whether a stop signal has arrived since, whichever code handles it."""
     reading, writing = os.pipe()
     for end in (reading, writing):
         os.set_blocking(end, False)
@@ -38,7 +38,7 @@ def watch_stops() -> Callable[[], bool]:
 
 
 def stay_unless(told: Callable[[], bool]) -> None:
-    """Become a process that does nothing until it is told to stop; return where it has been `told` to already."""
+    """Replace this process by one that sleeps until a stop signal; return if `told` says that one has arrived."""
     for number in STOPS:  # from here on one of these ends the process
         signal.signal(number, signal.SIG_DFL)
     if told():

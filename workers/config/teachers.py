@@ -1,11 +1,11 @@
-"""The teacher of a run, by the setting `teacher` of its algorithm: where it is, and the policy that it is.
+"""The teacher of a run, named by the setting `teacher` of its algorithm: its place and its policy.
 
     runs/cartpole/TRIAL                        a run folder: its newest checkpoint
-    runs/kuhn/TRIAL/players/main               the same of a player of a league
+    runs/kuhn/TRIAL/players/main               a league's player: its newest checkpoint
     runs/cartpole/TRIAL/checkpoints/00000042.safetensors
     main@1200                                  in a league: a model of its pool
 
-A student's folder keeps a copy of its teacher: a run that is resumed has the same one, wherever that is by then.
+A student's folder keeps a copy of its teacher, so a resumed run has the same one even if the original has moved.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ Saved = tuple[Mapping[str, Tensor], Mapping[str, Any]]  # weights, and the setti
 
 
 def name_of(settings: Mapping[str, Any]) -> str | None:
-    """The teacher that these settings of an algorithm name, None for none."""
+    """Return the teacher that these settings of an algorithm name, or None."""
     name = settings.get("teacher")
     return None if name is None else str(name)
 
 
 def reference(name: str) -> ModelRef | None:
-    """The model of a league's pool that `name` means, None where it is a path."""
+    """Return the model of a league's pool that `name` refers to; None where it is a path."""
     player, at, version = name.rpartition("@")
     return ModelRef(player, int(version)) if at and version.isdigit() and not Path(name).exists() else None
 
 
 def load(name: str, student: Policy, folder: Path | None) -> tuple[Policy, Mapping[str, Any]]:
-    """(the teacher at the path `name`, or its copy in the student's `folder`; the settings of its network).
+    """Load the teacher from its copy in the student's `folder`, else from the path `name`.
 
-    Raises ConfigurationError for one that is not there, is damaged, or takes other observations or actions.
+    Returns (policy, settings of its network). Raises ConfigurationError for one that is missing, is damaged, or takes
+    other observations or actions.
     """
     try:
         tensors, network = _kept(name, folder) or _saved(name)
@@ -53,12 +54,12 @@ def load(name: str, student: Policy, folder: Path | None) -> tuple[Policy, Mappi
 
 
 def is_kept(name: str, folder: Path) -> bool:
-    """Whether the student's folder has a copy of it."""
+    """Return whether the student's folder has a copy of the teacher `name`."""
     return _kept(name, folder) is not None
 
 
 def from_pool(name: str, pool: Pool, network: Mapping[str, Any], student: Policy) -> Policy:
-    """A model of the league that the student plays in. Raises ConfigurationError where the pool has none."""
+    """Build the teacher from a model of the student's league. Raises ConfigurationError where the pool lacks it."""
     ref = reference(name)
     assert ref is not None
     try:
@@ -69,7 +70,7 @@ def from_pool(name: str, pool: Pool, network: Mapping[str, Any], student: Policy
 
 
 def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -> None:
-    """Write the copy into the student's folder, unless it is there."""
+    """Write a copy of the teacher into the student's folder, unless it is there."""
     if not is_kept(name, folder):
         folder.mkdir(parents=True, exist_ok=True)
         weights = checkpoints.weights_to_bytes(teacher, {"network": dict(network), "teacher": name})
@@ -77,9 +78,9 @@ def keep(teacher: Policy, network: Mapping[str, Any], name: str, folder: Path) -
 
 
 def file_of(name: str, setting: str = SETTING) -> Path:
-    """The checkpoint, or the folder of checkpoints, at the path `name`, which `setting` gave.
+    """Return the checkpoint, or the folder of checkpoints, at the path `name`.
 
-    Raises ConfigurationError where there is none.
+    Raises ConfigurationError, for `setting`, where there is none.
     """
     path = Path(name)
     if (path / "checkpoints").is_dir():
@@ -89,7 +90,7 @@ def file_of(name: str, setting: str = SETTING) -> Path:
         raise ConfigurationError(f"{setting}: {name} is a league's run folder; name one of its players: {players}")
     if not path.exists():
         raise ConfigurationError(
-            f"{setting}: there is no {name}; name a run folder or a checkpoint, as in runs/cartpole/TRIAL, or "
+            f"{setting}: {name} does not exist; name a run folder or a checkpoint, as in runs/cartpole/TRIAL, or "
             "in a league a model of its pool, as in main@1200"
         )
     return path

@@ -1,4 +1,4 @@
-"""The one configuration verifier: everything that is wrong, at once, before anything starts."""
+"""The configuration verifier: reports all problems at once, before anything starts."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ ANY_SPACES = (spaces.Box(-1, 1, (1,)), spaces.Discrete(2))
 def verify(config: Config, role: str, elsewhere: bool = False) -> None:
     """Raise one ConfigurationError that lists every problem.
 
-    `role`: train, actor, env, gateway, learner, league, evaluator, flower. `elsewhere`: the role is going to run in
-    another container, so its devices and the files in its folder are not looked at.
+    `role`: train, actor, env, gateway, learner, league, evaluator, flower. `elsewhere`: the role will run in another
+    container, so its devices and the files in its folder are not checked.
     """
     problems = [*plain_checks.problems(config, role, elsewhere), *problems_of_building(config, role, elsewhere)]
     if problems:
@@ -40,9 +40,9 @@ def verify(config: Config, role: str, elsewhere: bool = False) -> None:
 
 
 def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> Iterator[str]:
-    """Yield what shows when environment, network and algorithm are built; `plain_checks.problems` yields the rest."""
+    """Yield the problems found by building environment, network and algorithm; `plain_checks` yields the others."""
     if not 0 <= config.seed <= plain_checks.LARGEST_SEED:
-        config = replace(config, seed=0)  # a problem of its own, which is told; all else is looked at all the same
+        config = replace(config, seed=0)  # plain_checks reports the seed; everything else is checked all the same
     yield from _learning(config, role, elsewhere)
     if not elsewhere:
         yield from _devices(config, role)
@@ -50,7 +50,7 @@ def problems_of_building(config: Config, role: str, elsewhere: bool = False) -> 
 
 def _devices(config: Config, role: str) -> Iterator[str]:
     for one in roles.ROLES:
-        # Of other hosts' devices nothing is known here.
+        # Devices of other hosts cannot be checked from here.
         asked = role == one.name or (role == "train" and not config.hosts and one.module(config) is not None)
         if one.device is not None and asked:
             try:
@@ -71,7 +71,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
     settings = config.env.settings()
     if problems := list(settings.problems(config.env.num_envs if config.env.num_envs > 0 else None)):
         yield from problems
-        settings = envs.EnvSettings(settings.id, settings.kwargs)  # that there is such an environment is looked at too
+        settings = envs.EnvSettings(settings.id, settings.kwargs)  # whether the environment exists is checked too
     try:
         observation_space, action_space = envs.spaces(settings)
         if envs.is_two_player(config.env.id):
@@ -81,7 +81,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
             check(settings, two_player=False)
     except ConfigurationError as error:
         yield from (problem if problem.startswith("env.") else f"env.id: {problem}" for problem in error.problems)
-        observation_space, action_space = ANY_SPACES  # the settings of network and algorithm are looked at all the same
+        observation_space, action_space = ANY_SPACES  # network and algorithm are checked all the same
     policy = algorithm = None
     try:
         policy = build_policy(config.network, observation_space, action_space, config.seed, settings.value_channels)
@@ -120,7 +120,7 @@ def _learning(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
 def _teacher(
     config: Config, role: str, settings: Mapping[str, Any], student: Policy, algorithm: Algorithm
 ) -> Iterator[str]:
-    """Of the processes that load it: others may be on machines that do not have it."""
+    """Yield the problems of the teacher, for roles that load it: other roles may be on machines without its files."""
     name = teachers.name_of(settings)
     if name is None or role not in ("train", "learner") or not hasattr(algorithm, "take_teacher"):
         return
@@ -149,8 +149,8 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         if league.records and games.chance is None:
             yield (
                 f"league: games of {league.env!r} cannot be recorded, as replay_every, replay_upsets or "
-                "replay_evaluations say: it cannot begin a game from a seed of its own; one of yours can where all its "
-                "chance is drawn from self.chance = envs.Chance(num_envs, seed) (docs/replays.md)"
+                "replay_evaluations ask: they cannot begin from a seed each; draw all chance of your own game from "
+                "self.chance = envs.Chance(num_envs, seed) (docs/replays.md), or set these to 0 and null"
             )
         if league.goal is not None and role in ("train", "evaluator"):
             yield from _goal(league)
@@ -192,11 +192,11 @@ def _league(config: Config, role: str, elsewhere: bool) -> Iterator[str]:
         yield f"player: {config.player!r} cannot name a player; use {ALLOWED}"
     kept = config.trial is not None and (run_folder(config) / "league" / STREAM).exists()  # goes first
     if config.restore is not None and not elsewhere and not kept and not (Path(config.restore) / STREAM).exists():
-        yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the league folder of a run"
+        yield f"restore: {config.restore} holds no league ({STREAM} is missing); name the folder `league` of a run"
 
 
 def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:
-    """Why a player cannot begin with the checkpoint that its setting names; a model's learner waits for it."""
+    """Yield why a player cannot begin with the checkpoint that its `initial` names; pool models appear only later."""
     if initial is None or teachers.reference(initial) is not None:
         return
     try:
@@ -206,27 +206,27 @@ def _initial(player: str, initial: str | None, policy: Policy) -> Iterator[str]:
 
 
 def _engines(league: LeagueConfig) -> Iterator[str]:
-    """Settings for games of a few microseconds, given to one whose every game is an engine of its own."""
+    """Yield a sentence for each number of games that is too large for a game that is a separate engine each."""
     most = most_at_once(league.env)
     for name in ("games", "evaluation_games", "reference_games"):
         if most is not None and (given := getattr(league, name)) > most:
             yield (
-                f"league.{name}: {given} games of {league.env!r} at once are as many engines; at most {most}: begin "
-                f"with league=engines league.env={league.env}, whose settings are for such games"
+                f"league.{name}: {given} is too many for {league.env!r}, where each game is a separate engine; use at "
+                f"most {most}, as league=engines league.env={league.env} does"
             )
 
 
 def _needs(
     config: Config, name: str, policy: Policy, algorithm: Algorithm, unroll_length: int, legal_actions: bool = False
 ) -> list[str]:
-    """What the algorithm needs of its data, and would not get."""
+    """Return a sentence for each thing that the algorithm needs of its data and would not get."""
     return algorithm.needs.problems(
         name, provided(policy.spec(legal_actions)), config.sampling.value, config.max_staleness, unroll_length
     )
 
 
 def _peers(config: Config, name: str, algorithm: Algorithm) -> Iterator[str]:
-    """Whether several learners can train by this algorithm."""
+    """Yield an error if several learners are set and the algorithm cannot train with more than one."""
     if config.most_learners > 1 and not hasattr(algorithm, "take_peers"):
         yield (
             f"learners: algorithm {name!r} has no take_peers(), so {config.most_learners} learners cannot train by it; "

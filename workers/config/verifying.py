@@ -1,4 +1,4 @@
-"""Run a launcher's own verification in a process of its own: it has a time limit, and the launcher has no torch.
+"""The launcher's verification, in a separate process: with a time limit, and without torch in the launcher.
 
 python -m workers.config.verifying CONFIGURATION.yaml ANSWER.json
 """
@@ -20,14 +20,14 @@ from workers.servers.process import Child
 
 POLL_EVERY = 0.02  # s
 SAY_AFTER = 15.0  # s
-WITHIN = 300.0  # s; games that compile or download something at first take a minute
+WITHIN = 300.0  # s; games that compile or download something the first time take a minute
 GRACE = 0.5  # s between SIGTERM and SIGKILL, after a Ctrl-C
 
 
 def verify(config: Config, forks: Forks | None) -> None:
-    """`validation.verify` of a launcher: raises one ConfigurationError that lists every problem.
+    """Verify as `validation.verify` does, for a launcher: raise one ConfigurationError that lists every problem.
 
-    A process of its own builds things, and is given WITHIN to do so; `forks` forks it, without that exec starts it.
+    A separate process, forked by `forks` or else started by exec, builds what has to be built within WITHIN s.
     """
     problems = [*plain_checks.problems(config, "train")]
     with tempfile.TemporaryDirectory(prefix="warren-verifying-") as folder:
@@ -48,26 +48,26 @@ def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:
         while child.alive and not (late := time.monotonic() > deadline):
             if time.monotonic() > said_at:
                 said_at = deadline + 1.0
-                print(f"{game} is being made and tried for {SAY_AFTER:g} s already", file=sys.stderr)
+                print(f"{game}: still building and testing it after {SAY_AFTER:g} s", file=sys.stderr)
             time.sleep(POLL_EVERY)
     finally:
         child.stop()
     if late:
         raise ConfigurationError(
-            f"{setting}: {game} was not made and tried within {WITHIN:g} s; does its constructor, reset() or "
+            f"{setting}: {game} could not be built and tested within {WITHIN:g} s; does its constructor, reset() or "
             f"step() wait for something? Its last lines:\n{child.last_lines()}"
         )
     if child.status != 0:
         raise ConfigurationError(
-            f"what the configuration names ended the process that verified it, with status {child.status}:\n"
+            f"{setting}: the process that built and tested {game} ended with status {child.status}; its last lines:\n"
             f"{child.last_lines()}"
         )
-    sys.stderr.write(child.output())  # what a user's code has to say
+    sys.stderr.write(child.output())  # output of the user's code
     return [str(problem) for problem in json.loads(answer.read_text())]
 
 
 def main() -> None:
-    """In that process."""
+    """Verify in the separate process and write the answer."""
     from workers.config import validation  # and with it torch
 
     question, answer = map(Path, sys.argv[1:])

@@ -48,7 +48,7 @@ def test_a_sweep_is_checked_run_by_run() -> None:
     (problem,) = refused("--multirun", "trial=x", "seed=1,2")
     assert problem == "--multirun: trial=x would be the same for all runs; leave it out"
     (problem,) = refused("--multirun", "actor_id=1,2", role="actor")
-    assert "workers.actor is a role of one run" in problem
+    assert "workers.actor joins one run" in problem
 
 
 @pytest.mark.slow
@@ -78,8 +78,8 @@ def test_every_wrong_override_is_reported_and_with_them_what_else_is_wrong() -> 
 @pytest.mark.parametrize(
     ("override", "says"),
     [
-        ("actors", "actors: is no setting; write them as name=value"),
-        ("=3", "=3: is no setting; write them as name=value"),
+        ("actors", "actors: is not a setting; write settings as name=value"),
+        ("=3", "=3: is not a setting; write settings as name=value"),
         ("env=3", "env=3: Config group override must be a string"),
         ("algorithm.clip=0.3", "did you mean algorithm.clip_range"),
         ("hydra.nonsense=1", "setting 'hydra.nonsense' does not exist"),
@@ -289,13 +289,13 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
         Config(folder=str(tmp_path), league={"env": game}),
     ):
         setting = "env.id" if config.league is None else "league.env"
-        message = rf"{setting}: .*game.py:Game was not made and tried within 0.5 s; does its constr"
+        message = rf"{setting}: .*game.py:Game could not be built and tested within 0.5 s; does its constr"
         with pytest.raises(ConfigurationError, match=message):
             verifying.verify(config, None)
 
 
 def test_a_number_in_the_place_of_true_or_false_is_refused() -> None:
     assert refused("compile=5", "fork=2") == [
-        "compile: 5 is neither true nor false", "fork: 2 is neither true nor false"
+        "compile: 5 is neither true nor false; use one of them", "fork: 2 is neither true nor false; use one of them"
     ]  # fmt: skip
     assert check_overrides("train", ["compile=1", "fork=0", "actors=5", "deterministic=true"]) == 0

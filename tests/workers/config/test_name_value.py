@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from warren.errors import ConfigurationError
-from workers.config.name_value import parse, told
+from workers.config.name_value import parse, settings_text
 from workers.config.schema import GatewayConfig
 from workers.deployment.settings import DeployConfig
 
@@ -31,7 +31,7 @@ class Settings:
 
 
 def test_help_lists_each_setting_with_its_default_and_what_it_means() -> None:
-    assert told(Settings).splitlines() == [
+    assert settings_text(Settings).splitlines() == [
         "Settings:",
         "  run             a folder",
         "  span=null       s; null: for good",
@@ -43,7 +43,7 @@ def test_help_lists_each_setting_with_its_default_and_what_it_means() -> None:
 
 
 def test_what_help_lists_can_be_given() -> None:
-    listed = [line.split()[0] for line in told(Settings).splitlines()[1:]]
+    listed = [line.split()[0] for line in settings_text(Settings).splitlines()[1:]]
     made = parse(Settings, ["run=here", "span=2", *(one for one in listed if "=" in one and "span" not in one)])
     assert made == Settings("here", span=2.0)
     with pytest.raises(ConfigurationError, match=r"setting 'table.sise' does not exist; did you mean table\.size"):

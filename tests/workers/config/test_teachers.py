@@ -85,7 +85,7 @@ def test_a_teacher_that_cannot_be_one_is_said_before_anything_starts(tmp_path: P
 
     taught(tmp_path / "run", {"hidden_sizes": [8]})
     (tmp_path / "league" / "players" / "main").mkdir(parents=True)
-    assert "there is no runs/absent; name a run folder or a checkpoint" in said("runs/absent")
+    assert "runs/absent does not exist; name a run folder or a checkpoint" in said("runs/absent")
     assert "main@12 is a model of a league's pool; here, name a run folder" in said("main@12")
     assert "is a league's run folder; name one of its players: " in said(str(tmp_path / "league"))
     assert "are of another network; these tensors differ" in said(str(tmp_path / "run"), "Acrobot-v1")

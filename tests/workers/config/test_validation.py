@@ -153,7 +153,7 @@ def test_a_role_that_writes_into_the_run_folder_must_name_it(problems: Problems,
         ("memory_bound=0", "memory_bound=0 of the league must be at least 1"),
         ("cell_error=nan", "cell_error=nan of the league must be above 0"),
         ("lease=inf", "lease=inf of the league must be more than 0 seconds, and finite"),
-        ("goal=nan", "goal=nan of the league is no exploitability"),
+        ("goal=nan", "goal=nan of the league is not an exploitability"),
         ("players={x y: {kind: pfsp}}", "player 'x y': its name must be"),
         ("players.main.config={checkpoint_min_steps: many}", "player 'main': config {'checkpoint_min_steps': 'many'"),
     ],
@@ -449,9 +449,9 @@ def test_weights_that_a_round_waits_for_are_not_held_back(problems: Problems) ->
 def test_what_cannot_be_deterministic_is_refused_with_the_reason(problems: Problems) -> None:
     assert problems("deterministic=true") == []
     (problem,) = problems("deterministic=true", "sampling=streaming")
-    assert "of which segments an update is made depends on when they arrive" in problem
+    assert "where an update has the segments that arrive first" in problem
     (problem,) = problems("deterministic=true", "experiment=kuhn")
-    assert problem.startswith("deterministic: a league cannot be")
+    assert problem.startswith("deterministic: does not fit a league")
 
 
 def test_gradients_are_compressed_by_a_way_that_there_is_and_that_the_backend_can(problems: Problems) -> None:
@@ -496,8 +496,8 @@ def test_what_cannot_be_served_is_refused_with_the_reason(problems: Problems) ->
     assert problems("sampling=served", "algorithm=impala") == []
     assert problems("sampling=served", "experiment=kuhn") == []
     for given, role, message in (
-        (("env.num_envs=5",), "train", "env.num_envs: 5 are not two equal groups"),
-        (("env.num_envs=4", "env.workers=3"), "train", "env.workers: 3 processes for each of two groups of 2"),
+        (("env.num_envs=5",), "train", "env.num_envs: 5 cannot be split into the two equal groups"),
+        (("env.num_envs=4", "env.workers=3"), "train", "env.workers: 3 is more than the 2 environments of a group"),
         (("served_memory=actors",), "train", "did you mean actor?"),
         (("experiment=kuhn", "served_memory=travelling"), "train", "served_memory: travelling does not fit a league"),
         (("algorithm=a2c",), "train", "does not suit sampling=served"),
@@ -516,7 +516,7 @@ def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
     assert [line.partition(":")[0] for line in found] == [
         "league.games", "league.evaluation_games", "league.reference_games"
     ]  # fmt: skip
-    assert all("begin with league=engines league.env=football:1_vs_1_easy" in line for line in found)
+    assert all("as league=engines league.env=football:1_vs_1_easy does" in line for line in found)
     rps = envs.make_two_player("matrix:rps", 1, 0)
     monkeypatch.setattr("envs.make_two_player", lambda *given, **kwargs: rps)  # in its place, where it is not built
     monkeypatch.setattr("workers.config.validation.check", lambda *given, **kwargs: None)
@@ -525,5 +525,5 @@ def test_a_league_of_hundreds_of_engines_is_refused_with_settings_that_fit(
 
 def test_an_initial_checkpoint_that_cannot_be_one_is_named(problems: Problems, tmp_path: Path) -> None:
     (line,) = problems("league=rps", f"+league.players.main.initial={tmp_path / 'none'}")
-    assert line.startswith(f"league: players.main.initial: there is no {tmp_path / 'none'}; name a run folder")
+    assert line.startswith(f"league: players.main.initial: {tmp_path / 'none'} does not exist; name a run folder")
     assert problems("league=rps", "+league.players.main.initial=main@3") == []

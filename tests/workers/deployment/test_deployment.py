@@ -323,7 +323,7 @@ def test_wrong_settings_are_told_all_at_once() -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse(DeployConfig, ["bakend=onnx", "port", "gateway.prt=1"])
     said = "\n".join(raised.value.problems)
-    assert "bakend" in said and "backend" in said and "port: is no setting" in said and "gateway.port" in said
+    assert "bakend" in said and "backend" in said and "port: is not a setting" in said and "gateway.port" in said
     with pytest.raises(ConfigurationError, match="run: not given"):
         parse(DeployConfig, ["follow=1"])
     with pytest.raises(ConfigurationError, match="version"):

@@ -152,8 +152,8 @@ def test_learners_are_on_the_hosts_that_name_them_and_the_first_is_the_leaders(t
     [
         ("++hosts={master: {}, box-2: {actor: 1}}", "hosts.box-2: count 'actor' does not exist; did you mean actors?"),
         ("++hosts={master: {}, box-2: {evaluators: 1}}", "hosts.box-2: count 'evaluators' does not exist"),
-        ("++hosts={master: {}, box-2: {actors: many}}", "hosts.box-2.actors: 'many' is no number of processes"),
-        ("++hosts={master: {}, box-2: 3}", "hosts.box-2: 3 is no table"),
+        ("++hosts={master: {}, box-2: {actors: many}}", "hosts.box-2.actors: 'many' is not a number of processes"),
+        ("++hosts={master: {}, box-2: 3}", "hosts.box-2: 3 is not a table"),
         (
             "++hosts={master: {}, box-2: {learners: 1}}",
             "hosts.master.learners: none; the first learner is the leader's",
