@@ -1,5 +1,7 @@
-"""A user's own code: "path/to/file.py:name" or "my.module:name", and what goes wrong in it, said as one sentence that
-names their line and the remedy."""
+"""A user's own code: the one loader of "path/to/file.py:name" and "my.module:name", and the place of its failures.
+
+A failure becomes one sentence that names the user's line and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -29,69 +31,102 @@ BUILT = {
     "gfootball_engine": "make gfootball",
 }  # on this machine, since they have no wheels
 _ROOT = Path(__file__).resolve().parents[1]
-_NOT_THEIRS = (
-    "<frozen",
-    *(str(_ROOT / package) + os.sep for package in ("agents", "envs", "warren")),
-    *{sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")},
-)
+_PACKAGES = ("agents", "benchmarks", "envs", "league", "tasks", "warren", "workers")
+_LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+_NOT_THEIRS = ("<", *(path + os.sep for path in (*(str(_ROOT / package) for package in _PACKAGES), *_LIBRARIES)))
 
 
-def find(kind: str, name: str) -> Callable[..., Any]:
-    """The class or function that `name` names; `kind` ("environment", "network") is what errors call it.
+def is_users(file: str) -> bool:
+    """Return whether the code of `file`, a name in a traceback, is neither Warren's nor a library's."""
+    return not (file.startswith(_NOT_THEIRS) or "site-packages" in file or "dist-packages" in file)
 
-    Raises UnknownName for a name that the file or module does not hold, ConfigurationError for any other failure.
+
+def users_line(error: BaseException) -> str:
+    """Return "file:line" of the innermost user code in the traceback of `error`; "" if none ran."""
+    theirs = [f for f in traceback.extract_tb(error.__traceback__) if is_users(f.filename)]
+    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+
+
+def where(error: BaseException) -> str:
+    """Return " at file:line" of the user's code or, if none of it ran, of a library's; "" for a SyntaxError.
+
+    The message of a SyntaxError has its own line.
+    """
+    if isinstance(error, SyntaxError):
+        return ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<", __file__))]
+    line = users_line(error) or (f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
+    return f" at {line}" if line else ""
+
+
+def load(place: str) -> ModuleType:
+    """Import `place`, a file that ends in .py or a module's name, once per process. Raises the errors of its code.
+
+    A file can import its neighbours, as a script can; they hide no installed module. It has its own name where an
+    import of that name would find it, so that neighbours which import it get the same module; else a digest is added.
     """
     from warren.old_numpy import restore_names  # and with it NumPy, which a launcher, that imports this, does not need
 
     restore_names()
-    where, _, function = name.rpartition(":")
-    module = _load_file(kind, where, name) if where.endswith(".py") else _load_module(kind, where, name)
-    try:
-        factory: Callable[..., Any] = getattr(module, function)
-    except AttributeError:
-        public = [known for known in vars(module) if not known.startswith("_")]
-        raise UnknownName(kind, function, public, f"({where} has no such class or function)") from None
-    return factory
-
-
-def _load_module(kind: str, module: str, name: str) -> ModuleType:
-    with blame(f"importing {module!r} for {kind} {name!r}"):
-        try:
-            return importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name and (module == error.name or module.startswith(error.name + ".")):
-                old_gym = "; old gym's ids start with 'gym:'" if kind == "environment" else ""
-                raise ConfigurationError(
-                    f"{kind} {name!r}: there is no module {error.name!r}; for a module of your "
-                    f"own set PYTHONPATH or write path/to/file.py:Name{old_gym}"
-                ) from None
-            raise
-
-
-def _load_file(kind: str, path: str, name: str) -> ModuleType:
-    file = Path(path).expanduser().resolve()
-    if not file.is_file():
-        raise ConfigurationError(f"{kind} {name!r}: there is no file {file}")
-    # Each file is run once a process, as an import is; the digest keeps two files of one name apart.
-    module_name = f"{file.stem}_{hashlib.sha256(str(file).encode()).hexdigest()[:8]}"
-    if module_name in sys.modules:
-        return sys.modules[module_name]
+    if not place.endswith(".py"):
+        return importlib.import_module(place)
+    file = Path(place).expanduser().resolve()
     if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))  # as for a script, its neighbours can be imported; last, so they hide nothing
-    spec = importlib.util.spec_from_file_location(module_name, file)
+        sys.path.append(str(file.parent))
+    digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
+    for name in (file.stem, f"{file.stem}_{digest}"):
+        if (known := sys.modules.get(name)) is not None and getattr(known, "__file__", None) == str(file):
+            return known
+    name = file.stem if _is_found(file) else f"{file.stem}_{digest}"
+    spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
-    module = sys.modules[module_name] = importlib.util.module_from_spec(spec)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        with blame(f"importing {path!r} for {kind} {name!r}"):
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[module_name]
+        del sys.modules[name]
         raise
     return module
 
 
+def _is_found(file: Path) -> bool:
+    """Return whether an import of the file's name would find this file."""
+    if not file.stem.isidentifier() or file.stem in sys.modules:
+        return False
+    importlib.invalidate_caches()  # the file may be newer than the folder's listing
+    spec = importlib.util.find_spec(file.stem)
+    return spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """Return the class or function that `name` names; `kind` ("environment", "network") is its noun in errors.
+
+    Raises UnknownName for a name that the file or module does not hold, ConfigurationError for any other failure.
+    """
+    place, _, attribute = name.rpartition(":")
+    if place.endswith(".py") and not (file := Path(place).expanduser().resolve()).is_file():
+        raise ConfigurationError(f"{kind} {name!r}: there is no file {file}")
+    with blame(f"importing {place!r} for {kind} {name!r}"):
+        try:
+            module = load(place)
+        except ModuleNotFoundError as error:
+            if place.endswith(".py") or not error.name or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            old_gym = "; old gym's ids start with 'gym:'" if kind == "environment" else ""
+            raise ConfigurationError(
+                f"{kind} {name!r}: there is no module {error.name!r}; for a module of your "
+                f"own set PYTHONPATH or write path/to/file.py:Name{old_gym}"
+            ) from None
+    try:
+        factory: Callable[..., Any] = getattr(module, attribute)
+    except AttributeError:
+        public = [known for known in vars(module) if not known.startswith("_")]
+        raise UnknownName(kind, attribute, public, f"({place} has no such class or function)") from None
+    return factory
+
+
 class blame:
-    """Turns any failure of its block into a ConfigurationError: "`doing` failed at file:line: what and why".
+    """A context that turns any failure of its block into a ConfigurationError: "`doing` failed at file:line: ...".
 
     One object serves any number of blocks, one after another: samplers enter one at every step.
     """
@@ -111,21 +146,12 @@ class blame:
 
 
 def copies(error: BaseException) -> str:
-    """The notes of `error`: which of several copies of an environment raised it."""
+    """Return the notes of `error` as text: they name the copy of an environment that raised it."""
     return "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
 
 
-def where(error: BaseException) -> str:
-    """The innermost line that raised, of the user's own code if any of it ran; a SyntaxError names its own line."""
-    if isinstance(error, SyntaxError):
-        return ""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(("<frozen", __file__))]
-    theirs = [f for f in frames if not f.filename.startswith(_NOT_THEIRS)] or frames
-    return f" at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
-
-
 def install(module: str) -> str:
-    """What to do about a module that is missing."""
+    """Return the remedy for a missing module, as a clause."""
     top = module.partition(".")[0]
     if top in BUILT:
         return f"build it: {BUILT[top]}"
@@ -135,6 +161,6 @@ def install(module: str) -> str:
 
 
 def pip() -> str:
-    """The pip of this interpreter's environment, as one would type it here: ".venv/bin/pip"."""
+    """Return the pip of this interpreter's environment as typed in this folder, such as ".venv/bin/pip"."""
     path = os.path.relpath(Path(sys.prefix) / "bin" / "pip")
     return str(Path(sys.prefix) / "bin" / "pip") if path.startswith("..") else path

@@ -20,8 +20,9 @@ from tasks import context
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
+from warren.user_code import load
 from workers.config.command_line import guarded
-from workers.launch.kinds.user_code import Place, find, load
+from workers.launch.kinds.user_code import Place, find
 from workers.launch.kinds.user_middleware import install_from_environment
 from workers.runtime.lease import present
 
@@ -46,7 +47,7 @@ def _present(place: Place) -> AbstractContextManager[None]:
 def _run(place: Place, kwargs: dict[str, Any]) -> None:
     restore_names()
     if place.attribute is not None:
-        getattr(load(place), place.attribute)(**kwargs)
+        getattr(load(place.where), place.attribute)(**kwargs)
     elif place.is_file:
         sys.path.insert(0, str(Path(place.where).parent))
         runpy.run_path(place.where, run_name="__main__")

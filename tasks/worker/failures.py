@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import sysconfig
 import time
-import traceback
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from celery.utils.log import get_logger
 
 from tasks.app.outcome import Failed
 from warren.errors import DeliveriesExceeded
+from warren.user_code import users_line
 
 logger = get_logger(__name__)
 
 LOG_EVERY = 10.0  # s between lines about failures of one kind at one place, after the first
 MOST_PLACES = 100  # that are remembered; failures at further ones are logged as if they were new
 LONGEST = 300  # characters of an error's message in its line
-
-_NOT_THEIRS = (
-    "<frozen",
-    str(Path(__file__).parents[1]),
-    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
-)
 
 
 class Failures:
@@ -44,7 +36,7 @@ class Failures:
 
     def _note(self, failure: Failed) -> None:
         self.newest = describe(failure)
-        key, now = (failure.kind, where(failure.error)), time.monotonic()
+        key, now = (failure.kind, users_line(failure.error)), time.monotonic()
         if key not in self._seen:
             if len(self._seen) >= MOST_PLACES:
                 self._seen.clear()
@@ -62,11 +54,5 @@ class Failures:
 def describe(failure: Failed) -> str:
     """Which exception, and where: "ValueError: no such move (/home/me/worker.py:12)"."""
     message = " ".join(failure.message.split())[:LONGEST]
-    place = where(failure.error)
+    place = users_line(failure.error)
     return f"{failure.kind}{f': {message}' if message else ''}{f' ({place})' if place else ''}"
-
-
-def where(error: BaseException) -> str:
-    """file:line of the innermost code that is neither Warren's nor a library's; "" where there is none."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
-    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""

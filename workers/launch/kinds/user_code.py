@@ -1,7 +1,7 @@
-"""A user's own code: where a path leads, what class or function it names, and what is wrong with it.
+"""The user's code that a run's file names: its places, its classes of services, and their problems.
 
-The launcher never imports it. `describe` inspects services in a process of its own (this file as a module): what an
-import does, be it torch's threads or an endless loop, stays out of the process that has to stop cleanly.
+The launcher never imports it. `describe` inspects services in a separate process (this file as a module): threads that
+an import starts, or an endless loop, stay out of the process that has to stop cleanly.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ import json
 import os
 import re
 import sys
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from tasks.service import handlers_of, is_worker, services_of
-from warren.errors import ConfigurationError, unknown_name
-from warren.old_numpy import restore_names
+from warren.errors import ConfigurationError, WarrenError, unknown_name
 from warren.separate_process import ask
+from warren.user_code import blame, load
 
-IMPORT_WITHIN = 120.0  # s that the imports of all services may take together; torch alone takes some on a busy machine
-_NOT_THEIRS = ("<frozen", *(str(Path(__file__).parents[3] / package) for package in ("tasks", "workers")))
+IMPORT_WITHIN = 120.0  # s for the imports of all services together; torch alone takes several on a busy machine
 NO_WORKER = "has no service: mark a method of it with @service (from tasks.service import service)"
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 class Place(NamedTuple):
-    """Where code is: a file (its absolute path) or a module, and the class or function in it, if one is named."""
+    """A place of code: a file (its absolute path) or a module, and the class or function in it, if one is named."""
 
     where: str
     attribute: str | None = None
 
     @property
     def is_file(self) -> bool:
-        """Whether `where` is a file."""
+        """Return whether `where` is a file."""
         return self.where.endswith(".py")
 
     def __str__(self) -> str:
@@ -47,13 +45,13 @@ class Place(NamedTuple):
 
 
 def parse(text: str) -> Place:
-    """`file.py`, `file.py:NAME`, `module` or `module:NAME`."""
+    """Parse `file.py`, `file.py:NAME`, `module` or `module:NAME`."""
     where, colon, name = text.rpartition(":")
     return Place(where, name) if colon else Place(text)
 
 
 def find(text: str, folder: Path) -> tuple[Place, str]:
-    """The place that `text` names, files being looked for in `folder` and then here; what is wrong with it, or ""."""
+    """Return the place that `text` names, and its problem or "". Files are searched in `folder`, then here."""
     place = parse(text)
     if not place.is_file:
         if not _MODULE.fullmatch(place.where):
@@ -67,31 +65,8 @@ def find(text: str, folder: Path) -> tuple[Place, str]:
     return place, unknown_name("file", place.where, near, f"(looked in {folder})")
 
 
-def load(place: Place) -> ModuleType:
-    """The module at `place`. A file's neighbours can be imported by it, as by a script. Raises what its code raises."""
-    restore_names()
-    if not place.is_file:
-        return importlib.import_module(place.where)
-    file = Path(place.where)
-    if file.stem in sys.modules and getattr(sys.modules[file.stem], "__file__", None) == str(file):
-        return sys.modules[file.stem]
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    # Its own name, where that is free: a neighbour that imports it gets the same module.
-    name = file.stem if file.stem not in sys.modules else f"{file.stem}_of_the_run"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
-
-
 def find_class(place: Place, name: str) -> type:
-    """The Worker class at `place`: the one named there, else the one called `name`, else the only one.
+    """Return the class of services at `place`: the one named there, else the one called `name`, else the only one.
 
     Raises ConfigurationError; the message says where the user's code failed.
     """
@@ -123,7 +98,7 @@ def find_class(place: Place, name: str) -> type:
 
 
 def arguments(made: type, kwargs: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    """What the constructor gets: `kwargs`, and `rank` where it takes one. Raises ConfigurationError."""
+    """Return the constructor's arguments: `kwargs`, and `rank` if it takes one. Raises ConfigurationError."""
     parameters = inspect.signature(made).parameters
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
     given = dict(kwargs)
@@ -141,7 +116,7 @@ def arguments(made: type, kwargs: Mapping[str, Any], rank: int) -> dict[str, Any
 
 
 def check_script(place: Place) -> str:
-    """What is wrong with an environment's script or function, as far as that shows without running it; or ""."""
+    """Return the problem of an environment's script or function, found without running it; "" for none."""
     if not place.is_file:
         try:
             found = importlib.util.find_spec(place.where)
@@ -151,7 +126,7 @@ def check_script(place: Place) -> str:
     try:
         tree = ast.parse(Path(place.where).read_bytes(), place.where)
     except (SyntaxError, ValueError) as error:
-        return f"{place.where} is no Python: {error}"
+        return f"{place.where} is not Python: {error}"
     names = [node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     if place.attribute is not None and place.attribute not in names:
         return unknown_name("function", place.attribute, names, f"in {place.where}")
@@ -159,7 +134,7 @@ def check_script(place: Place) -> str:
 
 
 class Described(NamedTuple):
-    """What is known of a service's class before it runs, or what is wrong with it."""
+    """The services and events of a class, or its problems, found before it runs."""
 
     services: list[str]
     events: list[str]
@@ -167,13 +142,13 @@ class Described(NamedTuple):
 
 
 def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
-    """Name -> what the class at each place offers and subscribes to, inspected in a process of its own."""
+    """Inspect the class at each place in a separate process; return name -> its services, events and problems."""
     answer = ask(
         "workers.launch.kinds.user_code",
         {name: [*place, dict(kwargs)] for name, (place, kwargs) in asked.items()},
         IMPORT_WITHIN,
         too_long=f"importing the services took more than {IMPORT_WITHIN:g} s: {', '.join(asked)}; "
-        'what a service file does besides defining belongs under if __name__ == "__main__"',
+        'put code that does more than define under if __name__ == "__main__"',
         no_answer="importing the services ended the process",
     )
     return {name: Described(*told) for name, told in answer.items()}
@@ -186,30 +161,28 @@ def _described(name: str, place: Place, kwargs: Mapping[str, Any]) -> Described:
         services = [spec.name for spec in services_of(made)]
     except ConfigurationError as error:
         return Described([], [], error.problems)
+    except WarrenError as error:
+        return Described([], [], [str(error)])
     if not services:
         return Described([], [], [f"{made.__name__}: no method is a service; mark one with @service"])
     return Described(services, sorted({on.event for on in handlers_of(made).values()}), [])
 
 
 def loaded(place: Place) -> ModuleType:
-    """Return the module at `place`. Raises ConfigurationError that says where its code failed."""
-    try:
-        return load(place)
-    except (Exception, SystemExit) as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_NOT_THEIRS)]
-        line = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-        raise ConfigurationError(f"importing {place.where} failed{line}: {type(error).__name__}: {error}") from error
+    """Import the module at `place`. Raises ConfigurationError that says where its code failed."""
+    with blame(f"importing {place.where}"):
+        return load(place.where)
 
 
 def main() -> None:
-    """The process of `describe`: reads the question from standard input, writes the answer to standard output."""
+    """Answer `describe` in its process: read the question from standard input, write the answer to standard output."""
     answer = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what user code prints must not get into the answer
+    os.dup2(2, 1)  # output of user code must not get into the answer
     asked = json.loads(sys.stdin.read())
     told = {name: _described(name, Place(*place), kwargs) for name, (*place, kwargs) in asked.items()}
     with answer:
         json.dump(told, answer)
-    os._exit(0)  # whatever threads the imports have started
+    os._exit(0)  # do not wait for threads that imports have started
 
 
 if __name__ == "__main__":

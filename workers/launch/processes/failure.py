@@ -1,25 +1,22 @@
-"""Why a process failed, read from what it printed: the exception's last line, and where in the user's code it arose."""
+"""The failure of a process, read from its log: the exception's last line, and its place in the user's code."""
 
 from __future__ import annotations
 
 import re
-import sysconfig
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from warren.user_code import is_users
 from workers.servers.process import READ
 
 _ERROR = re.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Name|Action|Finite)\b.*"
 )
-_REMOTE = "RemoteFailure: "  # its message ends with the traceback of the worker that served the call
+_REMOTE = "RemoteFailure: "  # the message ends with the traceback of the worker that served the call
 _SAID = re.compile(r".*\b(?:training cannot go on|error): (.+)")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+), in (\S+)')
-_OURS = Path(__file__).resolve().parents[3]
-_PACKAGES = ("tasks", "workers", "league", "agents", "envs", "warren")
-_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-# What a server that is away, or slow, makes of a process says nothing about the next try.
+# Errors caused by a server that is away or slow: the next try may succeed.
 _PASSING = re.compile(
     r"(Connection|Timeout|TimedOut|Broker|Operational|Redis|Wire|BusyLoading|Locked|League|Nobody|Deadline|Lost)"
 )
@@ -27,8 +24,7 @@ _PASSING = re.compile(
 
 @dataclass(frozen=True)
 class Failure:
-    """The last exception of a log. `where`: file and line of the innermost code that is neither Warren's nor a
-    library's; "" where there is none."""
+    """The last exception of a log. `where`: "file:line" of the innermost user code; "" if none ran."""
 
     error: str
     where: str = ""
@@ -38,21 +34,21 @@ class Failure:
 
     @property
     def passing(self) -> bool:
-        """Whether the servers or other processes may be the cause, so that another try may well succeed."""
+        """Return whether servers or other processes may be the cause, so that another try may succeed."""
         return _PASSING.search(self.error.partition(":")[0]) is not None
 
 
 def failure_in(text: str) -> Failure | None:
-    """The last exception in what a process printed."""
+    """Return the last exception in `text`, the output of a process, or None."""
     frames: list[str] = []
     found: Failure | None = None
     in_traceback = False
-    remote = ""  # what a service that was called failed with; the traceback there follows
+    remote = ""  # the failure of a called service, whose traceback follows
     for line in text.splitlines():
         if line.startswith("Traceback (most recent call last)"):
             frames, in_traceback = frames if remote else [], True
         elif match := _FRAME.fullmatch(line):
-            if _is_users(match[1]):
+            if is_users(match[1]):
                 frames.append(f"{match[1]}:{match[2]}")
         elif in_traceback and _ERROR.fullmatch(line):
             found, in_traceback = Failure((remote or line)[:400], frames[-1] if frames else ""), False
@@ -65,7 +61,7 @@ def failure_in(text: str) -> Failure | None:
 
 
 def failure_of(logs: Iterable[Path]) -> tuple[Path, Failure] | None:
-    """The newest exception in the user's own code among these logs, and which log has it."""
+    """Return (log, failure) of the newest exception in the user's code among these logs, or None."""
     for log in sorted((log for log in logs if log.exists()), key=lambda log: log.stat().st_mtime, reverse=True):
         failure = failure_in(tail(log))
         if failure is not None and failure.where:
@@ -74,14 +70,7 @@ def failure_of(logs: Iterable[Path]) -> tuple[Path, Failure] | None:
 
 
 def tail(log: Path) -> str:
-    """The end of a log."""
+    """Return the last READ bytes of a log as text."""
     with log.open("rb") as stream:
         stream.seek(max(0, stream.seek(0, 2) - READ))
         return stream.read().decode(errors="replace")
-
-
-def _is_users(file: str) -> bool:
-    if file.startswith("<") or file.startswith(_INSTALLED) or "site-packages" in file:
-        return False
-    path = Path(file)
-    return not any(path.is_relative_to(_OURS / package) for package in _PACKAGES)

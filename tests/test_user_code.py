@@ -1,0 +1,91 @@
+"""The loader of user code, and the line of it that a failure names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from league.rules.settings import Settings
+from warren import user_code
+from warren.errors import ConfigurationError
+from warren.user_code import is_users, users_line, where
+from workers.config.hosts import ranks
+
+USERS = "import json\nfrom league.rules.settings import Settings\nfrom workers.config.hosts import ranks\n"
+FAILURES = {
+    "own": "raise ValueError('own')",
+    "library": "json.loads('{')",
+    "league": "Settings(no_such_setting=1)",
+    "workers": "ranks(None, 'actors', None)",
+}
+
+
+def failure(code: types.CodeType) -> Exception:
+    with pytest.raises(Exception) as raised:
+        exec(code, {})
+    return raised.value
+
+
+@pytest.mark.parametrize("place", FAILURES)
+def test_failure_names_the_users_line_wherever_it_was_raised(place: str) -> None:
+    error = failure(compile(f"{USERS}{FAILURES[place]}", "/home/me/game.py", "exec"))
+    assert users_line(error) == "/home/me/game.py:4"
+    assert where(error) == " at /home/me/game.py:4"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        sys.modules[Settings.__module__].__file__, sys.modules[ranks.__module__].__file__, user_code.__file__,
+        subprocess.__file__, pytest.__file__, "<frozen importlib._bootstrap>", "<string>",
+        "/opt/venv/lib/python3.12/site-packages/numpy/core.py", "/usr/lib/python3/dist-packages/yaml/__init__.py",
+    ],
+)  # fmt: skip
+def test_code_of_warren_and_of_libraries_is_not_the_users(file: str) -> None:
+    assert not is_users(file)
+
+
+@pytest.mark.parametrize("folder", ["/home/me", str(Path(user_code.__file__).parents[1] / "examples"), "/srv/league"])
+def test_code_elsewhere_is_the_users(folder: str) -> None:
+    assert is_users(f"{folder}/game.py")
+
+
+def loaded(folder: Path, script: str) -> str:
+    """Run `script` where `load` is imported, so that this process keeps its modules; return its output."""
+    line = [sys.executable, "-c", f"from warren.user_code import find, load\n{script}"]
+    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_file_and_the_neighbour_that_imports_it_share_one_module(tmp_path: Path) -> None:
+    (tmp_path / "game.py").write_text("class Game: ...\n")
+    (tmp_path / "tools.py").write_text("import game\n")
+    script = "print(load('tools.py').game is load('game.py'), find('environment', 'game.py:Game').__module__)"
+    assert loaded(tmp_path, script) == "True game"
+
+
+def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "game.py").write_text(f"NAME = {folder!r}\n")
+    script = "print(*(load(f'{one}/game.py').NAME for one in ('one', 'two', 'one')))"
+    assert loaded(tmp_path, script) == "one two one"
+
+
+def test_file_named_as_a_library_does_not_hide_it(tmp_path: Path) -> None:
+    (tmp_path / "users").mkdir()
+    (tmp_path / "users" / "colorsys.py").write_text("OWN = 1\n")
+    script = "print(load('users/colorsys.py').OWN); import colorsys; print(colorsys.rgb_to_hsv(0, 0, 0)[2])"
+    assert loaded(tmp_path, script).split() == ["1", "0"]
+
+
+def test_missing_file_and_missing_module_are_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"environment '/none/game.py:Game': there is no file /none/game.py"):
+        user_code.find("environment", "/none/game.py:Game")
+    with pytest.raises(ConfigurationError, match="there is no module 'no_such_module'; for a module of your own"):
+        user_code.find("environment", "no_such_module.part:Game")
