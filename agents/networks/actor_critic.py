@@ -15,7 +15,7 @@ from agents.spaces import Leaves
 
 
 class Encoder(nn.Module):
-    """Leaves [N, ...] -> features float32 [N, size]."""
+    """A module from leaves [N, ...] to features float32 [N, size]."""
 
     size: int
 
@@ -24,7 +24,7 @@ class Encoder(nn.Module):
 
 
 class Trunk(nn.Module):
-    """An encoder, and a core with a memory where there is one: from leaves to features."""
+    """An encoder and, with a memory, a core: from leaves to features."""
 
     def __init__(self, encoder: Encoder, core: Core | None) -> None:
         super().__init__()
@@ -42,10 +42,10 @@ class Trunk(nn.Module):
 
 
 class ActorCritic(Network):
-    """Trunks, and a linear layer on them for the policy and for the value.
+    """One or two trunks, with a linear layer for the policy and one for the value.
 
-    The policy's starts near zero: near-uniform first actions. Of two trunks each has a memory of its own, whose names
-    begin with "policy." and "value.".
+    The policy's layer starts near zero, so that the first actions are near-uniform. Each of two trunks has a memory of
+    its own, whose names begin with "policy." and "value.".
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class ActorCritic(Network):
         return cast(Trunk, self.trunks[name])
 
     def _part(self, trunk: str, memory: Memory) -> Memory:
-        """The memory of one trunk, by the trunk's own names."""
+        """Return the memory of one trunk, by the trunk's own names."""
         return {name: memory[_named(trunk, name)] for name in self._trunk(trunk).memory}
 
     def _named(self, trunk: str, memory: Memory) -> Memory:

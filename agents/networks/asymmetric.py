@@ -21,28 +21,28 @@ from agents.networks.registry import NETWORKS, build_network
 from agents.spaces import Leaves, SpaceTree
 from warren.errors import ConfigurationError, unknown_name
 
-ACTOR, CRITIC = "policy.", "value."  # what the names of their memories begin with
+ACTOR, CRITIC = "policy.", "value."  # prefixes of the names of their memories
 
 
 @dataclass(frozen=True)
 class PrivilegedConfig:
-    """Setting of any network."""
+    """The setting `privileged`, which any network has."""
 
     privileged: tuple[str, ...] = ()  # keys of a Dict of observations that the value sees, and the policy does not
 
 
 def acting_space(space: gymnasium.Space[Any], privileged: Sequence[str]) -> gymnasium.Space[Any]:
-    """What is left of an observation without its privileged keys; `space` itself where there are none.
+    """Return the observation space without its privileged keys; `space` itself where there are none.
 
-    Raises ConfigurationError for keys that it does not have, and where nothing is left.
+    Raises ConfigurationError for keys that it does not have, and where no key is left.
     """
     if not privileged:
         return space
     given = f"privileged={list(privileged)} of the network"
     if not isinstance(space, spaces.Dict):
         raise ConfigurationError(
-            f"{given} names keys of observations, and these are {space}, no Dict; have the environment give a Dict "
-            "with what the value alone is to see under a key of its own"
+            f"{given} names keys of observations, and these are {space}, not a Dict; have the environment return a "
+            "Dict with what only the value may see under a key of its own"
         )
     unknown = [key for key in privileged if key not in space.spaces]
     if unknown:
@@ -101,18 +101,18 @@ def build_asymmetric(
     heads: Heads,
     generator: torch.Generator,
 ) -> Network:
-    """Two of the network that `config` describes, over `visible` for the actor and `space` for the critic.
+    """Build the network that `config` describes twice: over `visible` for the actor and `space` for the critic.
 
-    Raises ConfigurationError for a trunk that they are to share, and what `build_network` raises.
+    Raises ConfigurationError for shared=true, and what `build_network` raises.
     """
     settings = dict(config)
     if settings.get("shared"):
         raise ConfigurationError(
-            "shared=true of the network: one trunk of policy and value would show the policy what is privileged; "
-            "leave out shared, or privileged"
+            "shared=true of the network: a trunk shared with the value would show the policy the privileged keys; "
+            "leave out shared or privileged"
         )
     if settings.get("name", "mlp") in NETWORKS:
-        settings["shared"] = True  # within each of the two: a trunk of the other's would be computed for nothing
+        settings["shared"] = True  # within each of the two networks: a second trunk would be computed for nothing
     actor = build_network(settings, visible, Heads(heads.parts, heads.bare), generator)
     critic = build_network(settings, space, Heads({"": 1}, values=heads.values), generator)
     return Asymmetric(actor, critic, list(SpaceTree(visible, "observation").leaves))

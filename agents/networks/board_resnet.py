@@ -1,8 +1,8 @@
-"""`board_resnet`: for boards, a small residual tower as AlphaZero's (Silver et al. 2017).
+"""`board_resnet`: for boards, a small residual tower like AlphaZero's (Silver et al. 2017).
 
-Nothing is pooled, so that every cell keeps its place. The heads see what the tower says of each cell, and a layer over
-all cells beside it: a threat found in one place is known in every other, and a cell that wins is a linear layer away
-from its move.
+Nothing is pooled, so that every cell keeps its place. The heads see the tower's features of each cell and a hidden
+layer over all cells: a threat found in one place is known everywhere, and a winning cell is one linear layer away from
+its move.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class BoardConfig:
     blocks: int = 1  # of two convolutions each: a feature sees 3 + 4 * blocks cells across
     cell_features: int = 4  # of each cell, that a last convolution of 1 x 1 leaves
     hidden_size: int = 128  # of the layer over all cells' features
-    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are no boards
+    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are not boards
     planes: str | None = None  # the dimension of a board's planes, "first" or "last"; null: as the shape suggests
     shared: bool = True  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory

@@ -1,4 +1,4 @@
-"""What a core is: features in, features and a memory out. It stands between a network's encoder and its heads."""
+"""Core: the part of a network with a memory, between its encoder and its heads."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from warren.registry import Registry
 
 
 class Core(nn.Module):
-    """`memory`: name -> shape of one slot's memory, as Network has it; `size`: features that come out."""
+    """A module from features to `size` features. `memory`: name -> shape of one slot's memory."""
 
     memory: dict[str, tuple[int, ...]]
     size: int
 
     def step(self, features: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """[N, inputs] and the memory before -> [N, size] and the memory after."""
+        """Take one step: [N, inputs] and the memory before it -> [N, size] and the memory after it."""
         raise NotImplementedError
 
     def unroll(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
-        """[T, N, inputs], memory before the first -> [T, N, size], memory after the last; equals T steps.
+        """Take T steps at once: [T, N, inputs], memory before the first -> [T, N, size], memory after the last.
 
-        Where `begins` bool [T, N] is set, the memory is zeros, and no gradient flows to what came before.
+        Where `begins` bool [T, N] is True, the memory is zeros, and no gradient flows to earlier steps.
         """
         raise NotImplementedError
 
@@ -35,7 +35,7 @@ CORES: Registry[Callable[[Mapping[str, Any], int, torch.Generator], Core]] = Reg
 
 
 def build_core(config: Mapping[str, Any] | None, inputs: int, generator: torch.Generator) -> Core | None:
-    """The core that `config` describes: its `name` chooses it, the rest are its settings. None: no core, no memory.
+    """Build the core that `config` describes: its `name` chooses it, the rest are its settings; None for None.
 
     Raises UnknownName for the name and ConfigurationError for the settings.
     """

@@ -1,4 +1,4 @@
-"""The observation as one vector: what a perceptron takes."""
+"""Observations as one vector, the input of a perceptron."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from agents.spaces import Leaves, SpaceTree, dtype_of, is_image
 from warren.errors import ConfigurationError
 
-LARGEST = 4096  # values of a Discrete: as many numbers each observation becomes
+LARGEST = 4096  # values of a Discrete: its one-hot vector is as long
 
 
 class Numbers(nn.Module):
-    """[N, ...] -> float32 [N, size], the numbers as they are, times `scale`."""
+    """A module from numbers [N, ...] to float32 [N, size], times `scale`."""
 
     def __init__(self, size: int, scale: float = 1.0) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Numbers(nn.Module):
 
 
 class OneHot(nn.Module):
-    """Whole numbers [N, ...], each one of `counts` from `starts` on -> float32 [N, sum of counts]."""
+    """A module from integers [N, ...], each one of `counts` values from `starts` on, to float32 [N, sum of counts]."""
 
     values: Tensor  # int64 [size]: the number that each place stands for
     columns: Tensor  # int64 [size]: which of the numbers is meant
@@ -48,17 +48,19 @@ class OneHot(nn.Module):
 
 
 class Flat(nn.Module):
-    """Leaves [N, ...] -> float32 [N, size], one after the other: Box as it is (images divided by 255), MultiBinary as
-    0 and 1, Discrete and MultiDiscrete one-hot."""
+    """A module from leaves [N, ...] to float32 [N, size], the leaves concatenated.
+
+    Box as it is (images divided by 255), MultiBinary as 0 and 1, Discrete and MultiDiscrete one-hot.
+    """
 
     def __init__(self, tree: SpaceTree, owner: str) -> None:
-        """`owner` ("network 'mlp'") is what errors blame. Raises ConfigurationError for a Discrete too large."""
+        """Errors name `owner` ("network 'mlp'"). Raises ConfigurationError for a Discrete that is too large."""
         super().__init__()
         self.names = list(tree.leaves)
         leaves = [flat_leaf(name, leaf, owner) for name, leaf in tree.leaves.items()]
         self.leaves = nn.ModuleList(leaves)
         self.size = sum(leaf.size for leaf in leaves)
-        # Whether there is nothing to do but `flatten(1)`.
+        # True where `forward` amounts to `flatten(1)`.
         self.plain = tree.bare and dtype_of(tree.space) == torch.float32 and bool(tree.space.shape)
 
     def forward(self, observation: Leaves) -> Tensor:
@@ -69,7 +71,7 @@ class Flat(nn.Module):
 
 
 def flat_leaf(name: str, leaf: gymnasium.Space[Any], owner: str) -> Numbers | OneHot:
-    """What makes one leaf a vector. Raises ConfigurationError."""
+    """Return the module that makes one leaf a vector. Raises ConfigurationError for a Discrete that is too large."""
     match leaf:
         case spaces.Discrete():
             counts, starts = [int(leaf.n)], [int(leaf.start)]
@@ -79,7 +81,7 @@ def flat_leaf(name: str, leaf: gymnasium.Space[Any], owner: str) -> Numbers | On
             return Numbers(prod(leaf.shape or ()), 1 / 255 if is_image(leaf) else 1.0)
     if max(counts) > LARGEST:
         raise ConfigurationError(
-            f"{owner} takes Discrete observations of at most {LARGEST} values, {name or 'this one'!r} is {leaf}; say "
-            "the number in another way, as coordinates or digits (gymnasium.wrappers.TransformObservation)"
+            f"{owner} takes Discrete observations of at most {LARGEST} values, {name or 'this one'!r} is {leaf}; "
+            "encode the number in another way, as coordinates or digits (gymnasium.wrappers.TransformObservation)"
         )
     return OneHot(counts, starts)

@@ -1,4 +1,4 @@
-"""The encoder of observations with images: a convolutional network each image, a linear layer for all the rest."""
+"""The encoder of observations with images: a convolutional network per image, a linear layer for the other leaves."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ Convolutions = Callable[[int, torch.Generator], nn.Module]
 
 
 class ImageEncoder(Encoder):
-    """Each image through convolutions and a linear layer of `hidden` features; of other leaves, flattened, one layer of
-    `vector_hidden` features for all; a ReLU after each, and all of them after one another."""
+    """Images through convolutions and a linear layer of `hidden` features each, all other leaves through one layer.
+
+    That layer has `vector_hidden` features. A ReLU follows each layer; the features are concatenated.
+    """
 
     def __init__(
         self,
@@ -36,10 +38,12 @@ class ImageEncoder(Encoder):
         channels_last: bool | None = None,
         cells: bool = False,
     ) -> None:
-        """`smallest`: the side below which nothing is left of an image. `channels_last`: where its channels are; None:
-        beside the square, or, where there is none, in the shorter of the first and the last dimension. `cells`: what
-        the convolutions say of each cell is among the features too, beside the linear layer's. Raises
-        ConfigurationError."""
+        """`smallest`: the smallest height or width that the convolutions take.
+
+        `channels_last`: the dimension of an image's channels; None: the first or last, whichever makes the other two
+        equal, else the shorter one. `cells`: the output of the convolutions is among the features too, beside the
+        linear layer's. Raises ConfigurationError for observations without an image, and for images that are too small.
+        """
         super().__init__()
         images = {
             name: leaf
@@ -48,8 +52,8 @@ class ImageEncoder(Encoder):
         }
         if not images:
             raise ConfigurationError(
-                f"{owner} takes observations with an image (a Box [C, H, W] or [H, W, C], or frames of those), and "
-                f"{tree.space} has none; network=mlp takes any"
+                f"{owner} takes observations with an image (a Box [C, H, W] or [H, W, C], or frames of those); "
+                f"{tree.space} has none; use network=mlp, which takes any"
             )
         self.images = nn.ModuleList(
             Image(name, leaf, convolutions, smallest, hidden, generator, owner, channels_last, cells)
@@ -102,7 +106,8 @@ class Image(nn.Module):
         if min(height, width) < smallest:
             raise ConfigurationError(
                 f"{owner} takes images of at least {smallest} x {smallest}, {name or 'this one'!r} is {height} x "
-                f"{width} (shape {list(leaf.shape)}); network=impala_resnet takes smaller ones, network=mlp any"
+                f"{width} (shape {list(leaf.shape)}); use network=impala_resnet, which takes smaller ones, or "
+                "network=mlp, which takes any"
             )
         channels = (frames[0] if frames else 1) * (last if self.channels_last else first)
         self.convolutions = convolutions(channels, generator)
@@ -116,7 +121,7 @@ class Image(nn.Module):
             x = x.movedim(-1, -3)
         if x.dim() == 5:
             x = x.flatten(1, 2)
-        x = x.contiguous(memory_format=torch.channels_last)  # which convolutions are fastest with, of 6 x 7 cells too
+        x = x.contiguous(memory_format=torch.channels_last)  # convolutions are fastest so, even of 6 x 7 cells
         x = x.float() * self.scale if self.scale != 1.0 else x.float()
         cells = self.convolutions(x).flatten(1)
         hidden = functional.relu(self.linear(cells))
@@ -130,7 +135,7 @@ def _channels_last(first: int, middle: int, last: int) -> bool:
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    """A hidden layer before a ReLU."""
+    """Return a layer initialised for a ReLU after it."""
     layer = nn.utils.skip_init(nn.Linear, inputs, outputs)  # type: ignore[no-untyped-call]
     return orthogonal(layer, 2**0.5, generator)
 
@@ -138,7 +143,7 @@ def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
 def convolution(
     inputs: int, outputs: int, kernel: int, stride: int, generator: torch.Generator, padding: int = 0
 ) -> nn.Conv2d:
-    """A convolution that starts orthogonal, with no bias."""
+    """Return a convolution with orthogonal weights and a bias of 0."""
     layer: nn.Conv2d = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride, padding)  # type: ignore[no-untyped-call]
     nn.init.orthogonal_(layer.weight, 2**0.5, generator)
     assert layer.bias is not None

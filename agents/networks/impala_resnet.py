@@ -30,7 +30,7 @@ class ImpalaConfig:
     channels: tuple[int, ...] = (16, 32, 32)  # of each stage: five convolutions, and half the height and width
     width: int = 1  # times as many channels (Cobbe et al. 2020 take 2 and 4)
     hidden_size: int = 256  # of the layer after the convolutions
-    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are no images
+    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are not images
     shared: bool = True  # one trunk for policy and value
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 256}: a memory, as in the paper
     policy_gain: float = 0.01
@@ -42,13 +42,13 @@ class ImpalaConfig:
             if getattr(self, name) < least
         ]
         if not self.channels or min(self.channels) < 1:
-            problems.append(f"channels={list(self.channels)} of {OWNER} must be one number a stage, each at least 1")
+            problems.append(f"channels={list(self.channels)} of {OWNER} must be one number per stage, each at least 1")
         if problems:
             raise ConfigurationError(problems)
 
 
 def stage(inputs: int, outputs: int, generator: torch.Generator) -> nn.Module:
-    """A convolution, a maximum of 3 x 3 at every second pixel, and two residual blocks."""
+    """Return a convolution, a 3 x 3 max-pooling of stride 2, and two residual blocks."""
     return nn.Sequential(
         convolution(inputs, outputs, 3, 1, generator, padding=1),
         nn.MaxPool2d(3, 2, 1),

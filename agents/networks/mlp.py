@@ -1,5 +1,4 @@
-"""`mlp`: an actor-critic of two separate perceptrons, the network of Stable-Baselines3's and CleanRL's PPO; with a
-memory on request."""
+"""`mlp`: an actor-critic of two separate perceptrons, as in Stable-Baselines3 and CleanRL; optionally a memory."""
 
 from __future__ import annotations
 
@@ -47,7 +46,10 @@ class MLPConfig:
 
 
 class MLPActorCritic(Network):
-    """Two MLPs over the flattened observation. The policy's last layer starts near zero: near-uniform first actions."""
+    """Two MLPs over the flattened observation.
+
+    The policy's last layer starts near zero, so that the first actions are near-uniform.
+    """
 
     separate_value = True
 
@@ -80,7 +82,7 @@ class MLPActorCritic(Network):
 
 
 class MLPEncoder(Encoder):
-    """Hidden layers alone, each with its activation; the flattened observation itself where there are none."""
+    """Hidden layers, each with its activation; without hidden layers, the flattened observation itself."""
 
     def __init__(self, flat: Flat, config: MLPConfig, generator: torch.Generator) -> None:
         super().__init__()

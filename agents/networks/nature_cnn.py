@@ -1,4 +1,4 @@
-"""`nature_cnn`: the convolutional network of Mnih et al. 2015, starting as CleanRL's and Stable-Baselines3's PPO do."""
+"""`nature_cnn`: the convolutional network of Mnih et al. 2015, initialised as in CleanRL and Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NatureCNNConfig:
     """Settings of `nature_cnn`."""
 
     hidden_size: int = 512  # of the layer after the convolutions
-    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are no images
+    vector_hidden_size: int = 64  # of the layer for all leaves of the observation that are not images
     shared: bool = True  # one trunk for policy and value, as on Atari
     core: Mapping[str, Any] | None = None  # {name: lstm, size: 128}: a memory
     policy_gain: float = 0.01
@@ -44,7 +44,7 @@ class NatureCNNConfig:
 
 
 def convolutions(channels: int, generator: torch.Generator) -> nn.Module:
-    """[N, channels, H, W] -> [N, 64, H', W']."""
+    """Return the three convolutions, [N, channels, H, W] -> [N, 64, H', W']."""
     return nn.Sequential(
         convolution(channels, 32, 8, 4, generator), nn.ReLU(),
         convolution(32, 64, 4, 2, generator), nn.ReLU(),

@@ -1,8 +1,8 @@
-"""Any network with its observations, and its values, normalised by running moments that are part of it.
+"""A network around another one that normalises its observations and values by running moments.
 
-The moments are buffers: published, checkpointed and loaded with the weights. Acting and learning only read them; the
-learner takes in what it has learned from, after each update (`take_in`), so that an update sees observations as those
-who acted did.
+The moments are buffers: published, checkpointed and loaded with the weights. Acting and learning only read them. After
+each update the learner adds the observations that it learned from (`take_in`), so that during an update observations
+are normalised as they were for the actors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from warren.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class NormalizationConfig:
-    """Settings of any network."""
+    """Settings of normalisation, which any network has."""
 
     normalize_observations: bool = False  # Box leaves by their mean and deviation; images and whole numbers are not
     normalize_values: bool = False  # the value head gives values in units of the returns' deviation: PopArt
@@ -34,10 +34,10 @@ class NormalizationConfig:
 
 
 class Normalized(Network):
-    """`network` between moments: it is given normalised leaves, and its values are turned into the reward's units."""
+    """A wrapper of `network`: it gets normalised leaves, and its values are turned into the reward's units."""
 
     def __init__(self, network: Network, tree: SpaceTree, values: int, config: NormalizationConfig) -> None:
-        """`values`: how many a network gives. Raises ConfigurationError for a network without a `value_layer`."""
+        """`values`: reward channels. Raises ConfigurationError for normalize_values without a `value_layer`."""
         super().__init__()
         self.network, self.memory, self.separate_value = network, network.memory, network.separate_value
         self._clip = config.observation_clip
@@ -50,13 +50,13 @@ class Normalized(Network):
         self.values = RunningMoments((values,)) if config.normalize_values else None
         if self.values is not None and network.value_layer() is None:
             raise ConfigurationError(
-                "normalize_values changes the layer that gives the value as its units change, and this network does "
-                "not say which that is; give it a method value_layer() that returns the nn.Linear, or leave it out"
+                "normalize_values: rescales the layer that outputs the value, which this network does not name; give "
+                "it a method value_layer() that returns the nn.Linear, or leave normalize_values out"
             )
 
     @property
     def value_scale(self) -> Tensor | None:
-        """The unit of values: float32 [values], None where it is the reward's own."""
+        """Return the unit of values, float32 [values]; None where it is the reward's own."""
         return None if self.values is None else self.values.moments.deviation.float()
 
     def step(self, observation: Leaves, memory: Memory) -> tuple[Outputs, Memory]:
@@ -75,9 +75,9 @@ class Normalized(Network):
 
     @torch.no_grad()
     def take_in(self, observation: Leaves, target: Tensor | None) -> None:
-        """The moments are of these observations [..., *shape] too, and of these targets of the value.
+        """Add observations [..., *shape] and targets of the value [..., values] to the moments.
 
-        The value stays what it was in the reward's units: its layer changes as its units do.
+        The value layer is rescaled, so that values in the reward's units stay as they were.
         """
         for name, moments in self._moments():
             moments.update(observation if isinstance(observation, Tensor) else observation[name])
@@ -102,14 +102,14 @@ class Normalized(Network):
         return observation | {
             name: moments.normalize(observation[name], self._clip)
             for name, moments in self._moments()
-            if name in observation  # who acts has not seen what is privileged
+            if name in observation  # an actor has no privileged leaves
         }
 
     def _denormalized(self, outputs: Outputs) -> Outputs:
         return outputs if self.values is None else Outputs(outputs.policy, self._in_units(outputs.value))
 
     def _in_units(self, value: Tensor) -> Tensor:
-        """Values [...] of one channel, or [..., C]."""
+        """Turn values [...] of one channel, or [..., C], into the reward's units."""
         if self.values is None:
             return value
         if len(self.values.mean) > 1:

@@ -1,4 +1,4 @@
-"""`lstm` and `gru`: cores that remember by one recurrent layer."""
+"""`lstm` and `gru`: cores of one recurrent layer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RecurrentConfig:
 
 
 class Recurrent(Core):
-    """One LSTM or GRU layer, its weights orthogonal and its biases zero, as CleanRL's recurrent PPO starts it."""
+    """One LSTM or GRU layer, initialised as in CleanRL's recurrent PPO: orthogonal weights, biases of 0."""
 
     def __init__(
         self, layer: type[nn.LSTM] | type[nn.GRU], inputs: int, config: RecurrentConfig, generator: torch.Generator
@@ -36,7 +36,7 @@ class Recurrent(Core):
         super().__init__()
         self.size = config.size
         self.memory = dict.fromkeys(("h", "c") if layer is nn.LSTM else ("h",), (config.size,))
-        # Not made where its weights are: its own initialisation would draw from torch's global generator.
+        # Made on "meta": its own initialisation would draw from torch's global generator.
         self.layer = layer(inputs, config.size, device="meta").to_empty(device="cpu")
         for name, parameter in self.layer.named_parameters():
             if name.startswith("weight"):
@@ -62,15 +62,15 @@ class Recurrent(Core):
         return torch.cat(outputs) if len(outputs) > 1 else outputs[0], memory
 
     def _side_by_side(self, features: Tensor, memory: Memory, begins: Tensor) -> tuple[Tensor, Memory]:
-        """Unroll however many stretches of episodes in at most 2 + log2(T) calls of the layer.
+        """Unroll any number of stretches (parts of an episode within the unroll) in at most 2 + log2(T) layer calls.
 
-        A stretch's length is a sum of powers of two. Those that hold the same power go through the layer side by side,
-        the greatest power first, each from the state that its part before left. Nothing is padded.
+        A stretch's length is a sum of powers of two. Stretches with the same power go through the layer side by side,
+        the greatest power first, each from the state that its previous part left. Nothing is padded.
         """
         steps, slots = features.shape[:2]
         device, flat = features.device, features.flatten(0, 1)
         cuts = begins.T.clone()  # [N, T]
-        going_on = ~cuts[:, 0]  # slots that begin with an episode under way
+        going_on = ~cuts[:, 0]  # slots that begin amid an episode
         cuts[:, 0] = True
         first = cuts.flatten().nonzero().flatten()  # of each stretch, counting slot after slot
         last = torch.cat([first[1:], torch.tensor([steps * slots])])

@@ -1,4 +1,4 @@
-"""From a network's name to the network: the table of Warren's own, and functions of the user's."""
+"""The table of networks by name, and the building of one of them or of the user's."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NETWORKS: Registry[Builder] = Registry("network")
 def build_network(
     config: Mapping[str, Any], observation_space: gymnasium.Space[Any], heads: Heads, generator: torch.Generator
 ) -> Network:
-    """The network that `config` describes; its `name` ("mlp" if absent) chooses it, the rest are its settings.
+    """Build the network that `config` describes; its `name` ("mlp" if absent) chooses it, the rest are its settings.
 
     A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", a Builder. Raises UnknownName for
-    the name and ConfigurationError for the settings, and for whatever a user's function raises.
+    the name, and ConfigurationError for the settings and for whatever a user's function raises.
     """
     settings = dict(config)
     name = str(settings.pop("name", "mlp"))

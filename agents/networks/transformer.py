@@ -1,9 +1,9 @@
 """`transformer`: a small causal transformer over the last steps of the episode.
 
-Each layer attends to its own inputs of the last `memory` steps, which it keeps (Dai et al. 2019, Transformer-XL), so
-that a step costs no more late in an episode than early; L layers see L times as far. Positions are rotary (Su et al.
-2021): what counts is how long ago a step was. Layers are normalised before attention and perceptron, which trains
-stably on rewards (Parisotto et al. 2020).
+Each layer keeps and attends to its own inputs of the last `memory` steps (Dai et al. 2019, Transformer-XL), so that a
+step costs no more late in an episode than early; L layers see L times as far. Positions are rotary (Su et al. 2021):
+only a step's age counts. Layers are normalised before attention and perceptron, which trains stably on rewards
+(Parisotto et al. 2020).
 """
 
 from __future__ import annotations
@@ -50,8 +50,10 @@ class TransformerConfig:
 
 
 class Transformer(Core):
-    """The memory: each layer's inputs of the last M steps, float32 [M, size], the newest last, and how many of them
-    belong to this episode, a number."""
+    """A core whose memory is each layer's inputs of the last M steps, float32 [M, size], the newest last.
+
+    "count", float32 [], says how many of them belong to the present episode.
+    """
 
     def __init__(self, inputs: int, config: TransformerConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -77,13 +79,15 @@ class Transformer(Core):
         return self.norm(x).transpose(0, 1), after
 
     def _visible(self, count: Tensor, begins: Tensor) -> tuple[Tensor, Tensor]:
-        """(which of M remembered and T new steps each new one attends to, bool [N, T, M + T]: those of the M before it,
-        and itself, that belong to its episode; which of the last M are of the last one's episode, bool [N, M]).
+        """Return (visible bool [N, T, M + T], remembered bool [N, M]).
+
+        `visible`: which of the M remembered and T new steps each new step attends to: those of itself and the M before
+        it that belong to its episode. `remembered`: which of the last M steps belong to the last step's episode.
         """
         steps, length = len(begins), self.length
-        episode = begins.cumsum(0).T  # [N, T]: 0 for the one that the memory is of
+        episode = begins.cumsum(0).T  # [N, T]: 0 for the memory's episode
         remembered = torch.arange(length, device=begins.device) >= length - count[:, None]  # [N, M]
-        before = torch.where(remembered, 0, -1)  # of no episode, where nothing is remembered
+        before = torch.where(remembered, 0, -1)  # -1, no episode, where nothing is remembered
         same = episode[:, :, None] == torch.cat([before, episode], 1)[:, None]
         age = (length + torch.arange(steps, device=begins.device))[:, None] - torch.arange(
             length + steps, device=begins.device
@@ -106,7 +110,7 @@ class Layer(nn.Module):
         )
 
     def forward(self, x: Tensor, past: Tensor, visible: Tensor) -> Tensor:
-        """[N, T, size], the M + T inputs [N, M + T, size] that end with it, bool [N, T, M + T] -> [N, T, size]."""
+        """Return [N, T, size] of x [N, T, size], its last M + T inputs [N, M + T, size], and bool [N, T, M + T]."""
         query = self.query(self.attention_norm(x))
         key, value = self.key_value(self.attention_norm(past)).chunk(2, -1)
         query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (query, key, value))
@@ -118,7 +122,7 @@ class Layer(nn.Module):
 
 
 def rotated(x: Tensor, first: int) -> Tensor:
-    """[..., T, D], the pairs (i, i + D/2) of step t turned by (first + t) / 10000^(2 i / D)."""
+    """Return x [..., T, D] with the pairs (i, i + D/2) of step t rotated by (first + t) / 10000^(2 i / D) radians."""
     half = x.shape[-1] // 2
     position = torch.arange(first, first + x.shape[-2], device=x.device, dtype=torch.float32)
     angle = position[:, None] * 10000.0 ** (-torch.arange(half, device=x.device) / half)
@@ -128,7 +132,7 @@ def rotated(x: Tensor, first: int) -> Tensor:
 
 
 def linear(inputs: int, outputs: int, gain: float, generator: torch.Generator) -> nn.Linear:
-    """A layer whose weights are drawn from `generator`."""
+    """Return a layer whose weights are drawn from `generator`."""
     return orthogonal(nn.utils.skip_init(nn.Linear, inputs, outputs), gain, generator)  # type: ignore[no-untyped-call]
 
 

@@ -23,12 +23,12 @@ def generalized_advantage(
     gamma: float,
     gae_lambda: float,
 ) -> np.ndarray:
-    """GAE(gamma, lambda), eqs. 11-12 of Schulman et al. 2016, float32 [T, N]; all inputs [T, N], bootstrap_value [N].
+    """Return GAE(gamma, lambda), float32 [T, N]: eqs. 11-12 of Schulman et al. 2016.
 
-    Rewards, values and advantages may have C channels, [T, N, C].
+    All inputs are [T, N], `bootstrap_value` [N]; rewards, values and advantages may have C channels, [T, N, C].
 
-    An episode that terminated is worth nothing afterwards. One that was truncated would have gone on: the value of its
-    last observation, `final_value`, takes the next value's place (Pardo et al. 2018); no sum runs on past either end.
+    The value after a terminated episode is 0. After a truncated one it is `final_value`, the value of its last
+    observation (Pardo et al. 2018). No sum runs past the end of an episode.
     """
     if reward.ndim > terminated.ndim:
         terminated, truncated = terminated[..., None], truncated[..., None]
@@ -46,8 +46,9 @@ def generalized_advantage(
 
 
 def gae(unroll: Unroll, gamma: float | Tensor, lambda_: float | Tensor) -> Tensor:
-    """The same of tensors, shaped as reward: A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t.
+    """Return the same of tensors, shaped as reward.
 
+    A_t = delta_t + gamma lambda A_{t+1}, delta_t = r_t + gamma V_{t+1} - V_t.
     `gamma` is a number or [C], `lambda_` a number or a tensor as reward. Differentiable.
     """
     delta = unroll.reward + gamma * unroll.next_value - unroll.value

@@ -9,9 +9,10 @@ from torch import Tensor
 
 
 def masked_log_softmax(logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
-    """log pi [..., A] of logits [..., A]; 0 where `action_mask` bool [..., A] is False, whose probability is 0.
+    """Return log pi [..., A] of logits [..., A], and 0 where `action_mask` bool [..., A] is False.
 
-    The 0 is no probability: it makes illegal actions drop out of every sum of p log p, without a nan in its gradient.
+    That 0 is not the log-probability of an illegal action: it makes the action drop out of every sum of p log p
+    without a NaN in its gradient.
     """
     if action_mask is None:
         return torch.log_softmax(logits, -1)
@@ -21,27 +22,27 @@ def masked_log_softmax(logits: Tensor, action_mask: Tensor | None = None) -> Ten
 
 
 def categorical_entropy(logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
-    """-sum_a p_a log p_a, [...], of logits [..., A]; illegal actions contribute 0."""
+    """Return -sum_a p_a log p_a, [...], of logits [..., A]; illegal actions contribute 0."""
     log_p = masked_log_softmax(logits, action_mask)
     return -(_probabilities(log_p, action_mask) * log_p).sum(-1)
 
 
 def categorical_kl(logits: Tensor, other_logits: Tensor, action_mask: Tensor | None = None) -> Tensor:
-    """KL(p || q) = sum_a p_a (log p_a - log q_a), [...], of p and q by their logits [..., A].
+    """Return KL(p || q) = sum_a p_a (log p_a - log q_a), [...], of p and q given by their logits [..., A].
 
-    Actions that are illegal under `action_mask` bool [..., A], which is that of both, contribute 0.
+    `action_mask` bool [..., A] is the mask of both; illegal actions contribute 0.
     """
     log_p, log_q = masked_log_softmax(logits, action_mask), masked_log_softmax(other_logits, action_mask)
     return (_probabilities(log_p, action_mask) * (log_p - log_q)).sum(-1)
 
 
 def gaussian_entropy(log_std: Tensor) -> Tensor:
-    """sum_i log(sigma_i sqrt(2 pi e)), [...], of a diagonal Gaussian [..., A]."""
+    """Return the entropy sum_i log(sigma_i sqrt(2 pi e)), [...], of a diagonal Gaussian [..., A]."""
     return (log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-    """KL(p || q), [...], of diagonal Gaussians p and q [..., A]; a log_std [A] serves all.
+    """Return KL(p || q), [...], of diagonal Gaussians p and q [..., A]; a log_std [A] serves all.
 
     sum_i log(sigma_q / sigma_p) + (sigma_p^2 + (mu_p - mu_q)^2) / (2 sigma_q^2) - 1/2
     """

@@ -14,25 +14,31 @@ from warren.errors import UnknownName
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_range: float) -> Tensor:
-    """-E[min(r A, clip(r, 1 - c, 1 + c) A)]: eq. 7 of Schulman et al. 2017. `ratio`: pi(a|s) / pi_behaviour(a|s)."""
+    """Return -E[min(r A, clip(r, 1 - c, 1 + c) A)]: eq. 7 of Schulman et al. 2017.
+
+    `ratio` r: pi(a|s) / pi_behaviour(a|s).
+    """
     _same_shape(ratio=ratio, advantage=advantage)
     clipped = ratio.clamp(1 - clip_range, 1 + clip_range)
     return -torch.min(ratio * advantage, clipped * advantage).mean()
 
 
 def policy_gradient(log_prob: Tensor, advantage: Tensor) -> Tensor:
-    """-E[log pi(a|s) A], of A2C (Mnih et al. 2016) and, with V-trace's advantage, IMPALA; no gradient goes into A."""
+    """Return -E[log pi(a|s) A], the loss of A2C (Mnih et al. 2016) and, with V-trace's advantage, of IMPALA.
+
+    No gradient flows into A.
+    """
     _same_shape(log_prob=log_prob, advantage=advantage)
     return -(log_prob * advantage.detach()).mean()
 
 
 def target_ratio(log_prob: Tensor, behaviour_log_prob: Tensor, target_log_prob: Tensor, clip: float = 2.0) -> Tensor:
-    """min(mu / pi', clip) pi / mu [B]: the ratio of APPO, for `clipped_surrogate` with V-trace's advantage.
+    """Return min(mu / pi', clip) pi / mu [B]: the ratio of APPO, for `clipped_surrogate` with V-trace's advantage.
 
-    `target_log_prob` of pi', older weights of the learner that V-trace takes for its own; `behaviour_log_prob` of mu,
-    which acted. It is pi / pi', the ratio that clipping bounds soundly whatever mu was, but for actions that mu liked
-    more than `clip` times as much as pi'. From Luo et al. 2020 (IMPACT), section 3.1, as RLlib's APPO has it, `clip`
-    included. Sample Factory's APPO takes pi / mu, by which V-trace's advantage is weighted already.
+    `target_log_prob` is of pi', the learner's older weights, with which V-trace was computed; `behaviour_log_prob` is
+    of mu, which acted. The ratio equals pi / pi', which clipping bounds whatever mu was, except for actions that were
+    more than `clip` times as likely under mu as under pi'. From Luo et al. 2020 (IMPACT), section 3.1, with `clip` as
+    in RLlib's APPO. Sample Factory's APPO takes pi / mu, by which V-trace's advantage is weighted already.
     """
     return (behaviour_log_prob - target_log_prob).exp().clamp(max=clip) * (log_prob - behaviour_log_prob).exp()
 
@@ -44,10 +50,11 @@ def value_loss(
     clip_range: float | None = None,
     scale: Tensor | None = None,
 ) -> Tensor:
-    """E[(V - target)^2]; with a clip range, the larger of that and of V held as near to `old_value` (as in ppo2).
+    """Return E[(V - target)^2]; with a clip range, the larger of that and the error of V clipped (as in ppo2).
 
-    Errors and the clip range are in units of `scale`, a number or one a channel, where values are normalised by it.
-    Half of it is the loss of CleanRL and baselines' ppo2: their value coefficient c is c / 2 here.
+    The clipped V is within `clip_range` of `old_value`. Errors and the clip range are in units of `scale`, a number or
+    one per channel, where values are normalised by it. The loss of CleanRL and baselines' ppo2 is half of this one:
+    their value coefficient c is c / 2 here.
     """
     _same_shape(value=value, target=target)
     if scale is not None:
@@ -62,9 +69,9 @@ def value_loss(
 
 
 def huber_value_loss(value: Tensor, target: Tensor, delta: float) -> Tensor:
-    """E[e^2 where |e| <= delta, else delta (2 |e| - delta)], e = V - target: twice the loss of Huber 1964.
+    """Return E[e^2 where |e| <= delta, else delta (2 |e| - delta)], e = V - target: twice the loss of Huber 1964.
 
-    So it is `value_loss` for small errors, and a large one's gradient is at most 2 delta.
+    It equals `value_loss` for small errors; the gradient of a large error is at most 2 delta.
     """
     _same_shape(value=value, target=target)
     error = (value - target).abs()
@@ -75,11 +82,12 @@ def huber_value_loss(value: Tensor, target: Tensor, delta: float) -> Tensor:
 def teacher_loss(
     divergence: Mapping[str, Tensor], coefficients: Mapping[str, float], used: Mapping[str, Tensor] | None = None
 ) -> Tensor:
-    """Sum over the heads of coefficient * E[KL(teacher || student)]: distillation (Rusu et al. 2016), AlphaStar's term.
+    """Return the sum over the heads of coefficient * E[KL(teacher || student)], a scalar.
 
-    `divergence`: [B] of each head by name, as `Policy.kl(teacher's statistics, student's)` gives it. `used`: bool [B]
-    of heads that not every action has (a target only where there is something to aim at); steps without count as 0.
-    Heads without a coefficient do not count. Raises UnknownName for a coefficient or a `used` of no head.
+    This is distillation (Rusu et al. 2016) and AlphaStar's teacher term. `divergence`: head name -> [B], as
+    `Policy.kl(teacher's statistics, student's)` returns it. `used`: bool [B] of heads that not every action has (a
+    target only where there is something to aim at); steps without the head count as 0. Heads without a coefficient do
+    not count. Raises UnknownName for a coefficient or a `used` of an unknown head.
     """
     used = used or {}
     for name in (*coefficients, *used):
@@ -93,17 +101,23 @@ def teacher_loss(
 
 
 def standardize(x: Tensor) -> Tensor:
-    """`x` with mean 0 and (unbiased) standard deviation 1; a lone element is left as it is."""
+    """Return `x` with mean 0 and (unbiased) standard deviation 1; a single element is returned unchanged."""
     return (x - x.mean()) / (x.std() + 1e-8) if x.numel() > 1 else x
 
 
 def approximate_kl(log_ratio: Tensor, ratio: Tensor) -> Tensor:
-    """E[(r - 1) - log r], an unbiased low-variance estimate of KL(behaviour || pi): joschu.net/blog/kl-approx.html."""
+    """Return E[(r - 1) - log r], an unbiased low-variance estimate of KL(behaviour || pi).
+
+    See joschu.net/blog/kl-approx.html.
+    """
     return (ratio - 1 - log_ratio).mean()
 
 
 def explained_variance(prediction: Tensor, target: Tensor) -> Tensor:
-    """1 - Var[target - prediction] / Var[target]: 1 is perfect, 0 no better than a constant; nan if target is one."""
+    """Return 1 - Var[target - prediction] / Var[target], a scalar.
+
+    1 is perfect, 0 no better than a constant prediction; NaN for a constant target.
+    """
     variance = target.var(correction=0)
     return torch.where(variance == 0, torch.nan, 1 - (target - prediction).var(correction=0) / variance)
 

@@ -1,4 +1,4 @@
-"""Running normalisation of observations, rewards and values, by mean and variance of all that was seen."""
+"""Running normalisation of observations, rewards and values, by the mean and variance of all samples so far."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ EPSILON = 1e-8  # added to variances, as Gymnasium, ppo2 and Stable-Baselines3 d
 
 @dataclass(frozen=True)
 class Moments:
-    """Of `count` samples of one shape: mean and (biased) variance of each element."""
+    """Mean and (biased) variance of each element of `count` samples of one shape."""
 
-    count: Tensor  # a number, in the dtype of the others
+    count: Tensor  # [], in the dtype of the others
     mean: Tensor
     variance: Tensor
 
@@ -25,10 +25,7 @@ class Moments:
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """The moments of all samples of both, in any order the same but for rounding: Chan, Golub & LeVeque 1983.
-
-    This is how batches come in, and how several learners' moments become one.
-    """
+    """Return the moments of the samples of both, the same in any order but for rounding: Chan, Golub & LeVeque 1983."""
     count = a.count + b.count
     weight = b.count / count.clamp(min=1)
     difference = b.mean - a.mean
@@ -38,10 +35,10 @@ def merge(a: Moments, b: Moments) -> Moments:
 
 
 class RunningMoments(nn.Module):
-    """Moments of all samples [*shape] so far, as buffers: part of a policy, they are published and saved with it.
+    """Moments of all samples [*shape] so far, as buffers, so that they are published and saved with their policy.
 
-    Before the first sample mean 0 and variance 1: `normalize` changes nothing. float64 by default: a float32 mean stops
-    moving after some ten million samples. On a device without float64 (mps) they become float32.
+    Before the first sample the mean is 0 and the variance 1: `normalize` changes nothing. float64 by default, since a
+    float32 mean stops moving after some ten million samples; float32 on a device without float64 (mps).
     """
 
     def __init__(self, shape: Sequence[int] = (), dtype: torch.dtype = torch.float64) -> None:
@@ -69,14 +66,14 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, x: Tensor) -> None:
-        """Takes in samples [..., *shape] of any dtype and number; none at all change nothing."""
+        """Add samples [..., *shape] of any dtype and number; an empty tensor changes nothing."""
         samples = x.reshape(-1, *self.mean.shape).to(self.mean)
         if len(samples):
             variance, mean = torch.var_mean(samples, 0, correction=0)
             self.set(merge(self.moments, self._of_all(Moments(self.count.new_tensor(len(samples)), mean, variance))))
 
     def _of_all(self, own: Moments) -> Moments:
-        """The moments of all learners' samples together."""
+        """Return the moments of all learners' samples of this update; without other learners these are `own`."""
         if self.total is None:
             return own
         sums = torch.stack([own.count.expand_as(own.mean), own.count * own.mean, own.count * own.mean.square()])
@@ -88,33 +85,33 @@ class RunningMoments(nn.Module):
 
     @torch.no_grad()
     def set(self, moments: Moments) -> None:
-        """Goes on from these."""
+        """Overwrite the moments with these."""
         self.count.copy_(moments.count)
         self.mean.copy_(moments.mean)
         self.variance.copy_(moments.variance)
 
     def normalize(self, x: Tensor, clip: float | None = None) -> Tensor:
-        """(x - mean) / deviation, within [-clip, clip]; of observations [..., *shape], in their float dtype."""
+        """Return (x - mean) / deviation, clipped to [-clip, clip]; x float [..., *shape], whose dtype is kept."""
         return self.scale(x - self.mean.to(x.dtype), clip)
 
     def denormalize(self, x: Tensor) -> Tensor:
-        """What `normalize` made `x` of, but for clipping: of values that a network gives in units of the deviation."""
+        """Undo `normalize` (clipping aside): turn values in standard deviations back into the original unit."""
         return x * self.moments.deviation.to(x.dtype) + self.mean.to(x.dtype)
 
     def scale(self, x: Tensor, clip: float | None = None) -> Tensor:
-        """x / deviation, within [-clip, clip]: of rewards, whose sign and zero mean something.
+        """Return x / deviation, clipped to [-clip, clip]: for rewards, whose sign and zero are to stay.
 
-        The deviation is that of `discounted_sums`, not of the rewards: values then have one near 1.
+        The samples are to be `discounted_sums`, not rewards, so that values have a deviation near 1.
         """
         scaled = x / self.moments.deviation.to(x.dtype)
         return scaled if clip is None else scaled.clamp(-clip, clip)
 
 
 def discounted_sums(reward: Tensor, ended: Tensor, carried: Tensor, gamma: float) -> tuple[Tensor, Tensor]:
-    """(S [T, N], what is carried [N] into the next call): S_t = r_t + gamma S_{t-1}, from 0 on in every episode.
+    """Return (S [T, N], `carried` [N] for the next call): S_t = r_t + gamma S_{t-1}, starting at 0 in every episode.
 
-    Of rewards [T, N], with bool [T, N] whether a step is its episode's last and `carried` [N] of the call before, zeros
-    at first. What reward scaling takes its deviation of: ppo2's VecNormalize; Engstrom et al. 2020, section 3.
+    `reward` is [T, N]; `ended` bool [T, N] is True at an episode's last step; `carried` [N] is zeros in the first call.
+    Rewards are scaled by the deviation of S: ppo2's VecNormalize; Engstrom et al. 2020, section 3.
     """
     sums = []
     for step_reward, step_ended in zip(reward.unbind(), ended.unbind(), strict=True):
@@ -124,7 +121,7 @@ def discounted_sums(reward: Tensor, ended: Tensor, carried: Tensor, gamma: float
 
 
 def popart(weight: Tensor, bias: Tensor, before: Moments, after: Moments) -> tuple[Tensor, Tensor]:
-    """(weight [C, H], bias [C]) of a value head whose denormalised output stays as it was when the moments [C] change.
+    """Return (weight [C, H], bias [C]) of a value head whose denormalised output is unchanged by new moments [C].
 
     w' = sigma w / sigma', b' = (sigma b + mu - mu') / sigma': proposition 1 of van Hasselt et al. 2016 (PopArt).
     """

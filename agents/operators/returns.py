@@ -1,4 +1,4 @@
-"""Returns: what each step led to."""
+"""Returns: estimates of the discounted sum of rewards from each step on."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from agents.operators.unrolls import Unroll
 
 
 def n_step_return(unroll: Unroll, gamma: float | Tensor, n: int) -> Tensor:
-    """G_t = r_t + gamma r_{t+1} + ... + gamma^{n-1} r_{t+n-1} + gamma^n V_{t+n}: eq. 7.1 of Sutton & Barto 2018.
+    """Return the n-step return, shaped as reward: eq. 7.1 of Sutton & Barto 2018.
 
-    Fewer than `n` steps where the episode or the unroll ends sooner: all there are (A2C, Mnih et al. 2016) for n = T or
-    more. Shaped as reward; `gamma` a number or [C]; differentiable. Raises ValueError for n below 1.
+    G_t = r_t + gamma r_{t+1} + ... + gamma^{n-1} r_{t+n-1} + gamma^n V_{t+n}, over fewer than `n` steps where the
+    episode or the unroll ends sooner; n >= T takes all steps there are (A2C, Mnih et al. 2016). `gamma` is a number or
+    [C]. Differentiable. Raises ValueError for n below 1.
     """
     if n < 1:
         raise ValueError(f"n={n} of an n-step return must be at least 1")
@@ -23,10 +24,10 @@ def n_step_return(unroll: Unroll, gamma: float | Tensor, n: int) -> Tensor:
 
 
 def lambda_return(unroll: Unroll, gamma: float | Tensor, lambda_: float | Tensor) -> Tensor:
-    """G_t = r_t + gamma ((1 - lambda) V_{t+1} + lambda G_{t+1}): eq. 12.18 of Sutton & Barto 2018, TD(lambda)'s target.
+    """Return the target of TD(lambda), shaped as reward: eq. 12.18 of Sutton & Barto 2018.
 
-    Shaped as reward; `gamma` a number or [C]. `lambda_` is a number, or a tensor as reward: lambda_[t] is how much of
-    G_{t+1}, not V_{t+1}, step t sees. 1 gives the discounted return, 0 the one-step return. It is GAE plus the value.
-    Differentiable.
+    G_t = r_t + gamma ((1 - lambda) V_{t+1} + lambda G_{t+1}), which is GAE plus the value. `gamma` is a number or [C];
+    `lambda_` is a number, or a tensor shaped as reward, whose element t is the weight of G_{t+1} against V_{t+1}.
+    lambda = 1 gives the discounted return, 0 the one-step return. Differentiable.
     """
     return unroll.value + gae(unroll, gamma, lambda_)

@@ -21,7 +21,7 @@ from warren.registry import Registry
 
 
 class Schedule(Protocol):
-    """What a setting is worth after `steps` environment steps (0 or more)."""
+    """The value of a setting after `steps` environment steps (0 or more)."""
 
     def __call__(self, steps: int) -> float: ...
 
@@ -30,7 +30,7 @@ SCHEDULES: Registry[type[Schedule]] = Registry("schedule")
 
 
 def build_schedule(config: Any, owner: str) -> Schedule:
-    """The schedule that `config` describes: a number, or a table of its `name` and its settings.
+    """Return the schedule that `config` describes: a number, or a table of its `name` and its settings.
 
     `owner` ("learning_rate of ppo") is what errors blame. Raises ConfigurationError.
     """
@@ -49,7 +49,7 @@ def build_schedule(config: Any, owner: str) -> Schedule:
 @SCHEDULES.register("constant")
 @dataclass(frozen=True)
 class Constant:
-    """`value`, always."""
+    """The same `value` at every step."""
 
     value: float
 
@@ -60,7 +60,7 @@ class Constant:
 @SCHEDULES.register("linear")
 @dataclass(frozen=True)
 class Linear:
-    """In a straight line from `start` to `end` over `steps`, then `end`."""
+    """A straight line from `start` to `end` over `steps`, then `end`."""
 
     start: float
     end: float
@@ -76,7 +76,7 @@ class Linear:
 @SCHEDULES.register("exponential")
 @dataclass(frozen=True)
 class Exponential:
-    """start * rate^(t / steps): `steps` multiply it by `rate`; never below `end`."""
+    """Exponential decay start * rate^(t / steps), never below `end`."""
 
     start: float
     rate: float
@@ -99,7 +99,7 @@ class Exponential:
 @SCHEDULES.register("piecewise")
 @dataclass(frozen=True)
 class Piecewise:
-    """In straight lines through the points (steps[i], values[i]), level before the first and after the last."""
+    """Straight lines through the points (steps[i], values[i]), level before the first and after the last."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -141,7 +141,10 @@ class Cosine:
 @SCHEDULES.register("inverse_square_root")
 @dataclass(frozen=True)
 class InverseSquareRoot:
-    """start / sqrt(1 + t / steps). Entropy that falls so leads self-play to equilibria (Sokota et al. 2023, MMD)."""
+    """Decay start / sqrt(1 + t / steps).
+
+    With an entropy coefficient that decays so, self-play converges to equilibria (Sokota et al. 2023, MMD).
+    """
 
     start: float
     steps: int

@@ -1,4 +1,4 @@
-"""Unroll: what all returns are computed from, with the two steps that they share."""
+"""Unroll: the inputs of all returns, and the two computations that returns share."""
 
 from __future__ import annotations
 
@@ -40,33 +40,33 @@ class Unroll:
 
     @property
     def goes_on(self) -> Tensor:
-        """Whether the episode of a step goes on after it: bool [T, N], or [T, N, 1] where there are channels."""
+        """Return True at steps after which the episode goes on: bool [T, N], or [T, N, 1] with channels."""
         return self.per_channel(~(self.terminated | self.truncated))
 
     @property
     def next_value(self) -> Tensor:
-        """V of what follows each step, as `value`.
+        """Return V of the state after each step, shaped as `value`.
 
-        0 follows a termination, `final_value` a truncation (Pardo et al. 2018), the next step's value any other step. A
-        step that is both has terminated.
+        It is 0 after a termination, `final_value` after a truncation (Pardo et al. 2018), else the next step's value. A
+        step with both flags counts as terminated.
         """
         return self.followed_by(self.value)
 
     def followed_by(self, x: Tensor) -> Tensor:
-        """x_{t+1} of an estimate `x`, shaped as value, of what each step is worth; at ends what `next_value` has."""
+        """Return x_{t+1} of an estimate `x` shaped as value; at ends of episodes the same as `next_value`."""
         at_end = self.final_value.masked_fill(self.per_channel(self.terminated), 0)
         return torch.where(self.goes_on, torch.cat([x[1:], self.bootstrap_value[None]]), at_end)
 
     def per_channel(self, x: Tensor) -> Tensor:
-        """`x` [T, N] as [T, N, 1] where there are channels: one number for all of them."""
+        """Return `x` [T, N] as [T, N, 1] where there are channels, so that it broadcasts over them."""
         return x.unsqueeze(-1) if self.reward.dim() > x.dim() else x
 
 
 def weighted_channels(x: Tensor, coefficients: Tensor | None, scale: Tensor | None = None) -> Tensor:
-    """sum_c coefficient_c x_c, [T, N], of advantages [T, N, C]; `x` [T, N] itself where there are no coefficients [C].
+    """Return sum_c coefficient_c x_c, [T, N], of advantages [T, N, C]; without coefficients [C], `x` [T, N] itself.
 
     The policy gradient is linear in its advantages, so this weights each reward channel's loss (Vinyals et al. 2019).
-    With a `scale` [C] (or one number), x_c / scale_c: where values are normalised by it (Hessel et al. 2019).
+    With a `scale` [C] (or one number), by which values are normalised, x_c is divided by it (Hessel et al. 2019).
     """
     if scale is not None:
         x = x / scale.squeeze()
@@ -74,7 +74,7 @@ def weighted_channels(x: Tensor, coefficients: Tensor | None, scale: Tensor | No
 
 
 def sum_from_the_end(term: Tensor, decay: Tensor) -> Tensor:
-    """x [T, ...] with x_t = term_t + decay_t x_{t+1} and x_T = 0. `decay` broadcasts to `term`; differentiable."""
+    """Return x [T, ...], x_t = term_t + decay_t x_{t+1}, x_T = 0; `decay` broadcasts to `term`. Differentiable."""
     following = torch.zeros_like(term[0])
     sums = []
     for step_term, step_decay in zip(reversed(term.unbind()), reversed(decay.unbind()), strict=True):

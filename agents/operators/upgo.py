@@ -10,10 +10,11 @@ from agents.operators.unrolls import Unroll
 
 
 def upgo_return(unroll: Unroll, gamma: float | Tensor) -> Tensor:
-    """G_t = r_t + gamma (G_{t+1} if the next step goes at least as well as expected, else V_{t+1}), a constant.
+    """Return the upgoing return, shaped as reward, without gradients.
 
-    It does where r_{t+1} + gamma V_{t+2} >= V_{t+1}: methods of Vinyals et al. 2019 (AlphaStar), there with gamma = 1.
-    Shaped as reward. The policy gradient is weighted by min(1, pi / mu) (G_t - V_t), with `rho` of `vtrace`.
+    G_t = r_t + gamma G_{t+1} where the next step goes at least as well as expected (r_{t+1} + gamma V_{t+2} >=
+    V_{t+1}), else r_t + gamma V_{t+1}: methods of Vinyals et al. 2019 (AlphaStar), there with gamma = 1. The policy
+    gradient is to be weighted by min(1, pi / mu) (G_t - V_t), with `rho` of `vtrace`.
     """
     with torch.no_grad():
         better = unroll.reward + gamma * unroll.next_value >= unroll.value

@@ -27,15 +27,17 @@ def vtrace(
     c_bar: float = 1.0,
     lambda_: float = 1.0,
 ) -> VTrace:
-    """V-trace, section 4.1 of Espeholt et al. 2018; `log_prob` [T, N] of the policy pi, the other of mu, which acted.
+    """Compute V-trace, section 4.1 of Espeholt et al. 2018.
+
+    `log_prob` [T, N] is of the policy pi that learns, `behaviour_log_prob` [T, N] of mu, which acted.
 
     v_s = V_s + delta_s + gamma c_s (v_{s+1} - V_{s+1})                                     (remark 1)
     delta_s = rho_s (r_s + gamma V_{s+1} - V_s), rho_s = min(rho_bar, pi / mu), c_s = lambda min(c_bar, pi / mu)
 
-    The unroll's values are those of the weights that learn. `rho_bar` decides which policy's value is found (infinity:
-    pi's; the smaller, the nearer to mu's), `c_bar` only how fast; the paper wants rho_bar >= c_bar. Either may be
-    math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C]. Raises ValueError
-    for log-probabilities that are not [T, N].
+    The unroll's values are to be of the weights that learn. `rho_bar` decides to which policy's value v converges
+    (infinity: pi's; the smaller, the nearer to mu's), `c_bar` only how fast; the paper wants rho_bar >= c_bar. Either
+    may be math.inf. On-policy, with both at least 1, v_s is the lambda return. `gamma` is a number or [C]. Raises
+    ValueError for log-probabilities that are not [T, N].
     """
     for name, tensor in (("log_prob", log_prob), ("behaviour_log_prob", behaviour_log_prob)):
         if tensor.shape != unroll.terminated.shape:

@@ -129,7 +129,7 @@ def test_without_privileged_keys_a_policy_is_as_it_was():
     ("privileged", "space", "message"),
     [
         (["dek"], SPACE, "key in privileged of the network 'dek' does not exist; did you mean deck"),
-        (["deck"], SPACE["cards"], "names keys of observations, and these are Box.*no Dict"),
+        (["deck"], SPACE["cards"], "names keys of observations, and these are Box.*not a Dict"),
         (["cards", "deck", "image"], SPACE, "leaves the policy nothing to act by"),
         ("deck", SPACE, "setting 'privileged' of network must be a list"),
     ],
@@ -140,7 +140,7 @@ def test_keys_that_cannot_be_are_refused_with_the_reason(privileged, space, mess
 
 
 def test_one_trunk_for_policy_and_value_is_refused():
-    with pytest.raises(ConfigurationError, match="one trunk of policy and value would show the policy"):
+    with pytest.raises(ConfigurationError, match="a trunk shared with the value would show the policy"):
         build_policy({"shared": True, "privileged": ["deck"]}, SPACE, Discrete(3), 1)
 
 
