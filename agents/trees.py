@@ -70,6 +70,11 @@ def zeros(spec: Spec, leading: tuple[int, ...]) -> Tree:
     return map_tree(lambda leaf: np.zeros(leading + leaf.shape, leaf.dtype), spec)
 
 
+def cast(spec: Spec, tree: Tree) -> Tree:
+    """Return the parts of `tree` that `spec` has, as arrays of its dtypes; copied only where a dtype differs."""
+    return map_tree(lambda leaf, part: np.asarray(part, leaf.dtype), spec, tree)
+
+
 def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> list[str]:
     """What keeps `tree`, called `name`, from being arrays [*leading, ...] as `spec` says; empty where nothing does."""
     if isinstance(spec, ArraySpec):

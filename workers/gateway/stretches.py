@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from agents.trajectories import Trajectory, TrajectorySpec
-from agents.trees import empty, zeros
-from warren.trees import Tree, map_tree, put
+from agents.trajectories import Trajectory, TrajectorySpec, TrajectoryWriter, concatenate
+from agents.trees import cast, zeros
+from warren.trees import Tree, map_tree
 
 
 @dataclass(slots=True)
@@ -36,22 +36,16 @@ class Decided:
 class Stretch:
     """T decisions; `filled` are written."""
 
-    __slots__ = ("filled", "last", "memory", "steps", "version")
+    __slots__ = ("filled", "writer")
 
     def __init__(self, spec: TrajectorySpec, length: int) -> None:
-        leading = (length,)
         self.filled = 0
-        self.version = -1  # the oldest
-        self.memory: dict[str, np.ndarray] = {}
-        self.last: dict[str, Tree] = {}
-        self.steps: dict[str, Tree] = {
-            **{name: empty(getattr(spec, name), leading) for name in ("observation", "action", "extras", "reward")},
-            "cut": zeros(spec.cut, leading),
-            "terminated": np.zeros(leading, np.bool_),
-            "truncated": np.zeros(leading, np.bool_),
-        }
-        if spec.action_mask is not None:
-            self.steps["action_mask"] = empty(spec.action_mask, leading)
+        self.writer = TrajectoryWriter(spec, length, slots=1)
+
+    @property
+    def version(self) -> int:
+        """The oldest of its weights."""
+        return int(self.writer.version[0])
 
 
 class Line:
@@ -72,7 +66,7 @@ class Stretches:
         self.spec, self.length, self._max_age = spec, length, max_age
         self.dropped = 0  # decisions that were, since the last `pop_dropped`
         self._waiting: deque[Stretch] = deque()
-        self._complete: deque[Stretch] = deque()
+        self._complete: deque[Trajectory] = deque()
         self._nothing = zeros(spec.last, ())
 
     @property
@@ -114,14 +108,7 @@ class Stretches:
 
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
         """The `count` <= ready that were completed first, a slot each, with these `episodes`."""
-        taken = [self._complete.popleft() for _ in range(count)]
-        steps = map_tree(lambda *parts: np.stack(parts, axis=1), *(stretch.steps for stretch in taken))
-        last, memory = (
-            map_tree(lambda *parts: np.stack(parts), *(getattr(stretch, name) for stretch in taken))
-            for name in ("last", "memory")
-        )
-        version = np.array([stretch.version for stretch in taken], np.int64)
-        return Trajectory(**steps, last=last, memory=memory, version=version, episodes=episodes)
+        return replace(concatenate([self._complete.popleft() for _ in range(count)]), episodes=episodes)
 
     def _put(self, line: Line, decided: Decided, reward: Any) -> tuple[Stretch, int]:
         stretch = line.stretch
@@ -129,27 +116,22 @@ class Stretches:
             # One that goes on midway has a memory, which is kept where a stretch begins.
             fresh = line.midway or not self._waiting
             stretch = line.stretch = Stretch(self.spec, self.length) if fresh else self._waiting.popleft()
-        row = stretch.filled
+        row, writer = stretch.filled, stretch.writer
         if row == 0:
-            stretch.version, stretch.memory = decided.version, decided.memory
-        stretch.version = min(stretch.version, decided.version)
-        steps = stretch.steps
-        put(steps["observation"], row, decided.observation)
-        put(steps["action"], row, decided.action)
-        put(steps["extras"], row, decided.extras)
-        if decided.action_mask is not None:
-            steps["action_mask"][row] = decided.action_mask
-        steps["reward"][row] = reward
+            writer.start(0, decided.memory, decided.version)
+        np.minimum(writer.version, decided.version, out=writer.version)
+        writer.decide((row, 0), decided.observation, decided.action, decided.extras, decided.action_mask)
+        writer.follow((row, 0), reward)
         stretch.filled += 1
         return stretch, row
 
     def _close(self, line: Line, stretch: Stretch, row: int, cut: Mapping[str, Any] | None) -> None:
         """The episode ends at `row`, the last that is written."""
         if cut is None:
-            stretch.steps["terminated"][row] = True
+            stretch.writer.terminated[row] = True
         else:
-            stretch.steps["truncated"][row] = True
-            put(stretch.steps["cut"], row, cut)
+            stretch.writer.truncated[row] = True
+            stretch.writer.cut_off((row, 0), cut)
         if row + 1 == self.length:
             self._finish(line, stretch, self._nothing)  # nothing follows an end
         else:
@@ -157,6 +139,6 @@ class Stretches:
         line.stretch, line.midway = None, False
 
     def _finish(self, line: Line, stretch: Stretch, last: dict[str, Tree]) -> None:
-        stretch.last = map_tree(lambda spec, part: np.asarray(part, spec.dtype), self.spec.last, last)
-        self._complete.append(stretch)
+        last = map_tree(lambda part: part[None], cast(self.spec.last, last))
+        self._complete.append(stretch.writer.trajectory(last))
         line.stretch, line.midway = None, True

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from agents.policies import Policy
 from agents.policies.segment import Segment
-from agents.trajectories import Trajectory
-from agents.trees import empty, zeros
+from agents.trajectories import Trajectory, TrajectoryWriter
+from agents.trees import cast
 from envs import VectorEnv
 from envs.vector.base import blaming, stacked
 from warren.errors import ConfigurationError
-from warren.trees import Tree, leaves, map_tree, put
+from warren.trees import Tree, leaves
 from workers.rollout.sampler import load_into
 from workers.runtime.timing import Timing
 
@@ -61,42 +61,36 @@ class VectorSampler:
     def collect(self, budget: int) -> Trajectory:
         """The next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
-        remembered_before = {name: part.cpu().numpy() for name, part in memory.items()}
-        shape = (budget, env.num_envs)
-        spec = self._spec
-        observations, actions = empty(spec.observation, shape), empty(spec.action, shape)
-        rewards = np.empty(shape + spec.reward.shape, np.float32)
-        terminations, truncations = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
-        cut_off = zeros(spec.cut, shape)
+        spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
+        writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
         segment = Segment(policy, self._generator, spec.extras)
         acting = stepping = 0.0
         for step in range(budget):
-            put(observations, step, observation)
             began = perf_counter()
             action, memory = segment.act(observation, memory)
-            put(actions, step, action)
+            writer.decide(step, observation, action)
             acted = perf_counter()
             acting += acted - began
             with self._stepping:
                 observation, reward, terminated, truncated, info = env.step(policy.env_action(action))
-            rewards[step] = env.rewards.learned_from(info["reward_channels"]) if policy.channels else reward
+            if policy.channels:
+                reward = env.rewards.learned_from(info["reward_channels"])
             stepping += perf_counter() - acted
-            terminations[step] = terminated
-            truncations[step] = truncated
+            writer.follow(step, reward, terminated, truncated)
             if spec.cut and truncated.any():
                 cut = np.flatnonzero(truncated & ~terminated)
                 if len(cut):
                     last = stacked(env.single_observation_space, info["final_obs"][cut])
                     remembered = {name: part[cut] for name, part in memory.items()}
-                    cut_off["value"][step, cut] = policy.value(last, remembered)
+                    writer.cut_off((step, cut), {"value": policy.value(last, remembered)})
             if memory:
                 memory = policy.begin(memory, terminated | truncated)
-        last = {"observation": map_tree(lambda leaf, part: np.asarray(part, leaf.dtype), spec.observation, observation)}
-        self._check("observation", observations, 2)
+        last = {"observation": cast(spec.observation, observation)}
+        self._check("observation", writer.observation, 2)
         self._check("observation", last["observation"], 1)
-        self._check("reward", rewards, 2)
+        self._check("reward", writer.reward, 2)
         began = perf_counter()
-        extras = segment.extras(observations, actions)
+        writer.extras = segment.extras(writer.observation, writer.action)
         acting += perf_counter() - began
         if "value" in spec.last:
             last["value"] = policy.value(observation, memory)
@@ -104,19 +98,7 @@ class VectorSampler:
         self.env_steps += budget * env.num_envs
         self._timing.add("collect/environments", stepping)
         self._timing.add("collect/policy", acting)
-        return Trajectory(
-            observation=observations,
-            action=actions,
-            reward=rewards,
-            terminated=terminations,
-            truncated=truncations,
-            extras=extras,
-            last=last,
-            cut=cut_off,
-            version=np.full(env.num_envs, self.version),
-            episodes=env.pop_episodes(),
-            memory=remembered_before,
-        )
+        return writer.trajectory(last, env.pop_episodes())
 
     def close(self) -> None:
         """Close the environments."""

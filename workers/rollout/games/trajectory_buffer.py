@@ -17,16 +17,15 @@ long games in which their seat does not decide, until they are too old to learn 
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from agents.trajectories import Trajectory, TrajectorySpec
-from agents.trees import ArraySpec, zeros
-from warren.trees import Tree, map_tree, put, take
+from agents.trajectories import Trajectory, TrajectorySpec, TrajectoryWriter, concatenate
+from agents.trees import zeros
+from warren.trees import Tree, take
 
 NONE = -1  # no trajectory
-STEPS, SLOTS = "steps", "slots"  # of complete trajectories: trees of arrays [T, K, ...], and of arrays [K, ...]
 
 
 class TrajectoryBuffer:
@@ -47,15 +46,9 @@ class TrajectoryBuffer:
         self._filled = np.zeros(seats, np.int64)  # [trajectories]: decisions in it
         self._partial = np.zeros(0, np.int64)  # trajectories of no seat that hold decisions, the longest waiting first
         self._empty = np.arange(seats)  # trajectories of no seat that hold none
-        decision: dict[str, Any] = {"observation": spec.observation, "action": spec.action, "extras": spec.extras}
-        if spec.action_mask is not None:
-            decision["action_mask"] = spec.action_mask
-        outcome = {"reward": spec.reward, "terminated": ArraySpec((), "bool")}
-        self._decisions = zeros(decision, (length, seats))
-        self._outcomes = zeros(outcome, (length, seats))
-        self._first = zeros({"memory": spec.memory, "version": ArraySpec((), "int64")}, (seats,))  # where each begins
-        self._last, self._cut = spec.last, spec.cut
-        self._complete: list[dict[str, Tree]] = []
+        self._writer = TrajectoryWriter(spec, length, seats)
+        self._last = spec.last
+        self._complete: list[Trajectory] = []
 
     def decide(self, seats: np.ndarray, decision: dict[str, Tree], memory: dict[str, np.ndarray], version: int) -> None:
         """Decisions of `seats` int64 [K], no seat twice, by weights of `version`.
@@ -74,17 +67,16 @@ class TrajectoryBuffer:
         rows = self._filled[trajectories]
         begins = rows == 0
         if begins.any():
-            first = {"memory": take(memory, begins), "version": version}
-            put(self._first, trajectories[begins], first)
-        put(self._decisions, (rows, trajectories), decision)
-        put(self._outcomes, (rows, trajectories), {"reward": 0.0, "terminated": False})
+            self._writer.start(trajectories[begins], take(memory, begins), version)
+        self._writer.decide((rows, trajectories), **decision)
+        self._writer.follow((rows, trajectories), 0.0)
         self._filled[trajectories] += 1
 
     def earn(self, reward: np.ndarray) -> None:
         """Rewards of all seats, float32 [seats]; what a seat gets before its first decision in a game is nobody's."""
         seats = np.flatnonzero(self._trajectory != NONE)
         trajectories = self._trajectory[seats]
-        self._outcomes["reward"][self._filled[trajectories] - 1, trajectories] += reward[seats]
+        self._writer.reward[self._filled[trajectories] - 1, trajectories] += reward[seats]
 
     def end(self, seats: np.ndarray) -> None:
         """The games of `seats` int64 [K] are over; call it after `earn`."""
@@ -92,7 +84,7 @@ class TrajectoryBuffer:
         seats = seats[self._trajectory[seats] != NONE]
         trajectories = self._trajectory[seats]
         self._trajectory[seats] = NONE
-        self._outcomes["terminated"][self._filled[trajectories] - 1, trajectories] = True
+        self._writer.terminated[self._filled[trajectories] - 1, trajectories] = True
         full = self._filled[trajectories] == self.length
         if full.any():
             # Nothing follows a game's end.
@@ -105,19 +97,18 @@ class TrajectoryBuffer:
         if self._max_age is None:
             return
         oldest = version - self._max_age
-        old = np.flatnonzero((self._filled > 0) & (self._first["version"] < oldest))
+        old = np.flatnonzero((self._filled > 0) & (self._writer.version < oldest))
         # Games go on, and their next decision begins a trajectory.
         self._trajectory[np.isin(self._trajectory, old)] = NONE
         self._drop(old)
         kept = []
         for chunk in self._complete:
-            versions = chunk[SLOTS]["version"]
-            young = np.flatnonzero(versions >= oldest)
-            dropped = len(versions) - len(young)
+            young = np.flatnonzero(chunk.version >= oldest)
+            dropped = chunk.num_slots - len(young)
             self.ready -= dropped
             self._expired += dropped * self.length
             if len(young):
-                kept.append(_trajectories_of(chunk, young) if dropped else chunk)
+                kept.append(chunk.slots(young) if dropped else chunk)
         self._complete = kept
 
     def pop_expired(self) -> int:
@@ -127,27 +118,18 @@ class TrajectoryBuffer:
 
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
         """The `count` trajectories completed first, a slot each (N = count <= ready), with these `episodes`."""
-        taken: list[dict[str, Tree]] = []
+        taken: list[Trajectory] = []
         missing = count
         while missing:
             chunk = self._complete.pop(0)
-            size = len(chunk[SLOTS]["version"])
-            if size > missing:
-                self._complete.insert(0, _trajectories_of(chunk, slice(missing, size)))
-                chunk, size = _trajectories_of(chunk, slice(missing)), missing
+            if chunk.num_slots > missing:
+                self._complete.insert(0, chunk.slots(slice(missing, None)))
+                chunk = chunk.slots(slice(missing))
             taken.append(chunk)
-            missing -= size
+            missing -= chunk.num_slots
         self.ready -= count
-        steps = map_tree(lambda *parts: np.concatenate(parts, axis=1), *(chunk[STEPS] for chunk in taken))
-        slots = map_tree(lambda *parts: np.concatenate(parts), *(chunk[SLOTS] for chunk in taken))
         # A game that is cut off counts as decided by what was earned: nobody can say what it would have become.
-        return Trajectory(
-            **steps,
-            **slots,
-            truncated=np.zeros_like(steps["terminated"]),
-            cut=zeros(self._cut, steps["terminated"].shape),
-            episodes=episodes,
-        )
+        return replace(concatenate(taken), episodes=episodes)
 
     def clear(self) -> None:
         """Drop every trajectory, complete or not: another player's weights go on from here."""
@@ -183,12 +165,6 @@ class TrajectoryBuffer:
 
     def _complete_trajectories(self, trajectories: np.ndarray, last: dict[str, Tree]) -> None:
         """`last`: observation and value of what follows the last step, [K, ...]."""
-        steps = take({**self._decisions, **self._outcomes}, (slice(None), trajectories))
-        last = map_tree(lambda spec, part: part.astype(spec.dtype), self._last, last)
-        self._complete.append({STEPS: steps, SLOTS: {**take(self._first, trajectories), "last": last}})
+        self._complete.append(self._writer.trajectory(last, slots=trajectories))
         self._filled[trajectories] = 0
         self.ready += len(trajectories)
-
-
-def _trajectories_of(chunk: dict[str, Tree], which: slice | np.ndarray) -> dict[str, Tree]:
-    return {STEPS: take(chunk[STEPS], (slice(None), which)), SLOTS: take(chunk[SLOTS], which)}

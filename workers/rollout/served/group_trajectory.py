@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
-from agents.trajectories import Trajectory, TrajectorySpec
-from agents.trees import empty, zeros
-from warren.trees import Tree, map_tree, put
+from agents.trajectories import Trajectory, TrajectorySpec, TrajectoryWriter
+from warren.trees import Tree
 
 
 class GroupTrajectory:
@@ -21,31 +17,24 @@ class GroupTrajectory:
     def __init__(self, spec: TrajectorySpec, length: int, slots: int, memory: dict[str, np.ndarray]) -> None:
         self.length, self.slots = length, slots
         self.decided = 0  # decisions in it
-        self._spec, self._memory = spec, memory
-        self._version = -1
-        self._episodes: list[np.ndarray] = []
-        shape = (length, slots)
-        self._steps: dict[str, Tree] = {
-            **{name: empty(getattr(spec, name), shape) for name in ("observation", "action", "extras", "reward")},
-            "cut": zeros(spec.cut, shape),
-            "terminated": np.empty(shape, np.bool_),
-            "truncated": np.empty(shape, np.bool_),
-        }
+        self._memory = memory
+        self._writer = TrajectoryWriter(spec, length, slots)
+        self._episodes = [np.zeros((0, 2 + spec.returns), np.float32)]
 
     @property
     def full(self) -> bool:
-        """Whether it has all its decisions."""
+        """Return True once it has all its decisions."""
         return self.decided == self.length
 
     def decide(self, observation: Tree, action: Tree, extras: dict[str, np.ndarray], version: int) -> None:
-        """The next decision, arrays [N, ...], by weights of `version`; a trajectory carries the oldest."""
-        decision = {"observation": observation, "action": action, "extras": extras}
-        for name, values in decision.items():
-            put(self._steps[name], self.decided, values)
-        self._version = min(self._version, version) if self.decided else version
+        """Write the next decision, arrays [N, ...], by weights of `version`; a trajectory carries the oldest."""
+        if not self.decided:
+            self._writer.start(slice(None), self._memory, version)
+        np.minimum(self._writer.version, version, out=self._writer.version)
+        self._writer.decide(self.decided, observation, action, extras)
         self.decided += 1
 
-    def come_of(
+    def follow(
         self,
         reward: np.ndarray,
         terminated: np.ndarray,
@@ -53,35 +42,22 @@ class GroupTrajectory:
         cut: tuple[np.ndarray, np.ndarray] | None,
         episodes: np.ndarray,
     ) -> None:
-        """What came of the decision made last: [N] each; `cut`: slots int64 [K] and values [K] of what was cut off.
+        """Write what followed the decision made last, [N] each.
 
-        `episodes`: float32 [K, 2 + C], those that finished with it.
+        `cut`: slots int64 [K] that were cut off, and their values [K]; `episodes`: float32 [K, 2 + C], those that
+        finished with it.
         """
-        row, steps = self.decided - 1, self._steps
-        steps["reward"][row], steps["terminated"][row], steps["truncated"][row] = reward, terminated, truncated
+        row = self.decided - 1
+        self._writer.follow(row, reward, terminated, truncated)
         if cut is not None:
-            steps["cut"]["value"][row, cut[0]] = cut[1]
+            self._writer.cut_off((row, cut[0]), {"value": cut[1]})
         if len(episodes):
             self._episodes.append(episodes)
 
     def complete(self, observation: Tree, value: np.ndarray | None) -> Trajectory:
-        """The trajectory, followed by `observation` [N, ...] of this `value`, which the spec may not ask for.
+        """Return the trajectory, followed by `observation` [N, ...] of this `value`, which the spec may not ask for.
 
         Its arrays are handed over.
         """
-        last = map_tree(
-            lambda spec, part: np.asarray(part, spec.dtype),
-            self._spec.last,
-            {"observation": observation, "value": value},
-        )
-        return Trajectory(
-            **self._steps,
-            last=last,
-            memory=self._memory,
-            version=np.full(self.slots, self._version, np.int64),
-            episodes=_joined(self._episodes, 2 + self._spec.returns),
-        )
-
-
-def _joined(episodes: Sequence[np.ndarray], columns: int) -> np.ndarray[Any, Any]:
-    return np.concatenate([np.zeros((0, columns), np.float32), *episodes])
+        last = {"observation": observation, "value": value}
+        return self._writer.trajectory(last, np.concatenate(self._episodes))

@@ -227,7 +227,7 @@ class ServedSampler:
         """The trajectory that the decision belongs to; the one before it, where that is complete now."""
         if one.known is not None:
             trajectory, outcome = one.known.trajectory, one.call["outcome"]
-            trajectory.come_of(
+            trajectory.follow(
                 outcome["reward"], outcome["terminated"], outcome["truncated"], one.cut, outcome["episodes"]
             )
             if not trajectory.full:

@@ -1,0 +1,117 @@
+"""TrajectorySpec: shapes and dtypes of the trajectories of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import gymnasium
+from gymnasium import spaces
+
+from agents.spaces import SpaceTree
+from agents.trees import ArraySpec, Spec, problems, spec_of
+
+OF_SLOTS = {"last", "version", "memory"}  # [N, ...]; all others but `episodes` are [T, N, ...]
+# Fields that samplers collect where an algorithm asks for them (agents.Needs); all others they always do.
+ON_REQUEST = ("extras.log_prob", "extras.value", "last.value", "cut.value")
+
+
+def requested(fields: Collection[str] | None) -> list[str]:
+    """Return those of ON_REQUEST that `fields` of an algorithm's Needs name; all for None."""
+    return [name for name in ON_REQUEST if fields is None or name in fields]
+
+
+REWARD = ArraySpec((), "float32")  # one channel
+
+
+@dataclass(frozen=True)
+class TrajectorySpec:
+    """Shape and dtype of each field of one run's trajectories, for one step, or one slot."""
+
+    observation: Spec
+    action: Spec
+    extras: dict[str, ArraySpec]
+    last: dict[str, Spec]
+    cut: dict[str, ArraySpec]
+    memory: dict[str, ArraySpec] = field(default_factory=dict)
+    action_mask: Spec | None = None
+    reward: ArraySpec = REWARD
+    returns: int = 0  # columns of `episodes` after the first two
+    privileged: tuple[str, ...] = ()  # keys of the observation that the value saw, and the actions do not follow from
+
+    @property
+    def values_steps(self) -> bool:
+        """Return True where each step needs the policy's value: to keep it, as that of the moment after the last step,
+        or because it has a memory, which goes on from step to step."""
+        return "value" in self.extras or "value" in self.last or bool(self.memory)
+
+    def problems(self, data: Mapping[str, Any]) -> list[str]:
+        """Return a message for each field of a trajectory that does not fit this."""
+        steps, slots = data["terminated"].shape
+        found: list[str] = []
+        if (self.action_mask is None) != (data.get("action_mask") is None):
+            has = "has no" if data.get("action_mask") is None else "has an"
+            found.append(f"trajectory {has} action_mask, which is not as the run's environment declares it")
+        for name in ("observation", "action", "extras", "last", "cut", "memory", "action_mask", "reward"):
+            spec, value = getattr(self, name), data.get(name, {} if name == "memory" else None)
+            if spec is not None and value is not None:
+                leading = (slots,) if name in OF_SLOTS else (steps, slots)
+                found += problems(spec, value, leading, f"trajectory field {name}")
+        return found
+
+
+def on_policy(
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    legal_actions: bool = False,
+    memory: Mapping[str, tuple[int, ...]] | None = None,
+    channels: int = 0,
+    returns: int = 0,
+    privileged: tuple[str, ...] = (),
+    fields: Collection[str] | None = None,
+) -> TrajectorySpec:
+    """Return the spec of trajectories for algorithms that learn from the decisions of the policy that acted.
+
+    `legal_actions`: whether each step has an action_mask; `memory`: name -> shape of a slot's part of it; `channels` of
+    the reward that have a value each, 0 for one reward; `returns` of channels in `episodes`; `privileged` keys of the
+    observation; `fields` as of Needs: of ON_REQUEST those that they name, all for None. Raises ConfigurationError for
+    spaces without a Spec.
+    """
+    number = ArraySpec((), "float32")
+    value = ArraySpec((channels,), "float32") if channels else number
+    wanted = requested(fields)
+
+    def asked(group: str, **parts: ArraySpec) -> dict[str, ArraySpec]:
+        return {name: part for name, part in parts.items() if f"{group}.{name}" in wanted}
+
+    return TrajectorySpec(
+        observation=spec_of(observation_space),
+        action=drawn(action_space),
+        extras=asked("extras", log_prob=number, value=value),
+        last={"observation": spec_of(observation_space), **asked("last", value=value)},
+        cut=asked("cut", value=value),
+        reward=value,
+        returns=returns,
+        privileged=privileged,
+        memory={name: ArraySpec(tuple(shape), "float32") for name, shape in (memory or {}).items()},
+        action_mask=ArraySpec((int(action_space.n),), "bool")
+        if legal_actions and isinstance(action_space, spaces.Discrete)
+        else None,
+    )
+
+
+def drawn(action_space: gymnasium.Space[Any]) -> Spec:
+    """Return the Spec of actions as policies draw them; for a Dict or Tuple, leaf name -> that of the leaf.
+
+    Policies count from 0, wherever a space begins, and put several choices or numbers into one row.
+    """
+    tree = SpaceTree(action_space, "action")
+    parts: dict[str, ArraySpec] = {}
+    for name, leaf in tree.leaves.items():
+        if isinstance(leaf, spaces.Discrete):
+            parts[name] = ArraySpec((), "int64", int(leaf.n))
+        else:
+            parts[name] = ArraySpec((prod(leaf.shape or ()),), "float32" if isinstance(leaf, spaces.Box) else "int64")
+    return parts[""] if tree.bare else parts
