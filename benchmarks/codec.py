@@ -36,7 +36,7 @@ def msgpack_both_ways(array: np.ndarray) -> np.ndarray:
 
 
 def one_copy(array: np.ndarray) -> np.ndarray:
-    """The least that a bytes message can cost: one copy into it, and a view on it at the other end."""
+    """Return the least that a bytes message can cost: one copy into it, and a view on it at the other end."""
     head = msgpack.packb((array.dtype.str, array.shape))
     body = b"".join((head, array))
     dtype, shape = msgpack.unpackb(body[: len(head)])
@@ -44,7 +44,7 @@ def one_copy(array: np.ndarray) -> np.ndarray:
 
 
 def json_both_ways(array: np.ndarray) -> np.ndarray:
-    """What Celery's default serializer would make of it."""
+    """Encode and decode as Celery's default serializer does."""
     body = json.dumps({"dtype": array.dtype.str, "shape": array.shape, "data": base64.b64encode(array).decode()})
     fields = json.loads(body)
     return np.frombuffer(base64.b64decode(fields["data"]), fields["dtype"]).reshape(fields["shape"])

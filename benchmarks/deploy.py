@@ -36,7 +36,7 @@ AT_LEAST = 1.3  # times PyTorch's rate: ONNX Runtime, one observation at a time,
 
 
 def main() -> int:
-    """The command line; exit status 0."""
+    """Run the command line; return exit status 0."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.deploy", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=2.0, help="of each backend, network and number of rows")
     options = parser.parse_args()

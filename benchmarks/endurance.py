@@ -142,7 +142,7 @@ def _updates(run: Path) -> int:
 def _kill_servers(
     run: Path, leader: subprocess.Popen[bytes], cluster: Cluster, sentinels: Sentinels, seconds: float
 ) -> None:
-    """What happens, and when, as shares of the time."""
+    """Return the events of the run, each at a share of its time."""
     began = time.monotonic()
     for share, what, action in (
         (KILL_NODE, "RabbitMQ's first node is killed", lambda: cluster.kill(0)),
@@ -201,7 +201,7 @@ class Memory:
 
 
 def _name(pid: int, line: Sequence[str], program: str) -> str | None:
-    """What a process is called here; with its number, so that one that was started again is another."""
+    """Return a name for a process; its number is in it, so that a restarted process has another name."""
     if program in ("beam.smp", "redis-server", "valkey-server"):
         return f"{program} {pid}"
     roles = [word.removeprefix("workers.") for word in line if word.startswith("workers.")]

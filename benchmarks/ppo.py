@@ -1,4 +1,4 @@
-"""How fast PPO learns in one process, with fresh and with stale weights, beside Stable-Baselines3's at equal settings.
+"""PPO's learning in one process, with fresh and stale weights, beside Stable-Baselines3's at equal settings.
 
 `python -m benchmarks.ppo [--seeds 5] [--lags 0 1 2] [--no-peer]`: environment steps and seconds until the mean return
 of the last 100 training episodes reaches the environment's goal. Settings are those of conf/. A lag of k means that
@@ -70,7 +70,7 @@ def learn_stable_baselines3(env: dict[str, Any], algorithm: dict[str, Any], limi
 
 
 def measure(label: str, learn: Callable[[int], Outcome], seeds: int) -> dict[str, Any]:
-    """Runs `learn` for each seed, prints a row, returns the figures."""
+    """Run `learn` for each seed, prints a row, returns the figures."""
     outcomes = [learn(seed) for seed in range(1, seeds + 1)]
     solved = [o for o in outcomes if o.steps is not None]
     row = {

@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def slow(folder: Path, urls: dict[str, str], options: argparse.Namespace) -> dict[str, Any]:
-    """As fast as the environments, or not quite."""
+    """Compare the rate with the environments' own limit, beside RLlib's."""
     arguments = map(str, (RUNNERS, COPIES, UNROLL, options.seconds * 2 / 3))
     rllib = Peer("RLlib's env runners", "ray", (str(HERE / "foreign" / "rllib_served_peer.py"), *arguments))
     if missing := rllib.missing(options.peers):
@@ -114,7 +114,7 @@ def run(folder: Path, trial: str, urls: dict[str, str], env: str, steps: int) ->
 
 
 def steady(job: Job, looked: Looked) -> tuple[float, dict[str, float]]:
-    """The same, of a job that was looked at while it ran."""
+    """Run a job and measure its processes meanwhile."""
     looked.stop()
     last = job.points[-1]
     first = next(point for point in job.points if point["steps"] >= last["steps"] / 3)
@@ -125,7 +125,7 @@ def steady(job: Job, looked: Looked) -> tuple[float, dict[str, float]]:
 
 
 class Looked:
-    """What this program's children took of the processor, by what they are, while one run goes on."""
+    """Processor time of this program's children, by kind, while one run goes on."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, dict[str, float]]] = []  # Unix time -> role -> s

@@ -1,4 +1,4 @@
-"""What the adapters of games cost: `python -m benchmarks.adapters [NAME ...]`.
+"""The cost of the games' adapters: `python -m benchmarks.adapters [NAME ...]`.
 
 Steps a second of eight copies through the adapter, beside the same eight stepped by the bare library: one after another
 in a loop by its own calls, with the same preprocessing, observations collected into an array, ended episodes begun
@@ -28,7 +28,7 @@ Clock = Callable[[], float]
 
 
 def rates(sides: Sequence[Stepper], seconds: float, clock: Clock) -> list[float]:
-    """Steps of single copies in a second, of each side: they take turns all the time, so that both meet the same
+    """Return each side's steps per second of single copies: they take turns all the time, so that both meet the same
     machine."""
     for side in sides:
         _run(side, seconds * WARM, clock)

@@ -41,7 +41,7 @@ Case = tuple[Callable[[], Stepper], Callable[[], Stepper]]  # through the adapte
 
 
 def drawn(space: gymnasium.Space[Any]) -> itertools.cycle[Any]:
-    """The same actions for ever, one a copy each time."""
+    """Return the same actions, one per copy, each time."""
     space.seed(SEED)
     return itertools.cycle([np.stack([space.sample() for _ in range(COPIES)]) for _ in range(DRAWN // COPIES)])
 
@@ -113,7 +113,7 @@ class AdaptedGames(Stepper):
 
 
 def masked(chance: np.random.Generator, mask: np.ndarray) -> np.ndarray:
-    """A legal action each; both sides draw so."""
+    """Draw a legal action for each game; both sides draw by this."""
     legal: np.ndarray = (chance.random(mask.shape) * mask).argmax(axis=1)
     return legal
 
@@ -225,7 +225,7 @@ class BareParallel(Stepper):
 
 
 def needs(*modules: str) -> None:
-    """Raises Missing for what is not installed."""
+    """Raise Missing for what is not installed."""
     if missing := [module for module in modules if importlib.util.find_spec(module) is None]:
         raise Missing(f"{', '.join(missing)} not installed")
 

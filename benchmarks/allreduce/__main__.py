@@ -49,12 +49,12 @@ def turns(count: int, seconds: float) -> Iterator[int]:
 
 
 def compressions(backend: str) -> list[str]:
-    """Those that it can."""
+    """Return the compressions that `backend` can do."""
     return [name for name in NAMES if backend != "horovod" or name != NOT_BY_HOROVOD]
 
 
 class Rounds:
-    """What the first of the ranks told of each thing that it timed: median ms of its rounds, and bytes that it sent."""
+    """The first rank's figures for each timed part: median ms of its rounds, and bytes that it sent."""
 
     def __init__(self) -> None:
         self.times: dict[str, list[float]] = {}
@@ -131,7 +131,7 @@ def curves(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def bits(options: argparse.Namespace) -> dict[str, Any]:
-    """Whether both ranks have the same weights after 1,000 steps; they are compared before each update as well."""
+    """Return whether both ranks have equal weights after 1,000 steps; they are compared before each update too."""
     found = {}
     for backend in options.backends:
         lines = rank_lines(
@@ -188,7 +188,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], dict[str, Any]]] = {
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line, and what follows from it."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=PARTS, action="append")
     parser.add_argument("--rounds", type=int, default=3, help="of `ring` and `step`")

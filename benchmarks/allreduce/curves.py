@@ -112,12 +112,12 @@ def _figures(found: dict[str, dict[int, Any]], picture: Path | None) -> dict[str
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """How far the mean curves of [S, U] are apart, averaged over updates."""
+    """Return the distance of the mean curves of [S, U], averaged over updates."""
     return float(np.abs(one.mean(0) - other.mean(0)).mean())
 
 
 def gap(one: np.ndarray, other: np.ndarray) -> float:
-    """How far the mean curves [S, U] of two sides are apart, in deviations of their seeds; both averaged over updates.
+    """Return the distance of two sides' mean curves [S, U] in deviations of their seeds; both averaged over updates.
 
     Below 1: within the seeds' spread. Of two times the same five seeds it is 0.5 on average.
     """

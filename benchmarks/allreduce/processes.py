@@ -44,7 +44,7 @@ class RankProcesses:
         return killed
 
     def until(self, good: Callable[[Line], bool], limit: float) -> Line:
-        """The next line that is `good`. Raises TimeoutError; RuntimeError where no rank is left."""
+        """Return the next line that is `good`. Raises TimeoutError; RuntimeError where no rank is left."""
         deadline, ended = time.monotonic() + limit, False
         with self._news:
             while True:

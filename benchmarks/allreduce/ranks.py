@@ -36,7 +36,7 @@ Say = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What a rank is to do. `of`: how many ranks; `part`: average, update or train, with what it needs of the rest."""
+    """A rank's work. `of`: number of ranks; `part`: average, update or train; the rest as the part needs it."""
 
     run: str
     learner: int
@@ -136,7 +136,7 @@ def update(ranks: Ranks, job: Job, say: Say) -> None:
 
 
 def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
-    """The learning curve of each seed, the hash of the last weights, and how often the optimizer stepped.
+    """Return the learning curve of each seed, the hash of the last weights, and how often the optimizer stepped.
 
     Of a run that goes on until it is killed: a line for each update, with the time of time.monotonic() at its end.
     """

@@ -44,7 +44,7 @@ class Host:
     namespace: str | None
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """What starts a command there."""
+        """Return the words that start a command on this host."""
         if self.namespace is None:
             return [*words]
         own_memory = ["sh", "-c", 'mount -t tmpfs -o size=2g shm /dev/shm && exec "$@"', "sh"]
@@ -129,7 +129,7 @@ def _read(end: int) -> Iterator[bytes]:
 
 
 def _device(name: str) -> int:
-    """The other end of a new TUN device."""
+    """Return the other end of a new TUN device."""
     end = os.open(TUN, os.O_RDWR)
     fcntl.ioctl(end, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR))
     fcntl.ioctl(end, TUNSETVNETHDRSZ, struct.pack("i", HEADER))

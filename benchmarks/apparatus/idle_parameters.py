@@ -29,7 +29,7 @@ class IdleParameters(Network):
         self.idle = nn.ParameterList(nn.Parameter(part) for part in parts)
 
     def step(self, observation: Any, memory: Any) -> Any:
-        """As `computing` does."""
+        """Do the same as `computing`."""
         return self.computing.step(observation, memory)
 
 

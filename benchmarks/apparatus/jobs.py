@@ -47,7 +47,7 @@ class Job:
 
 @contextmanager
 def own_servers() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder for runs, and the URLs of private servers as variables; both are gone at the end."""
+    """Yield a folder for runs, and the URLs of private servers as variables; both are gone at the end."""
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as name,
         servers.acquire("private", folder=Path(name) / "servers") as found,
@@ -100,7 +100,7 @@ def _watch(process: subprocess.Popen[str], resident: list[float]) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    """A process and its children's children, this job's servers among them."""
+    """Return a process and its children's children, this job's servers among them."""
     found = [pid]
     for parent in found:
         try:

@@ -17,7 +17,7 @@ class Null(GradientAlgorithm[GradientConfig]):
     needs = Needs()
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """The weights stay as they are."""
+        """Leave the weights as they are."""
         self.steps += sum(trajectory.num_steps for trajectory in trajectories)
         return Update({"policy_loss": 0.0})
 

@@ -27,7 +27,7 @@ class NullVectorEnv(gymnasium.vector.VectorEnv):
         self._steps = 0
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
-        """Always the same observation."""
+        """Return the one observation."""
         self._steps = 0
         return self._observation, {}
 
@@ -43,7 +43,7 @@ class NullVectorEnv(gymnasium.vector.VectorEnv):
 
 
 class SlowVectorEnv(NullVectorEnv):
-    """As games that run elsewhere: all copies have made their step 20 ms after they are told to, at no cost here."""
+    """Environments that step elsewhere: all copies answer 20 ms after the action, at no cost here."""
 
     def step(self, actions: Any) -> tuple[Any, ...]:
         """20 ms later."""

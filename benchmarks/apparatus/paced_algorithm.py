@@ -23,7 +23,7 @@ class Paced(Null):
     """Waits."""
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """The weights stay as they are."""
+        """Leave the weights as they are."""
         time.sleep(float(os.environ.get(VARIABLE, "0.15")))
         return super().update(trajectories)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Points:
-    """What was measured, by what was varied; in FOLDER/NAME.jsonl, a line a point, where there is a folder.
+    """Figures by the value that was varied; in FOLDER/NAME.jsonl, a line per point, where there is a folder.
 
     Keys are what JSON has. Two benchmarks that differ in anything but their keys need files of their own.
     """
@@ -29,7 +29,7 @@ class Points:
             print(f"{len(self._found)} points are in {self._path}", flush=True)
 
     def get(self, **key: Any) -> Any:
-        """The point; None where it was not measured."""
+        """Return the point; None where it was not measured."""
         return self._found.get(_text(key))
 
     def add(self, value: Any, **key: Any) -> Any:
@@ -54,7 +54,7 @@ class TimeLeft:
         return self._until - time.monotonic()
 
     def fits(self, what: str) -> bool:
-        """Whether a point that takes as long as the longest so far would end in time; says so where not."""
+        """Return whether a point as long as the longest so far would end in time; say so where not."""
         if self.left > self._longest:
             return True
         print(
@@ -65,7 +65,7 @@ class TimeLeft:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Of one point."""
+        """Record the time of one point."""
         began = time.monotonic()
         yield
         self._longest = max(self._longest, time.monotonic() - began)

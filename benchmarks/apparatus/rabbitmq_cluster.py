@@ -62,14 +62,14 @@ class Cluster:
             raise
 
     def running(self, asked: int) -> set[str]:
-        """The names of the nodes that run, as node `asked` sees them."""
+        """Return the names of the nodes that run, as node `asked` sees them."""
         done = self.nodes[asked].control(
             ["--quiet", "cluster_status", "--formatter", "json"], capture_output=True, text=True, timeout=120
         )
         return set(json.loads(done.stdout)["running_nodes"]) if done.returncode == 0 else set()
 
     def kill(self, index: int) -> None:
-        """As a machine that is gone."""
+        """Kill the node, as a machine that is gone."""
         self.servers[index].kill()
 
     def start_again(self, index: int) -> None:

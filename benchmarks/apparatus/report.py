@@ -1,4 +1,4 @@
-"""What every benchmark ends with: one JSON object on the last line, with the machine's load when it was measured."""
+"""The end of every benchmark: one JSON object on the last line, with the machine's load during it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from workers.learning.metrics import read_metrics
 
 
 def composed(overrides: Sequence[str]) -> Config:
-    """The configuration of `python -m workers.train OVERRIDES`. Raises what Hydra raises for wrong ones."""
+    """Return the configuration of `python -m workers.train OVERRIDES`. Raises what Hydra raises for wrong ones."""
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             return from_hydra(hydra.compose("train", list(overrides)))
@@ -57,7 +57,7 @@ EPISODES = 20  # of an evaluation
 
 
 def evaluated(run: Path, goal: float) -> Curve:
-    """(steps, mean return of EPISODES episodes, actions drawn as in training) of each checkpoint, to the first at goal.
+    """Return (steps, mean return of EPISODES episodes, actions drawn) per checkpoint, up to the first at goal.
 
     The mean of the last 100 training episodes cannot tell of a student that is good at once: in CartPole 50,000 steps
     go by until it has played them. The likeliest actions would not do either: of hardly trained weights they balance.

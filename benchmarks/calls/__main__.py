@@ -89,7 +89,7 @@ def main() -> int:
 
 @dataclass
 class Figures:
-    """What was measured of one peer: latencies of sequential calls in s, and times of the rest in s."""
+    """Figures of one peer: latencies of sequential calls and times of the rest, in s."""
 
     latencies: list[float] = field(default_factory=list)
     pipelined: list[float] = field(default_factory=list)  # calls/s, one a turn

@@ -1,4 +1,4 @@
-"""What all peers of `benchmarks.calls` offer, and what they are called with."""
+"""The services that all peers of `benchmarks.calls` offer, and their arguments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SUB_ACTIONS, CHOICES, HIDDEN = 16, 8, 32
 
 
 class Actor(Worker):
-    """What all peers offer: a linear policy; and a policy whose forward pass is worth batching."""
+    """A linear policy, and a policy whose forward pass is worth batching; all peers offer both."""
 
     def __init__(self) -> None:
         super().__init__()

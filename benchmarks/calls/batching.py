@@ -27,7 +27,7 @@ TURNS = 12  # short ones of each kind, a round: what else the machine does falls
 
 
 def batched(broker_url: str, redis_url: str, rounds: int, seconds: float, processes: int = PROCESSES) -> dict[str, Any]:
-    """The same 64 clients (threads of `processes` processes) call both kinds in turns of `seconds` s."""
+    """Have the same 64 clients (threads of `processes` processes) call both kinds in turns of `seconds` s."""
     run = f"batch-{os.getpid()}"
     rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
     with contextlib.ExitStack() as stack:

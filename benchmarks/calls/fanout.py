@@ -35,7 +35,7 @@ class Tally:
         self._got, self._told, self._lock = [0] * count, 0, threading.Lock()
 
     def add(self, index: int) -> None:
-        """Subscriber `index` holds another set."""
+        """Count another set that subscriber `index` holds."""
         with self._lock:
             self._got[index] += 1
             while min(self._got) > self._told:
@@ -44,7 +44,7 @@ class Tally:
 
 
 def exchange_of(run: str) -> Exchange:
-    """The raw fanout exchange."""
+    """Declare the raw fanout exchange."""
     return Exchange(f"raw.fanout.{run}", "fanout", durable=False, auto_delete=False, delivery_mode=1)
 
 
@@ -114,7 +114,7 @@ def measure(kind: str, broker_url: str, redis_url: str, run: str, count: int) ->
 
 
 def sender(kind: str, broker_url: str, redis_url: str, run: str, stack: contextlib.ExitStack) -> Any:
-    """A function that sends one set of weights to all."""
+    """Return a function that sends one set of weights to all."""
     if kind == "warren":
         topology = Topology(run)
         events = EventDispatcher(create_app(topology, broker_url, redis_url), topology)

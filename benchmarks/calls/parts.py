@@ -81,7 +81,7 @@ def stall(broker_url: str, redis_url: str, number: int) -> dict[str, Any]:
 
 
 def profile(broker_url: str, redis_url: str, number: int) -> dict[str, Any]:
-    """Where the time of a sequential call goes, in microseconds: medians of each part."""
+    """Return the median time of each part of a sequential call, in microseconds."""
     run = f"profile-{os.getpid()}"
     topology = Topology(run)
     solver = Solver(create_app(topology, broker_url, redis_url), topology)

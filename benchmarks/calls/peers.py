@@ -57,7 +57,7 @@ def stock_celery(broker_url: str, run: str) -> Celery:
 
 
 def serve_raw(broker_url: str, run: str) -> None:
-    """The floor: py-amqp, direct reply-to, the array's own bytes."""
+    """Measure the floor: py-amqp, direct reply-to, the array's own bytes."""
     connection, channel = raw_channel(broker_url)
     channel.queue_declare(f"raw.{run}", auto_delete=True, durable=False)
     channel.basic_qos(0, 200, False)
@@ -75,7 +75,7 @@ def serve_raw(broker_url: str, run: str) -> None:
 
 
 def raw_channel(broker_url: str) -> tuple[Any, Any]:
-    """A py-amqp connection and channel."""
+    """Return a py-amqp connection and channel."""
     from kombu.utils.url import parse_url
 
     parts = parse_url(broker_url)
@@ -111,7 +111,7 @@ def serve(kind: str, broker_url: str, redis_url: str, run: str) -> None:
 
 @contextlib.contextmanager
 def served(kind: str, broker_url: str, redis_url: str, run: str) -> Iterator[subprocess.Popen[str]]:
-    """A serving process of `kind`, ready."""
+    """Start a serving process of `kind`; yield it once it is ready."""
     command = [sys.executable, "-m", "benchmarks.calls.peers", kind, broker_url, redis_url, run]
     with started(command) as process:
         yield process
@@ -119,7 +119,7 @@ def served(kind: str, broker_url: str, redis_url: str, run: str) -> Iterator[sub
 
 @contextlib.contextmanager
 def started(command: list[str], ends_with_input: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A process that has said "ready"; one thread of linear algebra, since all share the machine's cores."""
+    """Start a process and wait until it says "ready"; one thread of linear algebra, since all share the cores."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
@@ -140,14 +140,14 @@ def started(command: list[str], ends_with_input: bool = False) -> Iterator[subpr
 
 
 class Peer:
-    """What is measured of each: sequential calls, IN_FLIGHT at a time, and all sent before the first is waited for."""
+    """The measurement of one peer: sequential calls, IN_FLIGHT at a time, and all sent before the first wait."""
 
     def call(self) -> Any:
         """One call, answered."""
         raise NotImplementedError
 
     def sync(self, number: int) -> list[float]:
-        """The latency of each of `number` sequential calls, in s."""
+        """Return the latency of each of `number` sequential calls, in s."""
         latencies = []
         for _ in range(number):
             begun = time.perf_counter()

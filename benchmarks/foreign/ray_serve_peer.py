@@ -18,7 +18,7 @@ IMAGE = (4, 84, 84)
 
 
 def network(kind: str) -> nn.Module:
-    """Of Warren's sizes, without its value."""
+    """Return a policy of Warren's sizes, without its value."""
     if kind == "mlp":
         return nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
     return nn.Sequential(

@@ -38,7 +38,7 @@ AT_LEAST = 1.5  # times Ray Serve's requests/s at 100 games
 
 
 def main() -> int:
-    """The command line; exit status 1 where a gateway of its own refused a request."""
+    """Run the command line; return exit status 1 where a gateway of its own refused a request."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gamecore", description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, nargs="+", default=CLIENTS, help="games at once")
     parser.add_argument("--url", help="of a gateway that serves already; the others are not started")
@@ -91,7 +91,7 @@ def measured(url: str, clients: int, seconds: float, tick: bytes, dialect: str) 
 
 
 def say(who: str, name: str, found: dict[str, Any]) -> None:
-    """A line for a person."""
+    """Return a line for a person."""
     print(
         f"{who:10} {name:18} {found['rps']:9,.0f} requests/s   p50 {found['p50_ms']:8.2f} ms   "
         f"p99 {found['p99_ms']:8.2f} ms   {found['errors']} errors",
@@ -101,7 +101,7 @@ def say(who: str, name: str, found: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def gateway(kind: str) -> Iterator[str]:
-    """A gateway in a process of its own, with random weights; its URL."""
+    """Run a gateway in a process of its own, with random weights; yield its URL."""
     actor, network = ACTORS[kind]
     command = ["-m", "workers.gateway.fakes.model", f"benchmarks.gamecore.actors:{actor}", "--port", "0"]
     with started([sys.executable, *command, "--network", network]) as process:
@@ -125,7 +125,7 @@ def ray_serve_of(python: str, kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is told to stop at the end of the block."""
+    """Run a process that is told to stop at the end of the block."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment

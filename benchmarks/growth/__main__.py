@@ -1,4 +1,4 @@
-"""What growth costs: `python -m benchmarks.growth --only PART`. Each part takes four minutes at most.
+"""The cost of growth: `python -m benchmarks.growth --only PART`. Each part takes four minutes at most.
 
 What does not end within them is measured by the same command once more, where --folder keeps what was.
 

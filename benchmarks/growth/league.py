@@ -1,4 +1,4 @@
-"""What a match costs as a league grows: through a league worker's process, opponents loaded as an actor does.
+"""The cost of a match as a league grows: through a league worker, with opponents loaded as an actor does.
 
 Every frozen player has weights of its own in the pool (an MLP of 64 x 64, 37 KB). One actor asks for a match, loads the
 opponent where it is not loaded yet, reports, and asks again. Nothing is played: what is measured is all around a match.
@@ -62,7 +62,7 @@ def players(
 def opponents(
     broker_url: str, redis_url: str, matches: int, rounds: int, time_left: TimeLeft, points: Points
 ) -> dict[str, Any]:
-    """Loads a match and the time to a match with FROZEN models."""
+    """Return the loads of a match and the time to a match with FROZEN models."""
     each = measure(broker_url, redis_url, FROZEN + 2, matches, rounds, time_left, points)
     medians = _medians(each) if each else {}
     return {"opponents": {"frozen": FROZEN, "matches": matches, "rounds": len(each), **medians}}
@@ -71,7 +71,7 @@ def opponents(
 def measure(
     broker_url: str, redis_url: str, number: int, matches: int, rounds: int, time_left: TimeLeft, points: Points
 ) -> list[dict[str, float]]:
-    """Rounds in one league of `number` players, two of which learn: those that are kept, or as there is time for."""
+    """Return rounds in one league of `number` players, two of which learn: kept ones, or as many as time allows."""
     known = points.get(players=number, matches=matches, rounds=rounds)
     if known is not None:
         return list(known)
@@ -94,7 +94,7 @@ def measure(
 def _league(
     broker_url: str, redis_url: str, number: int
 ) -> Iterator[tuple[Session, Pool, redis.Redis, psutil.Process]]:
-    """A league worker's process, and what an actor needs."""
+    """Run a league worker's process; yield it, and what an actor needs."""
     torch.set_num_threads(1)  # as an actor has; two wait for each other on a busy machine at each network that is built
     began = time.monotonic()
     topology = Topology(f"bench-growth-{os.getpid()}-{secrets.token_hex(3)}")

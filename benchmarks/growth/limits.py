@@ -85,7 +85,7 @@ def measure(time_left: TimeLeft, points: Points) -> dict[str, Any]:
 
 
 def updates(actors: int) -> int:
-    """How many to simulate: of so many messages each, fewer tell as much."""
+    """Return how many updates to simulate: with many messages each, fewer are enough."""
     return max(8, min(UPDATES, 3000 // actors))
 
 
@@ -101,7 +101,7 @@ def cartpole(actors: int, folder: Path, urls: Mapping[str, str], patience: float
 
 
 def service_of(computing: Cost, idle: Mapping[int, Cost]) -> Service:
-    """Times of one segment, by what the processes took of the processor. `idle`: actors -> a run without computing."""
+    """Return the times of one segment by the processes' processor time. `idle`: actors -> a run without computing."""
     one, many = idle[1], idle[max(idle)]
     versions = one.rate / STEPS  # a second
     more = (many.us_a_step["rabbitmq"] * many.rate - one.us_a_step["rabbitmq"] * one.rate) * 1e-6  # s a second

@@ -1,4 +1,4 @@
-"""What long links cost: a learner and two actors, each on a host of its own, packets between any two 0 and 50 ms long.
+"""The cost of long links: a learner and two actors on hosts of their own, packets 0 and 50 ms on their way.
 
 Whole streaming runs of `workers.train` with `hosts`, servers on a fourth host. The learner does nothing for a fixed
 time each update, as one that computes for so long, so the rate that a run can make does not depend on what else the

@@ -1,4 +1,4 @@
-"""What a step costs each part of a run, as actors, environments, the model and learners grow: whole streaming runs.
+"""The cost of a step for each part of a run as actors, environments, model and learners grow: whole streaming runs.
 
 The work is the same in every run: 131,072 steps/s, in updates of 65,536 that do nothing for half a second. So what the
 processes take of the processor is told apart from what a busy machine lets them do, and a part whose cost a step grows
@@ -42,7 +42,7 @@ GREW = 1.25  # times: what is called growth
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run."""
+    """The figures of one run."""
 
     us_a_step: Mapping[str, float]  # role -> us of a core
     resident_mb: Mapping[str, float]  # role -> the most of one process
@@ -83,7 +83,7 @@ def measure(part: str, time_left: TimeLeft, points: Points, rounds: int, of_a_ru
 
 
 def point(name: str, make: Callable[[float], Cost], time_left: TimeLeft, points: Points, **key: Any) -> Cost | None:
-    """A run's cost: the one that is kept, or that of `make`, given the s that are left; None where there is no time."""
+    """Return a run's cost, kept or by `make`, which takes the s that are left; None where there is no time."""
     kept = points.get(**key)
     if kept is None:
         if not time_left.fits(name):
@@ -135,7 +135,7 @@ def run(
 
 
 class Looks:
-    """What this program's children take of processor and memory, by what they are, while one run goes on."""
+    """Processor time and memory of this program's children, by kind, while one run goes on."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[float, dict[str, float], dict[str, float], float]] = []  # Unix time, s, MB, s of all
@@ -144,7 +144,7 @@ class Looks:
         self._thread.start()
 
     def cost(self, job: Job) -> Cost:
-        """Of the last two thirds of the run, which has ended."""
+        """Return the figures of the last two thirds of a run that has ended."""
         self._ended.set()
         self._thread.join()
         points = job.points

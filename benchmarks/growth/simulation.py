@@ -1,4 +1,4 @@
-"""Where a streaming run with many actors would end: its queues, by discrete events (simpy).
+"""A simulation of a streaming run with many actors: its queues, by discrete events (simpy).
 
     actor ──collect──► link ──► broker ──► learner.main (bounded) ──► link ──► learner: receive, update ──► weights
       ▲                           │ Redis: the ledger's notes                                                 │
@@ -41,14 +41,14 @@ class Service:
     link: float = 125e6  # bytes/s each way of the broker's host: 1 Gbit/s
 
     def slower(self, times: float) -> Service:
-        """Of cores that take so many times as long."""
+        """Return the times on cores that are `factor` times as slow."""
         names = ("collect", "broker", "redis", "receive", "update", "fan_out")
         return replace(self, **{name: times * getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What became of it."""
+    """The outcome of a simulated run."""
 
     rate: float  # steps/s that were learned from
     busy: Mapping[str, float]  # part -> share of the time
@@ -102,7 +102,7 @@ class Run:
         return Simulated(self.learned * self.service.steps / span, busy, self.fanned_out / span)
 
     def _at(self, part: str | None, time: float, on_a_core: bool = True) -> Generator[Any, Any, None]:
-        """A job of `time` s at a part, or at a process of its own; on one of the machine's cores."""
+        """Spend `time` s at a part, or at a process of its own, on one of the machine's cores."""
         if part in self._free:
             return
         turn = self._parts[part].request() if part else None
@@ -186,7 +186,7 @@ class Run:
 
 
 def ladder(service: Service, actors: int, updates: int = UPDATES) -> list[tuple[str, float]]:
-    """Which part ends first and at what rate, and once that costs nothing, which next, until the actors do."""
+    """Return the parts in the order in which they saturate, each with its rate, down to the actors."""
     found: list[tuple[str, float]] = []
     free: set[str] = set()
     while len(free) < len(PARTS):

@@ -1,4 +1,4 @@
-"""How exploitable a league is as it learns: `python -m benchmarks.league.curve kuhn --seconds 60 --out kuhn.jsonl`.
+"""A league's exploitability as it learns: `python -m benchmarks.league.curve kuhn --seconds 60 --out kuhn.jsonl`.
 
 One league in this process with the settings of conf/league/GAME.yaml. With --self-play one player with the main agent's
 settings that plays itself, without snapshots. With --control that player with the main agent's snapshots, and the same

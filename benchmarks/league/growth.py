@@ -1,4 +1,4 @@
-"""How a league grows at full match rate: memory of Redis, bytes of its folder, and how long a restore takes then.
+"""A league's growth at full match rate: memory of Redis, bytes of its folder, time of a restore.
 
 Players play, take snapshots and are reset as in a run; a keeper saves and trims as a run's does. The figures of each
 tenth of the time are in `series`, each the most that there was of it.
@@ -88,7 +88,7 @@ def measure(
 
 
 def growth(series: list[dict[str, Any]], name: str) -> float:
-    """The most of the second half over the most of the first, less 1."""
+    """Return the most of the second half over the most of the first, less 1."""
     half = len(series) // 2
     return round(max(part[name] for part in series[half:]) / max(part[name] for part in series[:half]) - 1.0, 4)
 

@@ -200,7 +200,7 @@ def psro(
 
 
 def psro_dqn(recorder: Recorder, seed: int, every: float, meta_strategy: str = "alpharank") -> None:
-    """The same with best responses learnt by DQN."""
+    """Run PSRO with best responses learnt by DQN."""
     psro(recorder, seed, every, "DQN", meta_strategy)
 
 
@@ -257,7 +257,7 @@ def start(peer: str, seconds: float, seed: int, out: Path, every: float = 5.0) -
 
 
 def final(out: Path) -> float:
-    """The exploitability in the last line of a curve."""
+    """Return the exploitability in the last line of a curve."""
     return float(json.loads(out.read_text().splitlines()[-1])["exploitability"])
 
 

@@ -1,4 +1,4 @@
-"""How fast the league is without any task around it: matches, results, models, memory. Real Redis, nothing mocked."""
+"""The league's speed without tasks around it: matches, results, models, memory, on a real Redis."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measure(url: str, players: int = PLAYERS, seconds: float = 2.0) -> dict[str,
 
 
 def league_of(client: Any, prefix: str, players: int) -> Store:
-    """A main agent, a main exploiter and their history, with a result for each pair of the main agent."""
+    """Return a main agent, a main exploiter and their history, with a result for each pair of the main agent."""
     store = Store(client, prefix, seed=0)
     store.create()
     store.add_player("main", "main_agent")
@@ -56,7 +56,7 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
 
 
 def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
-    """Requests and results a second of one league worker, and of the manager that keeps all in its own dicts."""
+    """Return requests and results per second of one league worker, and of the manager that keeps all in dicts."""
     manager = InProcessManager()
     manager.add("main")
     manager.add("hunter")

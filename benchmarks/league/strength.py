@@ -1,4 +1,4 @@
-"""How strong a league becomes: exploitability of its Nash mixture and of its main agent, beside other ways.
+"""A league's strength: exploitability of its Nash mixture and of its main agent, beside other ways.
 
 Beside each league its control: one player with the main agent's settings that plays itself, and the mixture of its own
 snapshots by the same evaluator. Rock-paper-scissors and the spinning top: beside plain self-play with the same settings
@@ -43,7 +43,7 @@ SIDES = {
 
 
 def command(game: str, side: str, seed: int, seconds: float, out: Path, clock: str = "wall") -> list[str]:
-    """What runs one side of one seed and adds the lines of its curve to `out`."""
+    """Return the command that runs one side of one seed and adds its curve's lines to `out`."""
     arguments = ["--seconds", str(seconds), "--seed", str(seed), "--every", str(seconds / POINTS), "--out", str(out)]
     if side in PEERS:
         peer, _, meta_strategy = side.partition("_")
@@ -88,12 +88,12 @@ def measure(
 
 
 def curves_of(folder: Path, game: str) -> Path:
-    """The file of a game's curves."""
+    """Return the file of a game's curves."""
     return folder / f"{game}.jsonl"
 
 
 def run(game: str, seconds: float, folder: Path, clock: str, seed: int, side: str) -> list[Line]:
-    """The curve of one side of one seed, from a process that ends by itself."""
+    """Return the curve of one side of one seed, from a process that ends by itself."""
     out = folder / f"{game}.{side}.{seed}.part"
     out.unlink(missing_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -104,7 +104,7 @@ def run(game: str, seconds: float, folder: Path, clock: str, seed: int, side: st
 
 
 def read(path: Path) -> list[Line]:
-    """The lines of a file of curves, in order."""
+    """Return the lines of a file of curves, in order."""
     return [json.loads(line) for line in path.read_text().splitlines() if line]
 
 

@@ -67,7 +67,7 @@ def measure(broker_url: str, redis_url: str, players: int, seconds: float) -> di
 
 
 def one_by_one(step: Callable[[], Any], seconds: float) -> float:
-    """Steps a second of one caller that waits for each."""
+    """Return the steps per second of one caller that waits for each."""
     count, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
         step()
@@ -76,7 +76,7 @@ def one_by_one(step: Callable[[], Any], seconds: float) -> float:
 
 
 def league_rates(solver: Solver, seconds: float) -> dict[str, float]:
-    """Requests and results a second with IN_FLIGHT under way, and requests one by one."""
+    """Return requests and results per second with IN_FLIGHT under way, and requests one by one."""
 
     def request() -> Any:
         return solver.call("league.request", "main", "bench", 600.0, secrets.token_hex(8))

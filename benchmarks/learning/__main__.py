@@ -110,7 +110,7 @@ class Measurement:
         self.teacher = ""
 
     def add(self, side: Side, settings: Sequence[str], seed: int, run: Callable[[], Run]) -> None:
-        """The run of a side with these settings: kept from before, or else made now."""
+        """Return the run of a side with these settings: kept from before, or else made now."""
         key = {"side": side.title, "settings": list(settings), "seed": seed}
         point = self.points.get(**key)
         if point is None:
@@ -134,7 +134,7 @@ class Measurement:
         return steps, outcome["seconds"], curve
 
     def _unused(self, trial: str) -> str:
-        """A name for a run that none in the folder has: one that was cut short lies there under its own."""
+        """Return a name for a run that none in the folder has: one that was cut short lies there under its own."""
         names = itertools.chain([trial], (f"{trial}-{number}" for number in itertools.count(2)))
         return next(name for name in names if not (self.folder / "learning" / name).exists())
 
@@ -176,7 +176,7 @@ class Measurement:
 
 
 def figures(comparison: Comparison, ours: Side, theirs: Side | None, goal: float) -> dict[str, Any]:
-    """What the last line says."""
+    """Return the figures of the last line."""
     sides = [ours] if theirs is None else [ours, theirs]
     return {
         "solved": ours.solved,

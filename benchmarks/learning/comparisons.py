@@ -1,4 +1,4 @@
-"""What is compared: each name with the run of Warren's that it is, and the peer beside it.
+"""The comparisons: each name with its run of Warren and the peer beside it.
 
 Settings are those of conf/experiment, so `python -m workers.train experiment=NAME` is the same run; its `env.goal` is
 the threshold and its `total_steps` the limit.

@@ -29,7 +29,7 @@ def opponents(seed: int) -> dict[str, Player]:
 
 
 def shares(trained: Trained, seed: int) -> dict[str, float]:
-    """The trained player's share of the games against each; `_drawn`: with moves drawn as in training."""
+    """Return the trained player's share of the games against each opponent; `_drawn`: moves drawn as in training."""
     found = {name: round(score(trained, each, GAMES[name], seed), 3) for name, each in opponents(seed).items()}
     return {**found, "one_ply_drawn": round(score(trained, one_ply, GAMES["one_ply"], seed, greedy=False), 3)}
 

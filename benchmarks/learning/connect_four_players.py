@@ -22,7 +22,7 @@ def chance(state: Any, generator: np.random.Generator) -> int:
 
 
 def one_ply(state: Any, generator: np.random.Generator) -> int:
-    """Looks one move ahead: it wins where it can, and else plays at random."""
+    """Return a move that looks one move ahead: it wins where it can, else it is random."""
     for action in state.legal_actions():
         child = state.child(action)
         if child.is_terminal() and child.returns()[state.current_player()] > 0:
@@ -39,7 +39,7 @@ def tree_search(rollouts: int = ROLLOUTS, seed: int = 0) -> Player:
 
 
 def score(trained: Trained, opponent: Player, number: int, seed: int, *, greedy: bool = True) -> float:
-    """The trained player's share of `number` games, a draw being half of one. It begins every other game.
+    """Return the trained player's share of `number` games, a draw being half of one. It begins every other game.
 
     `greedy`: it plays its likeliest move; else it draws one, as in training. Raises IllegalAction for an illegal move.
     """

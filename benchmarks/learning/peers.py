@@ -40,7 +40,7 @@ class Peer:
         return {"stable_baselines3": "Stable-Baselines3", "sb3_contrib": "sb3-contrib"}[LIBRARIES[self.algorithm]]
 
     def missing(self) -> str | None:
-        """What to install, where the peer is not there."""
+        """Return what to install where the peer is missing; None where it is there."""
         library = LIBRARIES[self.algorithm]
         try:
             importlib.import_module(library)
@@ -59,7 +59,7 @@ class Outcome:
 
 
 def equal_settings(algorithm: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of Warren's PPO or A2C by the names that Stable-Baselines3 has for them.
+    """Return the settings of Warren's PPO or A2C by Stable-Baselines3's names.
 
     A2C's optimizer stays the peer's own (RMSprop); Warren's is Adam.
     """
@@ -92,7 +92,7 @@ def _shared(config: PPOConfig | A2CConfig) -> dict[str, Any]:
 
 
 def equal_normalization(config: Config) -> dict[str, Any]:
-    """What the peer's VecNormalize does where Warren has running moments of observations or rewards; {} for neither."""
+    """Return the peer's VecNormalize settings that equal Warren's normalization; {} for none."""
     observations = bool(config.network.get("normalize_observations"))
     rewards = bool(config.algorithm.get("scale_rewards"))
     if not (observations or rewards):
@@ -153,7 +153,7 @@ def learn(
 
 
 def _annealed(algorithm: Mapping[str, Any], limit: int) -> Callable[[float], float]:
-    """The learning rate by the share of `limit` that is left, as Stable-Baselines3 asks for it."""
+    """Return the learning rate by the share of `limit` that is left, as Stable-Baselines3 asks for it."""
     rate, over, to = algorithm["learning_rate"], algorithm["anneal_steps"], algorithm["anneal_to"]
 
     def at(left: float) -> float:

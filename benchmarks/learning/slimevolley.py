@@ -30,7 +30,7 @@ PLAYER = "main"
 
 
 def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
-    """Returns of `games` games, float [games]; actions are drawn as in training."""
+    """Play `games` games; return their returns, float [games]; actions are drawn as in training."""
     court = envs.make_vector(BUILT_IN, games, seed)
     returns, over = np.zeros(games), np.zeros(games, bool)
     policy.generator.manual_seed(seed)
@@ -46,7 +46,7 @@ def against_built_in(policy: Policy, games: int, seed: int) -> np.ndarray:
 
 
 def curve(run: Path, games: int = GAMES, seed: int = 10_000) -> list[dict[str, Any]]:
-    """Of each frozen player of the main agent's, in order: its steps, mean return, its standard error, share won."""
+    """Return for each frozen player of the main agent, in order: steps, mean return, its standard error, share won."""
     names = {path.stem for path in (run / "league" / MODELS).glob(f"{PLAYER}@*.safetensors")}
     league = league_of(from_yaml(run / "config.yaml"))
     points = []

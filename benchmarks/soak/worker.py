@@ -93,7 +93,7 @@ class Soak(Worker):
 
     @service
     def turns(self) -> dict[str, Any]:
-        """How calls waited for their turns since this was asked last."""
+        """Return how calls waited for their turns since the last question."""
         found = {"overtaken": watch.overtaken, "longest": dict(watch.longest), "batches": dict(watch.ran)}
         watch.overtaken, watch.longest = 0, {}
         return found

@@ -1,4 +1,4 @@
-"""How fast whole training runs are, beside peers: `python -m benchmarks.throughput --peers DIR --purejaxrl CHECKOUT`.
+"""The speed of whole training runs beside peers: `python -m benchmarks.throughput --peers DIR --purejaxrl CHECKOUT`.
 
 Warren trains as a person starts it, through RabbitMQ and Redis; the rate is that of all environment steps over the time
 from the first of them to the end of the last update. Peers run in turn with it, `--rounds` times; ratios are those of a
@@ -154,7 +154,7 @@ def pipeline(job: Train, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def start(folder: Path, seeds: int) -> dict[str, Any]:
-    """The command of the README, with servers of its own, which it starts and stops."""
+    """Run the README's command, which starts and stops servers of its own."""
     to_475: dict[str, list[float]] = {}
     whole: list[float] = []
     for seed in range(1, seeds + 1):
@@ -178,7 +178,7 @@ def start(folder: Path, seeds: int) -> dict[str, Any]:
 
 
 def slow(job: Train, options: argparse.Namespace) -> dict[str, Any]:
-    """What is made waits for what is learned: nothing piles up, and nothing is lost."""
+    """Check that samplers wait for a slow learner: nothing piles up, nothing is lost."""
     done = job(
         "slow", "env=cartpole", "env.num_envs=64", "env.goal=null", "sampling=streaming", "actors=2",
         "unroll_length=128",

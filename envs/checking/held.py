@@ -18,7 +18,7 @@ MEMORY_A_STEP = 512  # bytes, over many steps
 
 
 class Held(NamedTuple):
-    """Measure what this process holds now."""
+    """Measurements of one process."""
 
     memory: int  # bytes that are resident
     files: int
