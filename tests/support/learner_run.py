@@ -14,7 +14,7 @@ import envs
 from agents import build_policy
 from league.models.pool import checksum_of
 from workers.config.schema import Config, EnvConfig
-from workers.learning.trainer import Trainer
+from workers.learning.plain import plain_trainer
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.segment_ledger import Settled
 
@@ -84,7 +84,7 @@ class Run:
         self.settled.append(found)
 
     def trainer(self) -> Any:
-        return Trainer(self.session, self.folder, on_finished=lambda: None)
+        return plain_trainer(self.session, self.folder, on_finished=lambda: None)
 
     def payload(self, version: int = 0) -> dict[str, Any]:
         self.sampler.load(self.sampler.policy.state_dict(), version)

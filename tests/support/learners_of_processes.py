@@ -23,7 +23,7 @@ from agents.checkpoints import weights_to_bytes
 from workers.config.schema import Config, EnvConfig
 from workers.learning.allreduce import membership
 from workers.learning.allreduce.ranks import Ranks
-from workers.learning.trainer import Trainer
+from workers.learning.plain import plain_trainer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from support.learner_run import CARTPOLE, Run
@@ -69,7 +69,7 @@ def trainer_of(run: Run, folder: Path, ranks: Ranks | None = None) -> Any:
     run.session.config = Config(
         trial="t", run="r", env=EnvConfig(id=CARTPOLE, num_envs=ENVS), algorithm=SETTINGS, learners=len(SHARES)
     )
-    return Trainer(run.session, folder, lambda: None, ranks)
+    return plain_trainer(run.session, folder, lambda: None, ranks)
 
 
 def figures(trainer: Any) -> dict[str, float]:
@@ -108,7 +108,7 @@ def main(url: str, prefix: str, learner: str, folder: str) -> None:
             wait_for(client, f"{prefix}:leave")  # until the others have made this update too
             ranks.leave()
             return
-    client.rpush(f"{prefix}:weights:{me}", weights_to_bytes(trainer.policy, {}))
+    client.rpush(f"{prefix}:weights:{me}", weights_to_bytes(trainer.state.policy, {}))
     wait_for(client, f"{prefix}:end")  # who leaves before the others are done interrupts their last update
     ranks.leave()
 

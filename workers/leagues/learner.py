@@ -16,7 +16,8 @@ from warren.errors import LeagueError, PlayerStopped
 from workers.config.schema import Config
 from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
-from workers.leagues.trainer import STOPPED, LeagueTrainer
+from workers.leagues.course import STOPPED, LeagueCourse, league_trainer
+from workers.learning.trainer import Trainer
 from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of, queue_of, ranks_of
 from workers.runtime import run_settings
 from workers.runtime.connect import connect
@@ -35,10 +36,9 @@ class LeagueLearnerRole(LearnerRole):
     Streaming it trains on whatever comes; what was under way when its player was paused is learned from.
     """
 
-    trainer: LeagueTrainer
-
-    def __init__(self, config: Config, session: Session, trainer: LeagueTrainer) -> None:
+    def __init__(self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse) -> None:
         super().__init__(config, session, trainer, config.player)
+        self.course = course
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """The learn task: an update, or another round soon when the player could not be played."""
@@ -50,7 +50,7 @@ class LeagueLearnerRole(LearnerRole):
             return super().learn(calls)
         if self.rounds.returned(payloads[0]["round"]):
             self.rounds.succeeded()
-            logger.info("player %s: waiting: %s", self.trainer.player, deferred)
+            logger.info("player %s: waiting: %s", self.course.player, deferred)
             again = threading.Timer(AGAIN_AFTER, self.rounds.dispatch, (self.trainer.progress.version,))
             again.daemon = True
             again.start()
@@ -58,24 +58,24 @@ class LeagueLearnerRole(LearnerRole):
 
     def figures(self) -> str:
         """How far it is, as text."""
-        trainer = self.trainer
-        return f"{trainer.progress.steps:,} steps, weight version {trainer.progress.version}, {trainer.state}"
+        progress = self.trainer.progress
+        return f"{progress.steps:,} steps, weight version {progress.version}, {self.course.status}"
 
     def keep(self) -> None:
         """Also keeps the learning period."""
         super().keep()
         try:
-            state = self.trainer.keep()
+            status = self.course.keep()
         except LeagueError as error:  # nobody answers: the lease holds for a while, and the next poll asks again
             logger.warning("%s", error)
             return
-        if state in STOPPED:
-            logger.info("player %s was %s: it learns no more", self.trainer.player, state)
+        if status in STOPPED:
+            logger.info("player %s was %s: it learns no more", self.course.player, status)
             self.on_stopping()
             stop_worker()
         elif self.rounds is None:  # streaming actors ask by themselves who is paused
             return
-        elif state == "paused":
+        elif status == "paused":
             self.rounds.hold()
         elif self.rounds.held:
             self.rounds.release()
@@ -101,9 +101,9 @@ def run(config: Config) -> int:
     # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)
     ranks = ranks_of(config, session, config.player)
-    trainer = LeagueTrainer(session, league_of(config), client, stopping, stop_worker, ranks)
+    trainer, course = league_trainer(session, league_of(config), client, stopping, stop_worker, ranks)
     found(session, requested(trainer.algorithm.needs.fields))
-    learner = LeagueLearnerRole(config, session, trainer)
+    learner = LeagueLearnerRole(config, session, trainer, course)
     lease.hold(learner.ended, learner.give_up)
 
     def on_stopping() -> None:
@@ -112,7 +112,7 @@ def run(config: Config) -> int:
 
     try:
         if ranks is None:
-            trainer.begin()
+            course.begin()
         queue, name = queue_of(config, session, config.player), name_of(config, f"learner-{config.player}")
         status = session.work(name, queue, learner.on_ready, on_stopping)
     except PlayerStopped as error:  # before this learner began, while none ran, say

@@ -29,7 +29,7 @@ def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Batch:
+class UpdateData:
     """The data of one update. A source that draws says where each slot is from, and its weight.
 
     None does yet, and nothing reads `indices` and `weights`.
@@ -62,11 +62,11 @@ class DataSource(Protocol):
         """Whether there is enough for an update."""
         ...
 
-    def sample(self) -> Batch:
+    def sample(self) -> UpdateData:
         """What the next update is made on."""
         ...
 
-    def feedback(self, batch: Batch, update: Update) -> None:
+    def feedback(self, batch: UpdateData, update: Update) -> None:
         """What became of a batch."""
         ...
 
@@ -93,10 +93,10 @@ class OnPolicyQueue:
         """See DataSource."""
         return bool(self._waiting)
 
-    def sample(self) -> Batch:
+    def sample(self) -> UpdateData:
         """See DataSource."""
-        batch, self._waiting = Batch(self._waiting), []
+        batch, self._waiting = UpdateData(self._waiting), []
         return batch
 
-    def feedback(self, batch: Batch, update: Update) -> None:
+    def feedback(self, batch: UpdateData, update: Update) -> None:
         """Nothing is drawn twice."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.trajectories import Trajectory, TrajectorySpec
 from warren.errors import WireError
-from workers.learning.data_source import Arrived, Batch
+from workers.learning.data_source import Arrived, UpdateData
 from workers.runtime.segment_ledger import LEARNED
 
 
@@ -45,7 +45,7 @@ class Received:
             self.became.append((kind, arrived.payload))
             self._used.add(arrived.call)
 
-    def learned(self, batch: Batch, refused: Mapping[int, Exception]) -> None:
+    def learned(self, batch: UpdateData, refused: Mapping[int, Exception]) -> None:
         """An update was made on `batch` but for those `refused`, by their place in it."""
         for place, arrived in enumerate(batch.arrived):
             if place in refused:

@@ -28,6 +28,7 @@ from workers.config.validation import verify
 from workers.learning.allreduce import compression
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.shares import RanksDiffer
+from workers.learning.plain import plain_trainer
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime import run_settings
@@ -124,7 +125,7 @@ class LearnerRole:
 
     def _spare(self, payloads: Sequence[Any]) -> list[None]:
         """Of a round that is not learned from, what was played counts as dropped."""
-        self.trainer.settle(("spare", payload) for payload in payloads)
+        self.trainer.outlets.settle(("spare", payload) for payload in payloads)
         return [None]
 
     def _dispatch(self) -> None:
@@ -143,7 +144,7 @@ class LearnerRole:
             raise Reject(str(error), requeue=True) from None
         except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would only go on from it
             self.failure_kind = type(error)
-            self.give_up(f"{error}; {self.trainer.last_good()}", by_user=True)
+            self.give_up(f"{error}; {self.trainer.state.last_good()}", by_user=True)
             raise
         except Exception as error:
             self._failures += 1
@@ -152,8 +153,8 @@ class LearnerRole:
             raise
         self._failures = 0
         if self.trainer.leads and not led:  # of ranks, the one that led before was lost
-            self.trainer.fire_status(always=True)
-        attempts = self.trainer.attempts
+            self.trainer.outlets.fire_status(always=True)
+        attempts = self.trainer.outlets.attempts
         if attempts.troubles >= TROUBLES and attempts.troubled_for >= TROUBLED_FOR:
             self.give_up(f"for {attempts.troubled_for:.0f} s, after each update, it {attempts.trouble}")
         self.report()
@@ -162,7 +163,7 @@ class LearnerRole:
     def say_waiting(self, what: str) -> None:
         """Nothing comes in: say so in the log and to whoever watches."""
         logger.info("waiting: %s", what)
-        self.trainer.fire_status(always=True, waiting=what)
+        self.trainer.outlets.fire_status(always=True, waiting=what)
 
     def report(self) -> None:
         """Log how far it is, every few seconds: without a launcher, the log is all that is seen of a learner."""
@@ -228,9 +229,9 @@ class LearnerRole:
     def _begin(self) -> None:
         """Weights first, so that actors that are waiting can start; then the first round."""
         if self.trainer.leads:
-            self.trainer.publish()
-        self.trainer.fire_status(always=True)
-        self.trainer.overlap()
+            self.trainer.outlets.publish()
+        self.trainer.outlets.fire_status(always=True)
+        self.trainer.outlets.overlap()
         self.announce()
         self.begun.set()
         if self.rounds is not None:
@@ -250,7 +251,7 @@ class LearnerRole:
         """Every few seconds, on a thread of its own."""
         self.announce()
         # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
-        self.trainer.restore_published()
+        self.trainer.outlets.publisher.restore()
 
     def announce(self) -> None:
         """Tell actors on this host that segments may come by shared memory."""
@@ -347,7 +348,7 @@ def run(config: Config) -> int:
     lease.take(threading.Event(), "a player has one learner")
     found(session)
     run_settings.leave(session)
-    trainer = Trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
+    trainer = plain_trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
     found(session, requested(trainer.algorithm.needs.fields))
     learner = LearnerRole(config, session, trainer)
     ending = Ending(session.redis, session.topology.key_prefix)

@@ -18,6 +18,7 @@ from warren.errors import ConfigurationError, PoolError
 from workers.config import teachers
 from workers.config.schema import Config, EnvConfig
 from workers.config.validation import verify
+from workers.learning.plain import plain_trainer
 from workers.learning.trainer import Trainer
 
 CARTPOLE = "CartPole-v1"
@@ -45,7 +46,7 @@ def config_of(folder: Path, teacher: str) -> Config:
 def trainer_of(config: Config, folder: Path) -> Trainer:
     pool = SimpleNamespace(newest=lambda player, newer_than: None)
     session: Any = SimpleNamespace(config=config, pool=pool)
-    return Trainer(session, folder, on_finished=lambda: None)
+    return plain_trainer(session, folder, on_finished=lambda: None)
 
 
 def same(one: Policy, other: Policy) -> bool:

@@ -22,9 +22,9 @@ from league.state.periods import LearningPeriod, Outcome, Periods
 from tasks.topology import Topology
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
+from workers.leagues import course as course_module
 from workers.leagues import learner as learner_module
-from workers.leagues import trainer as trainer_module
-from workers.leagues.trainer import LeagueTrainer
+from workers.leagues.course import league_trainer
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.runtime.lease import Lease
 
@@ -78,9 +78,9 @@ class Run:
         )
         self.client: Any = Client(self.store)
 
-    def trainer(self) -> LeagueTrainer:
+    def trainer(self) -> Any:
         league = LeagueConfig.from_dict(LEAGUE)
-        return LeagueTrainer(self.session, league, self.client, threading.Event(), on_finished=lambda: None)
+        return league_trainer(self.session, league, self.client, threading.Event(), on_finished=lambda: None)[0]
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def run(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[Run]:
 def trained(run: Run) -> Any:
     """A trainer with a checkpoint that an optimizer of 500 steps is in."""
     trainer: Any = run.trainer()
-    trainer.begin()
+    trainer.course.begin()
     trainer.algorithm.steps = 500
     trainer.progress.updates = trainer.progress.version = 3
-    trainer.checkpoint()
+    trainer.outlets.checkpoint()
     return trainer
 
 
@@ -108,27 +108,27 @@ def same(one: Any, other: Any) -> bool:
 
 def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(run: Run) -> None:
     first = trained(run)
-    first._start_from(None, generation=1, anew=True)
-    first.publish()  # and is killed before the next checkpoint
+    first.course._start_from(None, generation=1, anew=True)
+    first.outlets.publish()  # and is killed before the next checkpoint
     second: Any = run.trainer()
-    assert (second.generation, second.progress.version) == (1, 4)
-    assert same(first.policy, second.policy)
+    assert (second.state.generation, second.progress.version) == (1, 4)
+    assert same(first.state.policy, second.state.policy)
     assert second.algorithm.steps == 0
-    assert second.algorithm.policy is second.policy
+    assert second.algorithm.policy is second.state.policy
 
 
 def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
     first = trained(run)
-    at_checkpoint = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    at_checkpoint = {name: tensor.clone() for name, tensor in first.state.policy.state_dict().items()}
     with torch.no_grad():
-        next(first.policy.parameters()).add_(1.0)
+        next(first.state.policy.parameters()).add_(1.0)
     first.progress.version = 4
-    first.publish()  # and is killed before the next checkpoint
+    first.outlets.publish()  # and is killed before the next checkpoint
     second: Any = run.trainer()
-    assert second.generation == 0
+    assert second.state.generation == 0
     assert second.progress.version == 5, "a version that actors have is not made twice"
     assert second.algorithm.steps == 500
-    weights = second.policy.state_dict()
+    weights = second.state.policy.state_dict()
     assert all(torch.equal(tensor, weights[name]) for name, tensor in at_checkpoint.items()), (
         "weights, optimizer and schedules are of one moment"
     )
@@ -139,7 +139,7 @@ RESETS = {"checkpoint_min_steps": 0, "checkpoint_max_steps": 0, "reset_probabili
 
 def pooled(run: Run, name: str) -> ModelRef:
     """A model in the pool with weights that nobody draws."""
-    policy, _ = run.trainer().build()
+    policy, _ = run.trainer().state.build()
     with torch.no_grad():
         next(policy.parameters()).fill_(0.25)
     run.session.pool.put(name, 1, 7, checkpoints.weights_to_bytes(policy, {"player": name, "version": 1, "step": 7}))
@@ -147,7 +147,7 @@ def pooled(run: Run, name: str) -> ModelRef:
 
 
 def is_pooled(trainer: Any) -> bool:
-    return bool((next(trainer.policy.parameters()) == 0.25).all())
+    return bool((next(trainer.state.policy.parameters()) == 0.25).all())
 
 
 @pytest.mark.parametrize("to_a_model", [False, True])
@@ -155,29 +155,29 @@ def test_schedules_begin_anew_at_a_reset_and_go_on_at_an_exploit(run: Run, to_a_
     trainer, model = trained(run), pooled(run, "other")
     run.store.change("main", config=RESETS, initial=model if to_a_model else None)
     trainer.progress.steps = 12_345
-    trainer._start_from(model, generation=0, anew=False)
+    trainer.course._start_from(model, generation=0, anew=False)
     assert trainer.algorithm.steps == 12_345
     assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
-    assert run.client.close_period(trainer.period, 12_345, 3).status == "reset"
-    trainer.begin()
-    assert (trainer.generation, trainer.algorithm.steps, is_pooled(trainer)) == (1, 0, to_a_model)
+    assert run.client.close_period(trainer.course.period, 12_345, 3).status == "reset"
+    trainer.course.begin()
+    assert (trainer.state.generation, trainer.algorithm.steps, is_pooled(trainer)) == (1, 0, to_a_model)
     trainer.progress.steps += 64
-    trainer._start_from(model, generation=2, anew=False)
+    trainer.course._start_from(model, generation=2, anew=False)
     assert trainer.algorithm.steps == 64, "an exploit goes on from the last reset"
 
 
 def test_weights_from_the_pool_go_on_with_the_schedules_of_their_life(run: Run) -> None:
     first = trained(run)
     first.progress.steps = 1_000
-    first._start_from(None, generation=1, anew=True)
+    first.course._start_from(None, generation=1, anew=True)
     first.progress.steps = 1_500
-    first.publish()  # and is killed before the next checkpoint
+    first.outlets.publish()  # and is killed before the next checkpoint
     second: Any = run.trainer()
-    assert (second.generation, second.progress.steps, second.algorithm.steps) == (1, 1_500, 500)
+    assert (second.state.generation, second.progress.steps, second.algorithm.steps) == (1, 1_500, 500)
 
 
 def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trainer_module, "OPEN_AGAIN", 0.01)
+    monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
     run.store.change("main", initial=ModelRef("other", 1))
     trainer: Any = run.trainer()
     opened = run.client.open_period
@@ -188,7 +188,7 @@ def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, mon
         return opened(player, lease)
 
     monkeypatch.setattr(run.client, "open_period", put_meanwhile)
-    trainer.begin()
+    trainer.course.begin()
     assert run.client.opened == 3
     assert is_pooled(trainer)
 
@@ -196,31 +196,31 @@ def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, mon
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kept: bool) -> None:
     before = trained(run)
-    run.client.close_period(before.period, 400, 2)  # the league names main@2, which was not frozen
+    run.client.close_period(before.course.period, 400, 2)  # the league names main@2, which was not frozen
     if kept:
-        run.session.pool.put("main", 3, 400, before._stamped())
+        run.session.pool.put("main", 3, 400, checkpoints.weights_to_bytes(before.state.policy, before.state.stamp()))
     else:
         run.session.pool.remove(ModelRef("main", 0))
-    before._start_from(None, generation=1, anew=True)  # and what followed of the league is lost
-    before.checkpoint()
+    before.course._start_from(None, generation=1, anew=True)  # and what followed of the league is lost
+    before.outlets.checkpoint()
     again: Any = run.trainer()
-    assert again.generation == 1
-    again.begin()
-    assert (again.generation, again.progress.version) == (0, 5)
+    assert again.state.generation == 1
+    again.course.begin()
+    assert (again.state.generation, again.progress.version) == (0, 5)
     if kept:
         tensors, _ = checkpoints.weights_from_bytes(run.session.pool.get("main", 3).data)
-        weights = again.policy.state_dict()
+        weights = again.state.policy.state_dict()
         assert all(torch.equal(tensor, weights[name]) for name, tensor in tensors.items())
     else:
-        assert same(again.policy, before.policy)
+        assert same(again.state.policy, before.state.policy)
 
 
 def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:
     trainer, settled = trained(run), []
     run.session.ledger = SimpleNamespace(settle=settled.extend)
-    trainer._start_from(None, generation=2, anew=True)
+    trainer.course._start_from(None, generation=2, anew=True)
     games = envs.make_two_player("matrix:rps", 4, 1)
-    trajectory = MatchSampler(games, trainer.policy, seed=1, unroll_length=4).collect(8)
+    trajectory = MatchSampler(games, trainer.state.policy, seed=1, unroll_length=4).collect(8)
     trajectory.version[:] = trainer.progress.version
     payload = {
         "source": "a",
@@ -243,18 +243,18 @@ def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(
 def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:
     trainer = trained(run)
     run.store.change("main", rules={"learning_rate": 0.5}, hyperparameters={"learning_rate": 0.5})
-    trainer.begin()
-    trainer.before_update()
+    trainer.course.begin()
+    trainer.course.before_update()
     run.store.change("main", rules={"learning_rate": -1.0}, hyperparameters={"learning_rate": -1.0})
-    trainer.begin()
-    trainer.before_update()
+    trainer.course.begin()
+    trainer.course.before_update()
     assert trainer.algorithm.config.learning_rate == 0.5
 
 
 def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trainer_module, "OPEN_AGAIN", 0.01)
+    monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
     trainer = trained(run)
     run.store.pause("main")
     opened, asked = run.client.open_period, []
@@ -266,9 +266,9 @@ def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
         return opened(player, lease)
 
     monkeypatch.setattr(run.client, "open_period", freeze_meanwhile)
-    trainer._end_period()
+    trainer.course.end_period()
     assert len(asked) == 3
-    assert trainer.verdict() == "frozen"
+    assert trainer.course.verdict() == "frozen"
 
 
 @pytest.mark.parametrize("how", ["frozen", "removed"])
@@ -299,4 +299,6 @@ def test_a_learner_that_stops_while_redis_is_away_writes_its_checkpoint_and_says
     monkeypatch.setattr(run.session.events, "fire", lambda name, payload: fired.append(payload))
     trainer.close()
     assert fired[-1]["state"] == "stopped"
-    assert sorted(path.name for path in (trainer.folder / "checkpoints").iterdir())[-1].startswith("00000009")
+    newest = checkpoints.latest(trainer.state.recipe.folder / "checkpoints")
+    assert newest is not None
+    assert newest.name.startswith("00000009")

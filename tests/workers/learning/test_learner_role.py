@@ -30,7 +30,8 @@ class Trainer:
             version=0, steps=0, mean_return=None, steps_per_second=0.0, returns=[], episodes=0, staleness=0.0
         )
         self.outcome: dict[str, Any] | None = None
-        self.attempts = SimpleNamespace(troubles=0, trouble="")
+        self.outlets = SimpleNamespace(attempts=SimpleNamespace(troubles=0, trouble=""), settle=self.settle)
+        self.state = SimpleNamespace(last_good=lambda: "the last good checkpoint is 7")
         self.errors: list[Exception] = []
         self.updates = 0
         self.spare: list[tuple[str, int]] = []
@@ -168,7 +169,6 @@ def test_a_learner_whose_update_came_to_no_number_gives_up_at_once_and_names_the
     if learner.rounds is not None:
         learner.rounds.start(0)
     learner.trainer.errors = [NotFinite("ppo, minibatch 3: value_loss is nan")]
-    learner.trainer.last_good = lambda: "the last good checkpoint is 7"
     with pytest.raises(NotFinite):
         learner.learn(three_rollouts(chords.last) if learner.rounds is not None else [{"round": None}])
     assert role.stopped.is_set()  # type: ignore[attr-defined]

@@ -77,6 +77,6 @@ def test_learners_of_unequal_shares_of_which_one_leaves_anneal_as_one_learner(
         seen = [json.loads(line) for line in client.lrange(f"{run_name}:seen:{learner}", 0, -1)]
         assert seen == expected
         weights, _ = weights_from_bytes(client.lindex(f"{run_name}:weights:{learner}", 0))
-        for name, tensor in one.policy.state_dict().items():
+        for name, tensor in one.state.policy.state_dict().items():
             torch.testing.assert_close(weights[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
     client.delete(*client.scan_iter(f"{run_name}:*"))

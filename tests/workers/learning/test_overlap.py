@@ -174,17 +174,17 @@ def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp
         run = Run(tmp_path / name)
         trainer = run.trainer()
         if name == "overlapping":
-            trainer.overlap()
-            trainer.settlement.start()
-            trainer.publisher.start(0.0, trainer.settlement.wait)
+            trainer.outlets.overlap()
+            trainer.outlets.settlement.start()
+            trainer.outlets.publisher.start(0.0, trainer.outlets.settlement.wait)
         for version in range(4):
-            trainer._checkpoint_at = 0.0
+            trainer.outlets.checkpoint_soon()
             assert trainer.learn([run.payload(version)]) == [None]
         trainer.close()
         _, stamp = weights_from_bytes(run.pool.models[4].data)
         points = [point["version"] for point in read_metrics(run.folder)]
         kept = sorted(path.name for path in (run.folder / "checkpoints").iterdir())
-        weight = torch.cat([tensor.flatten() for tensor in trainer.policy.state_dict().values()])
+        weight = torch.cat([tensor.flatten() for tensor in trainer.state.policy.state_dict().values()])
         settled = sorted((kind, one) for told in run.settled for kind, each in told.items() for one in each)
         left[name] = (stamp, points, kept, weight.tolist(), settled)
         assert run.order[0] == "settle", "before anybody can get the weights"
@@ -198,8 +198,8 @@ def test_a_ledger_that_is_far_holds_up_no_update_but_the_acknowledgement_and_the
     noted = run.session.ledger.settle
     run.session.ledger.settle = lambda settled: (told.wait(30), noted(settled))
     trainer = run.trainer()
-    trainer.settlement.start()
-    trainer.publisher.start(0.0, trainer.settlement.wait)
+    trainer.outlets.settlement.start()
+    trainer.outlets.publisher.start(0.0, trainer.outlets.settlement.wait)
     for version in range(2):
         assert trainer.learn([run.payload(version)]) == [None]  # returns
     acknowledged = recording()

@@ -38,27 +38,27 @@ def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_ne
         ("publish", redis.ConnectionError("Redis is away")),
         ("publish", PoolError("Redis took no 9 bytes")),
         ("checkpoint", OSError(28, "No space left on device")),
-        ("after_update", BrokerError("the league is away")),
-        ("after_update", ValueError("a slip")),
+        ("period_is_over", BrokerError("the league is away")),
+        ("period_is_over", ValueError("a slip")),
     ],
 )
 def test_what_fails_after_an_update_does_not_undo_it(
     run: Run, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
 ) -> None:
     trainer = run.trainer()
-    trainer._checkpoint_at = 0.0
+    trainer.outlets.checkpoint_soon()
 
     def fail() -> None:
         raise error
 
     with monkeypatch.context() as patched:
-        patched.setattr(trainer, what, fail)
+        patched.setattr(trainer.course if what == "period_is_over" else trainer.outlets, what, fail)
         assert trainer.learn([run.payload()]) == [None], "acknowledged: it was trained on"
     assert run.settled == [{"learned": [(1, 32)]}]
-    assert trainer.attempts.troubles == 1
-    assert str(error) in trainer.attempts.trouble
+    assert trainer.outlets.attempts.troubles == 1
+    assert str(error) in trainer.outlets.attempts.trouble
     assert trainer.learn([run.payload()]) == [None]
-    assert trainer.attempts.troubles == 0
+    assert trainer.outlets.attempts.troubles == 0
     assert trainer.progress.updates == 2
 
 
@@ -68,7 +68,7 @@ def test_weights_that_could_not_be_published_are_published_by_the_next_check(run
     trainer.learn([run.payload()])
     assert run.pool.version("main") is None
     run.pool.away = False
-    trainer.restore_published()
+    trainer.outlets.publisher.restore()
     assert run.pool.version("main") == 1
 
 
@@ -178,9 +178,9 @@ def test_of_a_segment_of_which_half_is_too_old_the_other_half_counts_as_learned(
 def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
-    trainer.publish()  # once more, as after a restart: nothing is wrong
+    trainer.outlets.publish()  # once more, as after a restart: nothing is wrong
     assert trainer.progress.version == 1
-    stranger = build_policy({}, trainer.policy.observation_space, trainer.policy.action_space, 99)
+    stranger = build_policy({}, trainer.state.policy.observation_space, trainer.state.policy.action_space, 99)
     run.pool.put("main", 2, 0, weights_to_bytes(stranger, {"player": "main", "version": 2, "step": 0}))
     trainer.learn([run.payload()])
     assert trainer.progress.version == 3
@@ -190,8 +190,8 @@ def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own
 def test_after_a_kill_weights_optimizer_curve_and_steps_are_those_of_the_checkpoint(run: Run) -> None:
     first = run.trainer()
     first.learn([run.payload()])
-    first.checkpoint()
-    kept = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    first.outlets.checkpoint()
+    kept = {name: tensor.clone() for name, tensor in first.state.policy.state_dict().items()}
     for _ in range(3):
         first.learn([run.payload()])
     assert [point["version"] for point in read_metrics(run.folder)] == [1, 2, 3, 4]
@@ -199,10 +199,10 @@ def test_after_a_kill_weights_optimizer_curve_and_steps_are_those_of_the_checkpo
     second = run.trainer()  # the first was killed
     assert second.progress.steps == steps // 4
     assert second.algorithm.steps == steps // 4
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in second.policy.state_dict().items())
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in second.state.policy.state_dict().items())
     assert [point["version"] for point in read_metrics(run.folder)] == [1]
     assert second.progress.version == 5, "above those that actors may hold"
-    second.publish()
+    second.outlets.publish()
     second.learn([run.payload(5)])
     points = read_metrics(run.folder)
     assert [point["version"] for point in points] == [1, 6]
@@ -214,18 +214,18 @@ def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_o
 ) -> None:
     first = run.trainer()
     first.learn([run.payload()])
-    weights = {name: tensor.clone() for name, tensor in first.policy.state_dict().items()}
+    weights = {name: tensor.clone() for name, tensor in first.state.policy.state_dict().items()}
     second = run.trainer()
     assert second.progress.version == 1
     assert second.algorithm.steps == second.progress.steps == 32, "schedules are where the player is"
     assert not second.algorithm.optimizer.state
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in second.policy.state_dict().items())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in second.state.policy.state_dict().items())
 
 
 def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
     monkeypatch.setattr(type(trainer.algorithm), "behaviour", lambda self: {"epsilon": 0.1})
-    trainer.publish()
+    trainer.outlets.publish()
     _, stamp = weights_from_bytes(run.pool.models[0].data)
     assert stamp["behaviour"] == {"epsilon": 0.1}
 
@@ -233,7 +233,7 @@ def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: p
 def test_weights_of_an_update_that_came_to_no_number_are_neither_published_nor_kept(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
-    trainer.checkpoint()
+    trainer.outlets.checkpoint()
     overflowing = run.payload(1)
     overflowing["trajectory"]["reward"][:] = 1e30
     with pytest.raises(NotFinite, match=r"ppo, minibatch 1 of the update after 32 environment steps: .*value_loss"):
@@ -241,7 +241,7 @@ def test_weights_of_an_update_that_came_to_no_number_are_neither_published_nor_k
     trainer.close()
     assert run.pool.version("main") == 1
     assert [path.stem for path in (run.folder / "checkpoints").iterdir()] == ["00000001"]
-    assert trainer.last_good() == f"the last good checkpoint is {run.folder}/checkpoints/00000001.safetensors"
+    assert trainer.state.last_good() == f"the last good checkpoint is {run.folder}/checkpoints/00000001.safetensors"
     assert run.trainer().progress.updates == 1, "which is gone on from"
 
 
@@ -293,7 +293,7 @@ def test_a_learner_that_goes_on_from_a_checkpoint_makes_the_update_that_an_unint
     first = run.trainer()
     for version in range(3):
         first.learn([run.payload(version)])
-    first.checkpoint()
+    first.outlets.checkpoint()
     run.pool.models = {3: run.pool.models[3]}
     second = run.trainer()
     assert second.progress.version == 3
@@ -303,9 +303,9 @@ def test_a_learner_that_goes_on_from_a_checkpoint_makes_the_update_that_an_unint
         first.learn([payload])
         run.pool.models.clear()
         second.learn([payload])
-        assert digest(first.policy) == digest(second.policy)
+        assert digest(first.state.policy) == digest(second.state.policy)
     assert first.progress.losses == second.progress.losses
-    assert digest(first.policy) != digest(run.sampler.policy)
+    assert digest(first.state.policy) != digest(run.sampler.policy)
 
 
 def test_a_deterministic_update_is_the_same_however_environments_are_divided_among_payloads(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_deterministic_update_is_the_same_however_environments_are_divided_amo
             trainer.learn([halves])
         else:
             trainer.learn([[payload]])
-        left.append(digest(trainer.policy))
+        left.append(digest(trainer.state.policy))
     assert left[0] == left[1]
 
 

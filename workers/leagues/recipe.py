@@ -1,0 +1,59 @@
+"""The player of a league: made as the league's settings say, anew in each of its generations."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+from agents.policies import Policy
+from tasks.events import STATUS, WEIGHTS, of_player
+from workers.config import teachers
+from workers.config.league import LeagueConfig
+from workers.runtime.league_paths import player_folder, policy_builder
+from workers.runtime.session import Session
+
+
+class LeagueRecipe:
+    """A Recipe by the settings of a league; its folder is the player's, within the run folder.
+
+    `pool_is_back`: the league has given out a learning period, so that a pool that was saved has been restored.
+    """
+
+    legal_actions = has_generations = True
+
+    def __init__(self, session: Session, league: LeagueConfig) -> None:
+        self._league, self._pool, self._seed = league, session.pool, session.config.seed
+        self.player = session.config.player
+        self.weights_event, self.status_event = of_player(WEIGHTS, self.player), of_player(STATUS, self.player)
+        self.algorithm_name = str(league.algorithm.get("name", "ppo"))
+        self.algorithm_settings = league.algorithm
+        self.pool_is_back = False
+        self.folder = player_folder(session.config, self.player)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def new_policy(self, generation: int) -> Policy:
+        """See Recipe."""
+        return policy_builder(self._league)(self._seed_of("weights", generation))
+
+    def order_seed(self, generation: int) -> int:
+        """See Recipe."""
+        return self._seed_of("order", generation)
+
+    def load_teacher(self, name: str, student: Policy) -> Policy | None:
+        """See Recipe; `name` may also be a model in the league's pool, once that is sure to be back."""
+        network = self._league.network
+        if teachers.reference(name) is None or teachers.is_kept(name, self.folder):
+            teacher, network = teachers.load(name, student, self.folder)
+        elif not self.pool_is_back:
+            return None
+        else:
+            teacher = teachers.from_pool(name, lambda ref: self._pool.get(*ref).data, network, student)
+        teachers.keep(teacher, network, name, self.folder)
+        return teacher
+
+    def describe(self) -> dict[str, Any]:
+        """See Recipe."""
+        return {"network": dict(self._league.network), "environment": self._league.env}
+
+    def _seed_of(self, purpose: str, generation: int) -> int:
+        return zlib.crc32(f"{self._seed}/{self.player}/{purpose}/{generation}".encode()) % (1 << 31)

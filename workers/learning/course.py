@@ -1,0 +1,87 @@
+"""The contract between training and the kind of run it is part of: how a player is made, and what steers it.
+
+A plain run implements both in `workers/learning/plain.py`, a league in `workers/leagues/course.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from agents.policies import Policy
+
+
+class Recipe(Protocol):
+    """How one player's policy and algorithm are made, and what its files and events are called.
+
+    `legal_actions`: each step of its trajectories comes with a mask of legal actions. `has_generations`: the player may
+    begin anew, so that its weights and segments carry the generation that they are of.
+    """
+
+    player: str
+    folder: Path
+    weights_event: str
+    status_event: str
+    algorithm_name: str
+    algorithm_settings: Mapping[str, Any]
+    legal_actions: bool
+    has_generations: bool
+
+    def new_policy(self, generation: int) -> Policy:
+        """Return a policy with fresh weights, the same for the same generation."""
+        ...
+
+    def order_seed(self, generation: int) -> int:
+        """Return the seed by which the algorithm orders its minibatches."""
+        ...
+
+    def load_teacher(self, name: str, student: Policy) -> Policy | None:
+        """Return the teacher called `name` and keep a copy of it; None where it cannot be there yet.
+
+        Raises ConfigurationError when it cannot teach `student`.
+        """
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Return the network and the environment, as checkpoints name them."""
+        ...
+
+
+class Course(Protocol):
+    """What steers the learning of one player: asked around each update, by every learner of the player."""
+
+    def take_lead(self) -> None:
+        """Prepare to lead: this learner, one of several, does from now on. Raises Stopping."""
+        ...
+
+    def before_update(self) -> None:
+        """Set what the algorithm's next update depends on."""
+        ...
+
+    def period_is_over(self) -> bool:
+        """Tell, after an update, whether `end_period` is due; all learners of a player say the same."""
+        ...
+
+    def end_period(self) -> None:
+        """End a learning period and begin the next one; only the learner that leads is asked."""
+        ...
+
+    def verdict(self) -> str | None:
+        """Return how training ended, None while there is more to do."""
+        ...
+
+    def extra_state(self) -> dict[str, Any]:
+        """Return, as JSON can hold it, what other learners need beside weights, optimizer and progress."""
+        ...
+
+    def load_extra_state(self, extra: Mapping[str, Any]) -> None:
+        """Take over another learner's `extra_state`, before its weights are loaded."""
+        ...
+
+    def close(self, outcome: dict[str, Any] | None) -> None:
+        """Leave in files and the pool what is wanted at the end, and tell everyone that it is over.
+
+        `outcome` is None for a run that was stopped. Only the learner that leads is asked.
+        """
+        ...

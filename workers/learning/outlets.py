@@ -1,0 +1,187 @@
+"""Where the results of updates go: weights, the segments' ledger, metrics, status events, checkpoints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from agents import checkpoints
+from agents.trajectories import Trajectory
+from tasks.worker.running import acknowledge_after
+from warren.errors import BrokerError
+from workers.config.schema import Sampling
+from workers.learning.attempts import Attempts
+from workers.learning.metrics import MetricsLog
+from workers.learning.player_state import PlayerState
+from workers.learning.publisher import Publisher
+from workers.learning.recorder import Recorder
+from workers.learning.settlement import Settlement
+from workers.runtime.recorded import FILE as RECORDED
+from workers.runtime.recorded import Recorded
+from workers.runtime.session import Session
+from workers.runtime.timing import Timing
+
+logger = get_logger(__name__)
+
+STATUS_EVERY = 0.25  # s between status events
+CHECKPOINT_AGAIN = 5.0  # s until one that could not be written is tried again
+
+
+class Outlets:
+    """The publisher, recorder, settlement and metrics of one player's learner.
+
+    Of several learners only the one that leads publishes and writes. What fails is logged and counted in `attempts`.
+    """
+
+    def __init__(self, session: Session, state: PlayerState) -> None:
+        self._session, self._state, self._config = session, state, session.config
+        self._folder = state.recipe.folder
+        self.timing, self.attempts = Timing(), Attempts()
+        self.publisher = Publisher(session, state.recipe.player, state.recipe.weights_event, self.timing)
+        self.recorder = Recorder(self.timing)
+        self.settlement = Settlement(session)
+        self._metrics: MetricsLog | None = None
+        self._checkpoint_at = time.monotonic() + self._config.checkpoint_every
+        self._status_at = 0.0
+        self._sample: Recorded | None = None  # of what the policy saw not long before the next checkpoint
+        if state.leads:
+            self.open_metrics(state.first_version)
+
+    def overlap(self) -> None:
+        """From now on write metrics and checkpoints on a thread; where no round waits for them, publish on another."""
+        self.recorder.start()
+        if self._config.sampling is not Sampling.gathered:
+            self.settlement.start()
+            self.publisher.start(self._config.publish_every, self.settlement.wait)
+
+    def drain(self) -> None:
+        """Finish what the threads still have to do, end them, and log where the time went."""
+        self.settlement.stop()
+        self.publisher.stop()
+        self.recorder.stop()
+        if self._state.progress.updates:
+            logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
+
+    # Weights.
+
+    def publish(self) -> None:
+        """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there."""
+        state = self._state
+        state.progress.version = self.publisher.publish(state.policy.state_dict(), state.stamp())
+
+    def hand_out(self) -> None:
+        """Publish now, or on the publisher's thread."""
+        if self.publisher.running:
+            copies = {name: tensor.detach().clone() for name, tensor in self._state.policy.state_dict().items()}
+            self.publisher.offer(copies, self._state.stamp())
+        else:
+            self.publish()
+
+    def pool_weights(self) -> None:
+        """Put the weights into the pool, whatever is still on the publisher's thread, and fire them to nobody."""
+        if self.publisher.running:
+            self.publisher.flush()  # or older weights could come after these
+        state = self._state
+        weights = self.publisher.stamped(state.policy.state_dict(), state.stamp())
+        self._session.pool.put(state.recipe.player, *weights)
+
+    def next_version(self) -> int:
+        """Return a version above all that were made or published."""
+        return max(self._state.progress.version, self.publisher.version) + 1
+
+    # The ledger.
+
+    def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
+        """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away.
+
+        Where no round waits for it that is done beside the next update; their messages are acknowledged after it.
+        """
+        for one in became:
+            self.settlement.add(*one)
+        told = self.settlement.soon(self._tell)
+        if told is not None:
+            acknowledge_after(told)
+
+    def _tell(self) -> None:
+        with self.timing.stage("ledger: settle"):
+            self.attempts.make("write down what was learned from", self.settlement.settle)
+
+    # Figures.
+
+    def open_metrics(self, version: int) -> None:
+        """Continue metrics.jsonl after the point of that version, unless it is open."""
+        if self._metrics is None:
+            self._metrics = MetricsLog(self._folder, last_version=version)
+
+    def close_metrics(self) -> None:
+        """Close metrics.jsonl, if it is open."""
+        if self._metrics is not None:
+            self._metrics.close()
+            self._metrics = None
+
+    def write_metrics(self) -> None:
+        """Write a line of metrics, soon."""
+        figures, losses = self._state.progress.figures(), self._state.progress.losses
+
+        def write() -> None:
+            if self._metrics is not None:
+                self._metrics.write(figures, losses)
+
+        self.recorder.do("write the metrics", write, may_fail=True)
+
+    def fire_status(self, state: str = "training", always: bool = False, waiting: str | None = None) -> None:
+        """Tell whoever watches how far training is, a few times per second at most, and what it waits for."""
+        now = time.monotonic()
+        if not self._state.leads:
+            return
+        if always or now >= self._status_at:
+            self._status_at = now + STATUS_EVERY
+            progress = self._state.progress
+            more = {"losses": progress.losses, "waiting": waiting, "trouble": self.recorder.trouble}
+            figures = {"state": state, **progress.figures(), **more}
+            self.recorder.do("tell how far it is", partial(self._fire, self._state.recipe.status_event, figures))
+
+    def _fire(self, name: str, payload: Any) -> None:
+        # Without a broker an update is still an update, and what it learned from is used.
+        try:
+            self._session.events.fire(name, payload)
+        except BrokerError as error:
+            logger.warning("%s", error)
+
+    # Checkpoints.
+
+    def keep_sample(self, trajectories: Sequence[Trajectory]) -> None:
+        """Keep some observations of an update for the next checkpoint, if they are not too old by then."""
+        if self._state.leads and (self._sample is None or self.checkpoint_is_due()):
+            self._sample = Recorded.of(trajectories[0])
+
+    def checkpoint_is_due(self) -> bool:
+        """Tell whether it is time for a checkpoint."""
+        return time.monotonic() >= self._checkpoint_at
+
+    def checkpoint_soon(self) -> None:
+        """Have a checkpoint written after the next update."""
+        self._checkpoint_at = 0.0
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint, soon, and drop the oldest over the configured number."""
+        self._checkpoint_at = time.monotonic() + self._config.checkpoint_every  # also for one that fails
+        name, moment = f"{self._state.progress.version:08d}", self._state.moment()
+        folder, keep = self._folder / "checkpoints", self._config.checkpoints_kept
+
+        def write() -> None:
+            self.settlement.wait()  # as weights do: what they were learned from is not learned from again
+            try:
+                checkpoints.write(folder, name, moment, keep)
+            except OSError:
+                self._checkpoint_at = min(self._checkpoint_at, time.monotonic() + CHECKPOINT_AGAIN)
+                raise
+
+        self.recorder.do("write a checkpoint", write)
+        if self._sample is not None:
+            write_sample = partial(self._sample.write, self._folder / RECORDED, self._state.policy)
+            self.recorder.do("write recorded observations", write_sample, may_fail=True)

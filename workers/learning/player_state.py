@@ -1,0 +1,180 @@
+"""The state of one player in training: policy, algorithm, progress, and their way into checkpoints and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from agents import Algorithm, build_algorithm, checkpoints, computing, devices
+from agents.checkpoints import Checkpoint, Moment
+from agents.policies import Policy
+from workers.config import teachers
+from workers.learning.allreduce.ranks import Ranks
+from workers.learning.course import Recipe
+from workers.learning.metrics import Progress
+from workers.runtime.session import Session
+
+logger = get_logger(__name__)
+
+LATE = 10.0  # times checkpoint_every: the pool's weights replace a checkpoint that is older than they by so much
+
+
+class PlayerState:
+    """One player's policy, algorithm and progress, restored from the newest checkpoint in its folder.
+
+    A checkpoint has weights, optimizer and schedules of one moment. What a learner that was killed published after it
+    is not taken over, but its version numbers are not used again. Where there is no recent checkpoint, the weights in
+    the pool are taken, with a new optimizer.
+
+    `broken`: an update ended halfway; these weights are neither published nor kept.
+    """
+
+    def __init__(self, session: Session, recipe: Recipe, ranks: Ranks | None = None) -> None:
+        self.config, self.recipe, self._pool, self._ranks = session.config, recipe, session.pool, ranks
+        self.generation = 0  # resets of the player, where it may begin anew
+        self.broken = False
+        self._teacher: Policy | None = None
+        self.policy, self.algorithm = self.build()
+        returns = len(self.config.env.reward_channels)
+        self.spec = self.policy.spec(recipe.legal_actions, returns, self.algorithm.needs.fields)
+        self.progress = Progress()
+        self.schedules_from = 0  # steps at which the schedules began: those of the last reset
+        self._saved_at = 0.0  # Unix time of the checkpoint that was restored
+        self.first_version = self._restore_newest()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this learner publishes, and writes metrics and checkpoints."""
+        return self._ranks is None or self._ranks.leads
+
+    # How it is made.
+
+    def build(self) -> tuple[Policy, Algorithm]:
+        """Return a policy with fresh weights, and the algorithm that trains it."""
+        policy = self.recipe.new_policy(self.generation)
+        policy.to(devices.resolve(self.config.device))
+        policy.learn_in(computing.PRECISIONS[self.config.precision], self.config.compile)
+        seed, settings = self.recipe.order_seed(self.generation), self.recipe.algorithm_settings
+        algorithm = build_algorithm(self.recipe.algorithm_name, settings, policy, seed)
+        self._teach(policy, algorithm)
+        if self._ranks is not None:
+            algorithm.take_peers(self._ranks)  # type: ignore[attr-defined]  # the configuration was verified
+        return policy, algorithm
+
+    def rebuild(self) -> None:
+        """Begin with fresh weights and a new optimizer."""
+        self.policy, self.algorithm = self.build()
+
+    def teach(self) -> None:
+        """Give the algorithm its teacher, if the settings name one. Raises ConfigurationError."""
+        self._teach(self.policy, self.algorithm)
+
+    def _teach(self, policy: Policy, algorithm: Algorithm) -> None:
+        name = teachers.name_of(self.recipe.algorithm_settings)
+        if name is None or not hasattr(algorithm, "take_teacher"):
+            return
+        if self._teacher is None:
+            self._teacher = self.recipe.load_teacher(name, policy)
+        if self._teacher is not None:
+            algorithm.take_teacher(self._teacher, name)
+
+    # Stamps.
+
+    def stamp(self) -> dict[str, Any]:
+        """Return what goes with the weights, in the pool and in checkpoints."""
+        stamp = {
+            "player": self.recipe.player,
+            "version": self.progress.version,
+            "step": self.progress.steps,
+            "schedules_from": self.schedules_from,
+            "behaviour": self.algorithm.behaviour(),
+        }
+        return {**stamp, "generation": self.generation} if self.recipe.has_generations else stamp
+
+    def read_stamp(self, stamp: Mapping[str, Any]) -> None:
+        """Take over the stamp of weights that are about to be loaded; those of another generation get a new optimizer.
+
+        They come from a checkpoint, the pool or another rank.
+        """
+        self.schedules_from = int(stamp.get("schedules_from", 0))
+        if self._replaces(stamp):
+            self.generation = int(stamp.get("generation", 0))
+            self.rebuild()
+
+    def is_stale_generation(self, payload: Mapping[str, Any]) -> bool:
+        """Tell whether the weights that made a segment were replaced by a reset since, rather than trained further."""
+        return self.recipe.has_generations and payload.get("generation") != self.generation
+
+    def _replaces(self, stamp: Mapping[str, Any]) -> bool:
+        """Tell whether weights with this stamp replace the player's, rather than continue them."""
+        return self.recipe.has_generations and int(stamp.get("generation", 0)) != self.generation
+
+    def set_clock(self) -> None:
+        """Set the algorithm's schedules by the player's steps, which all its learners count together."""
+        self.algorithm.begin_at(self.progress.steps - self.schedules_from)
+
+    # Checkpoints.
+
+    def moment(self, **more: Any) -> Moment:
+        """Return a copy of all that a checkpoint holds; `more` is added to its metadata."""
+        meta = {**self.stamp(), "progress": self.progress.to_meta(), **self.recipe.describe(), **more}
+        return Moment.of(self.policy, self.algorithm, meta)
+
+    def restore(self, moment: Checkpoint) -> None:
+        """Take over weights, optimizer, schedules and progress of a checkpoint or of another rank."""
+        self.read_stamp(moment.meta)
+        checkpoints.restore(self.policy, self.algorithm, moment)
+        self.progress = Progress.from_meta(moment.meta["progress"])
+
+    def last_good(self) -> str:
+        """Return, as a sentence, from which checkpoint training can be resumed."""
+        newest = self._newest()
+        return "no checkpoint was written yet" if newest is None else f"the last good checkpoint is {newest}"
+
+    def digest(self) -> str:
+        """Return a digest of the weights: equal for equal bits."""
+        return checkpoints.digest(self.policy)
+
+    def _newest(self) -> Path | None:
+        return checkpoints.latest(self.recipe.folder / "checkpoints")
+
+    def _restore_newest(self) -> int:
+        """Restore the newest checkpoint or the pool's weights; return the version of what was taken."""
+        newest = self._newest()
+        if newest is not None:
+            self.restore(checkpoints.load(newest))
+            self._saved_at = newest.stat().st_mtime
+            logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
+        version = self.progress.version
+        return self.progress.version if self.catch_up() else version
+
+    def catch_up(self) -> bool:
+        """Take newer weights from the pool where they are better than what is here; return whether they were taken.
+
+        They are a killed learner's or a saved league's. Weights, optimizer and schedules are of one moment, and these
+        weights come with a new optimizer. So they are taken only where there is no checkpoint, or one that is long
+        past, or one from before the player began anew.
+        """
+        model = self._pool.newest(self.recipe.player, newer_than=self.progress.version)
+        if model is None:
+            return False
+        tensors, stamp = checkpoints.weights_from_bytes(model.data)
+        late = model.created - self._saved_at > LATE * self.config.checkpoint_every
+        if late or self._replaces(stamp):
+            self.read_stamp(stamp)
+            self.rebuild()
+            checkpoints.load_weights(self.policy, tensors)
+            self.progress.version, self.progress.steps = model.version, model.step
+            self.set_clock()
+            logger.info("going on from the pool: version %d at %d steps", model.version, model.step)
+            return True
+        logger.info(
+            "the pool has version %d at %d steps, made after the checkpoint by a learner that is gone; going on from "
+            "the checkpoint, %d steps, as version %d",
+            model.version, model.step, self.progress.steps, model.version + 1,
+        )  # fmt: skip
+        self.progress.version = model.version + 1
+        return False

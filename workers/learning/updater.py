@@ -1,0 +1,122 @@
+"""A player's updates: on what has arrived, by one learner or several ranks together, without faulty segments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery.utils.log import get_logger
+
+from agents import Update
+from agents.algorithms.contract import not_asked_for
+from agents.algorithms.peers import ALONE
+from agents.trajectories import Trajectory, concatenate
+from warren.errors import ConfigurationError, LeagueError, NotFinite
+from workers.learning.allreduce.ranks import Stopping
+from workers.learning.allreduce.ring import RanksChanged
+from workers.learning.allreduce.shares import RanksDiffer, Share
+from workers.learning.course import Course
+from workers.learning.data_source import DataSource, UpdateData
+from workers.learning.faulty_trajectories import faulty
+from workers.learning.outlets import Outlets
+from workers.learning.player_state import PlayerState
+from workers.learning.rank_sync import RankSync
+
+logger = get_logger(__name__)
+
+# Errors that no single segment can have caused: the numbers in segments were checked before.
+NO_SEGMENTS = (NotFinite, ConfigurationError, LeagueError, RanksDiffer, Stopping)
+
+
+class Updater:
+    """Makes the updates of one player's state, each together with the other ranks, where there are any."""
+
+    def __init__(
+        self, state: PlayerState, outlets: Outlets, course: Course, ranks: RankSync, source: DataSource
+    ) -> None:
+        self._state, self._outlets, self._course, self._ranks, self._source = state, outlets, course, ranks, source
+
+    def update(self, data: UpdateData) -> dict[int, Exception]:
+        """Make an update on `data`, without segments that it fails on; return what is wrong with those, by index.
+
+        Raises what the algorithm raises where no single segment has caused it.
+        """
+        found: dict[int, Exception] = {}
+        try:
+            self._update_together(data)
+        except NO_SEGMENTS:
+            raise
+        except Exception:
+            self._ranks.abandon()  # they wait in the middle of an update
+            found = faulty(data.trajectories, self._trial)
+            if not found:
+                raise
+            self._update_together(UpdateData([one for index, one in enumerate(data.arrived) if index not in found]))
+        return found
+
+    def _update_together(self, data: UpdateData) -> None:
+        """Make an update; once more with the ranks that are left, where one is lost on the way.
+
+        Minibatches that the rank which is furthest had made by then are kept.
+        """
+        while True:
+            try:
+                return self._update_on(data)
+            except RanksChanged as error:
+                logger.warning("the update is made once more: %s", error)
+                self._ranks.join()
+
+    def _update_on(self, data: UpdateData) -> None:
+        state, config = self._state, self._state.config
+        trajectories = data.trajectories
+        if config.deterministic:  # the same minibatches, however many actors the environments are divided among
+            trajectories = [concatenate(trajectories)]
+        share = self._ranks.total_share(Share.of(data.arrived, trajectories, state.progress.version))
+        progress = state.progress
+        progress.start(share.first_step_at)
+        progress.data_age, progress.staleness = share.data_age, share.staleness
+        progress.version = share.version
+        self._course.before_update()
+        state.set_clock()
+        try:
+            update = self._checked(self._updated(trajectories))
+        except (NotFinite, ConfigurationError):
+            state.broken = True
+            raise
+        self._source.feedback(data, update)
+        self._outlets.keep_sample(trajectories)
+        progress.add(share.episodes, share.steps, list(config.env.reward_channels))
+        progress.losses = self._ranks.mean(update.metrics) | progress.channel_returns()
+        progress.updates += 1
+        progress.version = self._outlets.next_version()
+
+    def _updated(self, trajectories: Sequence[Trajectory]) -> Update:
+        """Return what the algorithm's update gives. Raises ConfigurationError for a field that it did not ask for."""
+        try:
+            return self._state.algorithm.update(trajectories)
+        except KeyError as error:
+            if problem := not_asked_for(error, self._state.recipe.algorithm_name, self._state.spec):
+                raise ConfigurationError(problem) from error
+            raise
+
+    def _checked(self, update: Update) -> Update:
+        """Return `update` if training can go on from it. Raises ConfigurationError, NotFinite."""
+        name = self._state.recipe.algorithm_name
+        if not isinstance(update, Update):
+            raise ConfigurationError(
+                f"algorithm {name!r}: update() gave a {type(update).__name__}; it is to give an agents.Update(metrics)"
+            )
+        for term, value in update.metrics.items():  # of an algorithm with an optimizer of its own
+            if term.endswith(("loss", "grad_norm")) and not math.isfinite(value):
+                steps = self._state.progress.steps
+                raise NotFinite(f"{name}: {term} of the update after {steps:,} environment steps is {value}")
+        return update
+
+    def _trial(self) -> Callable[[Sequence[Trajectory]], Any]:
+        """Return the update of a learner with these weights, whose results nobody uses."""
+        policy, algorithm = self._state.build()
+        if hasattr(algorithm, "take_peers"):
+            algorithm.take_peers(ALONE)
+        policy.load_state_dict(self._state.policy.state_dict())
+        return algorithm.update
