@@ -126,6 +126,14 @@ class LeagueActorRole:
         for learning in self.players.all():
             learning.refresh()
 
+    def learning(self) -> list[str]:
+        """See streaming.Host."""
+        return self.client.learning()
+
+    def player(self, name: str) -> Learning:
+        """See streaming.Host."""
+        return self.players[name]
+
     def work(self, name: str) -> int:
         """Do what comes until told to stop; the exit status."""
         return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
@@ -137,7 +145,7 @@ class LeagueActorRole:
 
     def _stream(self) -> None:
         try:
-            LeagueStream(self).run()
+            LeagueStream(self, self.session, self.league, self.stopping).run()
         except BaseException as error:
             logger.exception("sampling failed")
             self.failure = error

@@ -39,10 +39,10 @@ class Sender:
 
 
 class Actor:
-    """A league's actor whose games cost nothing. `learning`: what the league says; `raising`: by player."""
+    """A league's actor whose games cost nothing. `learners`: what the league says; `raising`: by player."""
 
     def __init__(self, *players: str, shares: dict[str, int] | None = None) -> None:
-        self.learning = list(players)
+        self.learners = list(players)
         self.raising: dict[str, Exception] = {}
         self.collected: list[str] = []
         self.made = 0
@@ -52,7 +52,7 @@ class Actor:
         self.limit = 0  # rollouts after which it is to stop
         self.stopping = threading.Event()
         self.config = Config(trial="t", run="r", env=EnvConfig(id="e"), actors=1)
-        self.league = SimpleNamespace(
+        self.league: Any = SimpleNamespace(
             lanes=LANES, unroll_length=UNROLL,
             players={name: SimpleNamespace(updates=(shares or {}).get(name, 1)) for name in players},
         )  # fmt: skip
@@ -69,15 +69,17 @@ class Actor:
             redis=SimpleNamespace(get=lambda key: None),
             ledger=SimpleNamespace(confirm=self.confirm),
         )
-        self.client = SimpleNamespace(learning=self.ask)
         self.players: dict[str, Any] = {
             name: SimpleNamespace(name=name, weights=SimpleNamespace(version=0, fetch=lambda: None)) for name in players
         }
 
-    def ask(self) -> list[str]:
+    def player(self, name: str) -> Any:
+        return self.players[name]
+
+    def learning(self) -> list[str]:
         if self.league_away:
             raise LeagueError("the league did not answer")
-        return list(self.learning)
+        return list(self.learners)
 
     def confirm(self, segment: Segment) -> None:
         if self.redis_away:
@@ -113,7 +115,7 @@ def senders(monkeypatch: pytest.MonkeyPatch) -> list[Sender]:
 
 
 def run(actor: Actor, rollouts: int) -> LeagueStream:
-    stream = LeagueStream(actor)  # type: ignore[arg-type]
+    stream = LeagueStream(actor, actor.session, actor.league, actor.stopping)
     go_on(stream, actor, rollouts)
     return stream
 
@@ -141,10 +143,10 @@ def test_a_player_gets_its_share_of_the_decisions(senders: list[Sender]) -> None
 def test_a_paused_player_is_not_played_for_and_does_not_make_up_for_it(senders: list[Sender]) -> None:
     actor = Actor("a", "b")
     stream = run(actor, 10)
-    actor.learning = ["a"]
+    actor.learners = ["a"]
     go_on(stream, actor, 50)
     assert set(actor.collected) == {"a"}
-    actor.learning = ["a", "b"]
+    actor.learners = ["a", "b"]
     go_on(stream, actor, 40)
     assert actor.collected.count("b") == 20 + module.CREDIT // 2
 
