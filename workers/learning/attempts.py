@@ -1,4 +1,4 @@
-"""Steps that follow an update: what fails of them is logged, and undoes nothing."""
+"""Steps that follow an update: a failure is logged and counted, and undoes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ logger = get_logger(__name__)
 
 
 class Attempts:
-    """`trouble` is the last thing that could not be done; `troubles`, after how many updates in a row one could not."""
+    """Runs the steps that follow each update.
+
+    `trouble`: the last failure; `troubles`: updates in a row with a failed step.
+    """
 
     def __init__(self) -> None:
         self.trouble, self.troubles = "", 0
@@ -24,11 +27,11 @@ class Attempts:
 
     @property
     def troubled_for(self) -> float:
-        """s since the first of the updates in a row after which something could not be done; 0 after one without."""
+        """Seconds since the first of the updates in a row with a failed step; 0 after one without."""
         return time.monotonic() - self._since if self.troubles else 0.0
 
     def make(self, what: str, action: Callable[[], object], may_fail: bool = False) -> None:
-        """Run a step; `what` completes "could not ...". One that `may_fail` is logged, and counts for nothing."""
+        """Run a step, logging its failure; `what` completes "could not ...". One that `may_fail` is not counted."""
         try:
             action()
             return
@@ -43,11 +46,11 @@ class Attempts:
         self._failed = self._failed or not may_fail
 
     def begin(self) -> None:
-        """An update is made: count anew what of the steps after it fails."""
+        """Begin the steps after an update: count their failures anew."""
         self._failed = False
 
     def end(self, aside: str = "") -> None:
-        """All steps after an update were tried; `aside`: what a thread beside them cannot do, if there is such."""
+        """End the steps after an update; `aside`: the failure of a thread beside them, "" without one."""
         if aside:
             self.trouble = aside
         if not self.troubles:

@@ -13,10 +13,10 @@ from agents.policies import Policy
 
 
 class Recipe(Protocol):
-    """How one player's policy and algorithm are made, and what its files and events are called.
+    """A way to make one player's policy and algorithm, with the names of its files and events.
 
     `legal_actions`: each step of its trajectories comes with a mask of legal actions. `has_generations`: the player may
-    begin anew, so that its weights and segments carry the generation that they are of.
+    be reset, and its weights and segments carry the generation that they are of.
     """
 
     player: str
@@ -49,7 +49,7 @@ class Recipe(Protocol):
 
 
 class Course(Protocol):
-    """What steers the learning of one player: asked around each update, by every learner of the player."""
+    """The decisions about one player's learning, asked for around each update by every learner of the player."""
 
     def take_lead(self) -> None:
         """Prepare to lead: this learner, one of several, does from now on. Raises Stopping."""

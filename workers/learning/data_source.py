@@ -1,4 +1,4 @@
-"""Where trajectories wait between their arrival and an update."""
+"""Storage of trajectories between their arrival and an update."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from agents import Trajectory, Update
 
 
 @dataclass(frozen=True)
-class Arrived:
-    """A payload as an actor sent it, in which call of the learn task, and what of its trajectory is learned from."""
+class Arrival:
+    """A payload as an actor sent it, the index of its call of the learn task, and the trajectory to learn from."""
 
     call: int
     payload: Mapping[str, Any]
     trajectory: Trajectory
 
 
-def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
-    """(Unix time of the first environment step of those that made them, mean s since they were made)."""
+def collected_since(arrived: Sequence[Arrival]) -> tuple[float, float]:
+    """Return (Unix time of the first environment step of the actors that made them, mean age in s)."""
     now = time.time()
     first = min(one.payload["first_step_at"] for one in arrived)
     return first, sum(now - one.payload["collected_at"] for one in arrived) / len(arrived)
@@ -30,62 +30,62 @@ def collected_since(arrived: Sequence[Arrived]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class UpdateData:
-    """The data of one update. A source that draws says where each slot is from, and its weight.
+    """The data of one update. `indices` and `weights`: which slots a sampling source drew, and their weights.
 
-    None does yet, and nothing reads `indices` and `weights`.
+    No source samples yet, and nothing reads the two.
     """
 
-    arrived: Sequence[Arrived]
+    arrived: Sequence[Arrival]
     indices: np.ndarray | None = None  # int64 [slots]
     weights: np.ndarray | None = None  # float32 [slots]
 
     @property
     def trajectories(self) -> list[Trajectory]:
-        """In the order of their arrival."""
+        """The trajectories in the order of their arrival."""
         return [one.trajectory for one in self.arrived]
 
 
 class DataSource(Protocol):
-    """Keep what arrives until an update. After each arrival, `version` being that of the weights that learn:
+    """A store of what arrives until an update. After each arrival, `version` being that of the weights in training:
 
     dropped = source.add(arrived, version)
     if source.ready():
-        batch = source.sample()
-        source.feedback(batch, algorithm.update(batch.trajectories))
+        data = source.sample()
+        source.feedback(data, algorithm.update(data.trajectories))
     """
 
-    def add(self, arrived: Arrived, version: int) -> int:
-        """Keep it; the steps of it that were dropped, since the weights that made them are too old."""
+    def add(self, arrived: Arrival, version: int) -> int:
+        """Keep it; return how many of its steps were dropped, because the weights that made them are too old."""
         ...
 
     def ready(self) -> bool:
-        """Whether there is enough for an update."""
+        """Return whether there is enough for an update."""
         ...
 
     def sample(self) -> UpdateData:
-        """What the next update is made on."""
+        """Return the data of the next update."""
         ...
 
-    def feedback(self, batch: UpdateData, update: Update) -> None:
-        """What became of a batch."""
+    def feedback(self, data: UpdateData, update: Update) -> None:
+        """Take the results of an update on `data`, by which a source may choose what it samples next."""
         ...
 
 
 class OnPolicyQueue:
-    """All that has arrived since the last update, each used once; slots of weights over `max_staleness` old are cut."""
+    """All that has arrived since the last update, used once; slots of weights over `max_staleness` old are cut."""
 
     def __init__(self, max_staleness: int) -> None:
         self._max_staleness = max_staleness
-        self._waiting: list[Arrived] = []
+        self._waiting: list[Arrival] = []
 
-    def add(self, arrived: Arrived, version: int) -> int:
+    def add(self, arrived: Arrival, version: int) -> int:
         """See DataSource."""
         trajectory = arrived.trajectory
         young = trajectory.version >= version - self._max_staleness
         if not young.all():
             if not young.any():
                 return trajectory.num_steps
-            arrived = Arrived(arrived.call, arrived.payload, trajectory.slots(np.flatnonzero(young)))
+            arrived = Arrival(arrived.call, arrived.payload, trajectory.slots(np.flatnonzero(young)))
         self._waiting.append(arrived)
         return trajectory.num_steps - arrived.trajectory.num_steps
 
@@ -95,8 +95,8 @@ class OnPolicyQueue:
 
     def sample(self) -> UpdateData:
         """See DataSource."""
-        batch, self._waiting = UpdateData(self._waiting), []
-        return batch
+        data, self._waiting = UpdateData(self._waiting), []
+        return data
 
-    def feedback(self, batch: UpdateData, update: Update) -> None:
-        """Nothing is drawn twice."""
+    def feedback(self, data: UpdateData, update: Update) -> None:
+        """Do nothing: each trajectory is used once."""

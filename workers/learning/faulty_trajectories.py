@@ -1,4 +1,4 @@
-"""Which trajectory an update failed on, so that those beside it are learned from all the same."""
+"""Search for the trajectories that an update failed on, so that the others can be learned from."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Update = Callable[[Sequence[Trajectory]], Any]
 
 
 def faulty(trajectories: Sequence[Trajectory], new_update: Callable[[], Update]) -> dict[int, Exception]:
-    """Index -> what is wrong with it, of the trajectories that an update of all has failed on: those that fail alone.
+    """Return index -> error of the trajectories that fail alone, after an update on all of them has failed.
 
-    `new_update` gives the update of a learner like the one that failed, with weights that nobody uses. Empty where all
-    fail alone, or none does: then the failure is not one trajectory's.
+    `new_update` returns the update of a learner like the one that failed, whose weights nobody uses. The result is
+    empty where all fail alone, or none does: then the failure is not one trajectory's.
     """
     found: dict[int, Exception] = {}
     for index, trajectory in enumerate(trajectories if len(trajectories) > 1 else ()):

@@ -1,4 +1,4 @@
-"""How far a run is: steps, returns, speed, age of the data; kept across a resume, written to TensorBoard and JSON."""
+"""Figures of a run: steps, returns, speed, age of the data; kept across a resume, written to TensorBoard and JSON."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Progress:
     episodes: int = 0
     version: int = 0
     stale_steps: int = 0  # dropped because their weights were too old
-    reset_steps: int = 0  # dropped because the player of a league was begun anew since
-    refused: int = 0  # segments that were damaged, or that no update could be made with
+    reset_steps: int = 0  # dropped because the player of a league was reset since
+    refused: int = 0  # damaged segments, and those that no update could be made with
     training_seconds: float = 0.0  # since the first environment step, pauses between a stop and a resume left out
     returns: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     lengths: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
@@ -47,13 +47,15 @@ class Progress:
     _recent: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=1000))
 
     def start(self, first_step_at: float) -> None:
-        """The clock runs from the first environment step (Unix time) on; after a resume, not from before it."""
+        """Start the clock at the first environment step (Unix time), but not before a resume."""
         if self._clock is None:
             self._clock = max(first_step_at, self._resumed_at)
 
     def add(self, episodes: np.ndarray, steps: int, channels: Sequence[str] = ()) -> None:
-        """Count `steps` environment steps and the episodes that ended in them: [K, 2 + C] of return, length, and the
-        returns of the reward's `channels`."""
+        """Count environment steps and the episodes that ended in them.
+
+        `episodes` [K, 2 + C]: return, length, and the return of each of the reward's `channels`.
+        """
         now = time.time()
         self.steps += steps
         self.episodes += len(episodes)
@@ -73,7 +75,7 @@ class Progress:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps a second over the last ten seconds."""
+        """Environment steps per second over the last ten seconds."""
         now = time.time()
         window = [(t, s) for t, s in self._recent if now - t <= SPEED_WINDOW]
         if len(window) < 2 or window[-1][0] == window[0][0]:
@@ -81,11 +83,11 @@ class Progress:
         return (window[-1][1] - window[0][1]) / (window[-1][0] - window[0][0])
 
     def channel_returns(self) -> dict[str, float]:
-        """The mean return of each channel over the last (up to) 100 episodes, as "return_NAME"."""
+        """Return the mean return of each channel over the last (up to) 100 episodes, as "return_NAME"."""
         return {f"return_{name}": float(np.mean(returns)) for name, returns in self._of_channels.items() if returns}
 
     def figures(self) -> dict[str, Any]:
-        """What the live view, TensorBoard and the metrics file show."""
+        """Return the figures that the live view, TensorBoard and the metrics file show."""
         window_mean = float(np.mean(self.returns)) if self.returns else None
         return {
             "steps": self.steps,
@@ -105,7 +107,7 @@ class Progress:
         }
 
     def to_meta(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """Return the figures that a checkpoint keeps."""
         return {
             "steps": self.steps,
             "updates": self.updates,
@@ -121,7 +123,7 @@ class Progress:
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> Progress:
-        """Go on from what `to_meta` gave."""
+        """Return the progress that `to_meta` was called on, with the clock stopped."""
         names = ("steps", "updates", "episodes", "version", "stale_steps", "training_seconds")
         later = {name: meta.get(name, 0) for name in ("refused", "reset_steps")}
         progress = cls(**later, **{name: meta[name] for name in names})
@@ -132,12 +134,11 @@ class Progress:
 
 
 class MetricsLog:
-    """Writes figures to `metrics.jsonl` (one object a line) and TensorBoard scalars in the run folder.
+    """A writer of figures to `metrics.jsonl` (one object per line) and TensorBoard scalars in the run folder.
 
-    `last_version`: of the weights that training goes on from. Points after it are of updates that were lost with a
-    process that was killed: they are dropped, or the curve would step back.
-
-    A point that a full disk does not take is left out of that curve, and the next ones are written as ever.
+    `last_version`: of the weights that training is resumed from. Points after it belong to updates that were lost with
+    a killed process; they are dropped, or the curve would step back. A point that a full disk does not take is left
+    out, and the next ones are written as usual.
     """
 
     def __init__(self, folder: Path, last_version: int | None = None) -> None:
@@ -151,7 +152,7 @@ class MetricsLog:
 
     @property
     def _board(self) -> SummaryWriter:
-        """TensorBoard's, opened with the first point: a second of imports, which no actor should wait for."""
+        """TensorBoard's writer, opened with the first point: a second of imports that no actor should wait for."""
         if self._opened is None:
             from torch.utils.tensorboard import SummaryWriter
 
@@ -173,7 +174,7 @@ class MetricsLog:
         try:
             self._add_scalars(figures, losses)
         except Exception:
-            # TensorBoard's thread has ended with the error, and its writer would raise that for ever.
+            # TensorBoard's thread has ended with the error, which its writer would raise for ever.
             self._board_again_at = time.monotonic() + BOARD_AGAIN
             self._close_board()
             raise
@@ -186,7 +187,7 @@ class MetricsLog:
             self._board.add_scalar(f"loss/{name}", value, figures["steps"])
 
     def close(self) -> None:
-        """Flush and close both."""
+        """Flush and close both files."""
         self._lines.close()
         self._close_board()
 
@@ -207,7 +208,7 @@ def append_whole(file: FileIO, data: bytes) -> None:
 
 
 def drop_half_line(path: Path) -> None:
-    """Cut off what a process that was killed wrote last, or the next point would be appended to it and lost as well."""
+    """Cut off an incomplete last line of a killed process, or the next point would be appended to it and lost."""
     if path.exists():
         data = path.read_bytes()
         if not data.endswith(b"\n"):
@@ -216,7 +217,7 @@ def drop_half_line(path: Path) -> None:
 
 
 def drop_after(path: Path, version: int) -> int | None:
-    """Cut off the points of later versions than `version`; the steps of the first of those, None without any."""
+    """Cut off the points of versions above `version`; return the steps of the first of them, None without any."""
     kept, first = 0, None
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         point = json.loads(line)
@@ -231,7 +232,7 @@ def drop_after(path: Path, version: int) -> int | None:
 
 
 def read_metrics(folder: Path) -> Sequence[dict[str, Any]]:
-    """The points of `metrics.jsonl`, a half-written last line left out."""
+    """Return the points of `metrics.jsonl` without an incomplete last line."""
     points = []
     path = folder / "metrics.jsonl"
     for line in path.read_text().splitlines() if path.exists() else []:

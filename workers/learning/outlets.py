@@ -1,4 +1,4 @@
-"""Where the results of updates go: weights, the segments' ledger, metrics, status events, checkpoints."""
+"""Ways out for the results of updates: weights, the segments' ledger, metrics, status events, checkpoints."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Outlets:
     def settle(self, became: Iterable[tuple[Any, ...]] = ()) -> None:
         """Tell the ledger what became of payloads, each as Settlement.add takes it; later, while Redis is away.
 
-        Where no round waits for it that is done beside the next update; their messages are acknowledged after it.
+        Where no round waits for it, this is done beside the next update; the messages are acknowledged afterwards.
         """
         for one in became:
             self.settlement.add(*one)

@@ -47,7 +47,7 @@ class PlayerState:
 
     @property
     def leads(self) -> bool:
-        """Whether this learner publishes, and writes metrics and checkpoints."""
+        """True where this learner publishes, and writes metrics and checkpoints."""
         return self._ranks is None or self._ranks.leads
 
     # How it is made.

@@ -24,10 +24,10 @@ Tensors = Mapping[str, Tensor]
 
 
 class Publisher:
-    """Publishes the weights of `player`: `publish` at once, `offer` on a thread, the newest every so often.
+    """Publishes the weights of `player`: at once by `publish`, or on a thread, the newest at intervals, by `offer`.
 
-    Once `start` was called, `offer` costs an update nothing but the copy that it is given. Weights that newer ones
-    replace before their turn are never encoded. `failing` says what the last try failed with, "" where it succeeded.
+    Once `start` was called, `offer` costs an update only the copy of its weights. Weights that newer ones replace
+    before their turn are never encoded. `failing`: the error of the last try, "" where it succeeded.
     """
 
     def __init__(self, session: Session, player: str, event: str, timing: Timing) -> None:
@@ -47,7 +47,7 @@ class Publisher:
     # At once.
 
     def stamped(self, tensors: Tensors, stamp: Mapping[str, Any]) -> tuple[int, int, bytes]:
-        """(version, step, safetensors bytes), which `restore` publishes again if they get lost."""
+        """Return (version, step, safetensors bytes), which `restore` publishes again if they get lost."""
         with self._timing.stage("publisher: encode"):
             self._published = (stamp["version"], stamp["step"], encode_weights(tensors, stamp))
         return self._published
@@ -55,7 +55,7 @@ class Publisher:
     def publish(self, tensors: Tensors, stamp: Mapping[str, Any]) -> int:
         """Put the weights into the pool and fire them to every actor; an actor whose event is lost reads them there.
 
-        Returns their version, which is above the stamp's where the pool has weights of that version by somebody else.
+        Returns their version, which is above the stamp's where the pool has other weights of that version.
         Raises redis.RedisError and PoolError.
         """
         weights, pool = self.stamped(tensors, stamp), self._session.pool
@@ -63,7 +63,7 @@ class Publisher:
             if not pool.put(self._player, *weights) and not self._is_in_pool(weights):
                 newest = pool.version(self._player) or 0
                 logger.warning(
-                    "the pool has %s@%d already, which is not of this learner; going on as version %d",
+                    "the pool already has %s@%d, made by another learner; publishing as version %d",
                     self._player, newest, newest + 1,
                 )  # fmt: skip
                 stamp = {**stamp, "version": max(weights[0], newest) + 1}
@@ -79,9 +79,9 @@ class Publisher:
         return weights[0]
 
     def restore(self) -> None:
-        """Publish the newest weights once more if the pool does not have them: it lost them, or refused them.
+        """Publish the newest weights once more if the pool does not have them, because it lost or refused them.
 
-        From any thread: what is sent are the bytes of the last `publish`. Raises redis.RedisError.
+        From any thread: the bytes of the last `publish` are sent. Raises redis.RedisError.
         """
         version, step, data = self._published
         if version < 0:
@@ -97,24 +97,24 @@ class Publisher:
 
     @property
     def running(self) -> bool:
-        """Whether `offer` may be called."""
+        """True once `offer` may be called."""
         return self._thread is not None
 
     def start(self, every: float, before: Callable[[], None] = lambda: None) -> None:
-        """Publish on a thread from now on, at most once in `every` s, each time when `before` has returned."""
+        """Publish on a thread from now on, at most once in `every` s, each time after calling `before`."""
         self._every, self._before = every, before
         self._firing = ThreadPoolExecutor(1, thread_name_prefix="fan-out")
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
         self._thread.start()
 
     def offer(self, tensors: Tensors, stamp: Mapping[str, Any]) -> None:
-        """Publish these soon, unless newer ones come before; the tensors are not changed from now on."""
+        """Publish these soon, unless newer ones come first; the caller must not change the tensors any more."""
         with self._changed:
             self._offered = (tensors, dict(stamp))
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Publish what was offered now, and return once that was tried."""
+        """Publish now what was offered; return once that was tried."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
@@ -123,7 +123,7 @@ class Publisher:
         self._wait_for_fired()
 
     def stop(self) -> None:
-        """End the thread; what was offered last is published before."""
+        """Publish what was offered last, and end the thread."""
         if self._thread is not None:
             with self._changed:
                 self._stopping = True
@@ -159,7 +159,7 @@ class Publisher:
                     self._changed.notify_all()
 
     def _is_in_pool(self, weights: tuple[int, int, bytes]) -> bool:
-        """Whether the pool holds this very version: published before a restart, or by a try whose answer got lost."""
+        """Return whether the pool has these weights: published before a restart, or by a try whose answer got lost."""
         info = self._session.pool.info(ModelRef(self._player, weights[0]))
         return info is not None and info.checksum == checksum_of(weights[2])
 

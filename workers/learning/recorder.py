@@ -1,4 +1,4 @@
-"""What an update leaves to be written down (metrics, status, checkpoints), on a thread of its own."""
+"""A thread that writes what updates leave behind: metrics, status, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from workers.runtime.timing import Timing
 
 logger = get_logger(__name__)
 
-MOST = 256  # things that may wait; then an update waits for the disk
+MOST = 256  # actions that may wait; beyond it updates wait for the disk
 
 Action = Callable[[], object]
 
 
 class Recorder:
-    """Does what it is given one after the other, in order: at once, or on a thread once `start` was called.
+    """Runs the actions that it is given in order: at once, or on a thread once `start` was called.
 
-    A failure on the thread is logged once, and stands in `trouble` until the same thing has succeeded; also in
-    `failing`, unless it may fail for as long as it will.
+    A failure on the thread is logged once, and stays in `trouble` until the same action has succeeded; also in
+    `failing`, unless the action may fail.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -33,21 +33,21 @@ class Recorder:
 
     @property
     def failing(self) -> str:
-        """Why something that has to be written could not be the last time, "" where all could."""
+        """The error of an action that must not fail and did the last time, "" without one."""
         return next((why for what, why in self._failed.copy().items() if what not in self._may_fail), "")
 
     @property
     def trouble(self) -> str:
-        """Why anything could not be written the last time, "" where all could."""
+        """The error of any action that failed the last time, "" without one."""
         return next(iter(self._failed.copy().values()), "")
 
     def start(self) -> None:
-        """From now on on a thread."""
+        """Run actions on a thread from now on."""
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
         self._thread.start()
 
     def do(self, what: str, action: Action, may_fail: bool = False) -> None:
-        """Run `action`, which is `what` in messages, soon; without a thread now, raising what it raises."""
+        """Run `action`, called `what` in messages, soon; without a thread now, raising what it raises."""
         if may_fail:
             self._may_fail.add(what)
         if self._thread is None:
@@ -57,7 +57,7 @@ class Recorder:
             self._waiting.put((what, action))
 
     def stop(self) -> None:
-        """Do what is left; from now on at once again."""
+        """Run what is left and end the thread; later actions run at once."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._waiting.put(None)

@@ -1,6 +1,6 @@
-"""What became of segments, on its way into the run's ledger; what Redis did not take waits for the next time.
+"""Outcomes of segments on their way into the run's ledger; those that Redis does not take wait for the next time.
 
-On a thread of its own where updates follow each other: a Redis that is far would hold each of them up.
+Where updates follow each other without a pause this has a thread, since a remote Redis would delay each of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from workers.runtime.segment_ledger import Segment, Settled
 from workers.runtime.session import Session
 
-MOST_SEGMENTS = 1 << 32  # of one process: Redis has no bits beyond
+MOST_SEGMENTS = 1 << 32  # of one process: a Redis bitmap ends there
 
 
 class Settlement:
-    """Segments that were learned from or dropped, which the ledger is still to be told of."""
+    """Segments that were learned from or dropped, until the ledger has been told."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -27,9 +27,9 @@ class Settlement:
         self._last: Future[Any] | None = None
 
     def add(self, kind: str, payload: Any, used: int | None = None) -> None:
-        """A payload was learned from or dropped (see Settled); `used` of its steps, all of them by default.
+        """Record that a payload was learned from or dropped (see Settled); `used` of its steps, by default all.
 
-        A damaged one may have no number, or none that can be one: it is left out.
+        A damaged payload without a valid number is left out.
         """
         segment = segment_of(payload)
         if segment is not None:
@@ -38,7 +38,7 @@ class Settlement:
                 self._unsettled.append(settled)
 
     def settle(self) -> None:
-        """Tell the ledger. Raises redis.RedisError, and keeps what it would have told."""
+        """Tell the ledger. Raises redis.RedisError, keeping all for the next time."""
         with self._lock:
             telling, self._unsettled = self._unsettled, []
         if not telling:
@@ -53,11 +53,11 @@ class Settlement:
     # On a thread.
 
     def start(self) -> None:
-        """From now on `soon` does not wait."""
+        """Use a thread from now on, so that `soon` does not wait."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def soon(self, tell: Callable[[], object]) -> Future[Any] | None:
-        """Call `tell`, which calls `settle`, soon: what it is done with. Without a thread now, and None."""
+        """Call `tell`, which calls `settle`, on the thread and return its future; without one, now, and return None."""
         if self._thread is None:
             tell()
             return None
@@ -65,19 +65,19 @@ class Settlement:
         return self._last
 
     def wait(self) -> None:
-        """Return once all that is to be told by now was told, or failed. From any thread."""
+        """Wait until all calls of `soon` so far have succeeded or failed. From any thread."""
         if self._last is not None:
             wait([self._last])
 
     def stop(self) -> None:
-        """Tell what is left; from now on at once again."""
+        """Finish what is left and end the thread; later calls of `soon` wait again."""
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.shutdown()
 
 
 def segment_of(payload: Any) -> Segment | None:
-    """Which segment a payload is; None where it does not say so."""
+    """Return the segment that a payload is, None where it names none."""
     given = payload if isinstance(payload, Mapping) else {}
     source, number, steps = given.get("source"), given.get("number"), given.get("steps")
     if not isinstance(source, str) or type(number) is not int or not 0 <= number < MOST_SEGMENTS:

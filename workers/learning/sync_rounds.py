@@ -19,28 +19,28 @@ FAILURES = 3  # rounds that may fail in a row before the run is given up
 SAME_FAILURES = 2  # the same, where they fail with the same error
 SILENT = 10  # dispatches of one version without an answer before the run is given up
 LONGEST = 16.0  # times round_timeout: the longest wait between two dispatches
-STRAGGLER = 10.0  # s at least that an actor which does not answer holds a round up before others are asked as well
-USUAL = 5.0  # times as long as rounds usually take: later ones wait for an actor that does not answer
-REPORT_EVERY = 5.0  # s between messages about what is waited for
+STRAGGLER = 10.0  # s at least that a silent actor delays a round before other actors are asked as well
+USUAL = 5.0  # times as long as rounds usually take: the wait for a silent actor
+REPORT_EVERY = 5.0  # s between messages while waiting
 
 
 class Rounds:
-    """Keeps one round under way: dispatches again where no answer comes, and goes on with the actors that answer.
+    """Keeps one round under way, dispatching again where no answer comes.
 
     A round that has not come back within `timeout` s, or within 5 times as long as rounds usually take, is dispatched
-    once more, to whichever actors are free; then after twice as long, and so on. Whichever comes back whole first is
-    used, so an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` costs one
-    that nobody needed.
+    once more, to whichever actors are free; then after twice as long, and so on. The first that comes back whole is
+    used. So an actor that stopped answering costs its share, and a rollout that takes longer than `timeout` is made
+    once more for nothing.
 
-    `actors` tells how many rollouts a round has. `player` learns from the rounds, at `queue`, and its rollouts are told
-    how many share a round; None for the one player of a run without a league. `on_given_up` is told why it cannot go
-    on, and whether the user has to mend it; `on_waiting` what is waited for. While `held`, what is dispatched waits
-    for `release`.
+    `actors` returns the number of rollouts in a round. `player`: the one that learns from the rounds, at `queue`; its
+    rollouts are told how many share a round. None for the one player of a run without a league. `on_given_up` is called
+    with the reason, and with whether it lies in the user's code; `on_waiting` with what is missing. While `held`,
+    dispatches wait for `release`.
 
-    A dispatch that the servers refuse counts for nothing, and is tried again each second.
+    A dispatch that the servers refuse does not count, and is tried again each second.
 
-    Of several learners each has rounds of its own, of its `share` (which of how many) of the actors; `divided`: the
-    same actors each time, rather than whichever are free.
+    Each of several learners has rounds of its own, for its `share` (rank, size) of the actors; `divided`: the same
+    actors each time, rather than whichever are free.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Rounds:
         self._watch = threading.Thread(target=self._watchdog, name="rounds", daemon=True)
 
     def start(self, version: int) -> None:
-        """Dispatch the first round, now or when the servers take it, and watch over all."""
+        """Dispatch the first round, now or when the servers take it, and start the thread that watches all rounds."""
         try:
             self.dispatch(version)
         except Exception as error:
@@ -89,9 +89,9 @@ class Rounds:
         self._stopping.set()
 
     def dispatch(self, version: int) -> None:
-        """Ask every actor for a rollout with weights of `version`; the learn task gets them all in one call.
+        """Ask every actor for a rollout with weights of `version`; the learn task gets all of them in one call.
 
-        No round that was dispatched before is used from then on.
+        Rounds that were dispatched before are not used any more.
         """
         with self._lock:
             self._open.clear()
@@ -111,7 +111,7 @@ class Rounds:
         self._open[self.current] = self._reported_at
         try:
             self._send(version)
-        except BaseException:  # in parts perhaps: what comes back of it is not used
+        except BaseException:  # it may have been sent in part: nothing of it is used
             self._open.pop(self.current, None)
             raise
         self._unsent = False
@@ -146,7 +146,7 @@ class Rounds:
             self.dispatch(self._version)
 
     def returned(self, round_id: str) -> bool:
-        """A round came back whole; False when another of its version was used already, and it must not be used."""
+        """Take note that a round came back whole; return False when another of its version was used already."""
         with self._lock:
             if round_id not in self._open:
                 return False
@@ -162,11 +162,14 @@ class Rounds:
         return True
 
     def succeeded(self) -> None:
-        """What came back could be used: failures before it are forgiven."""
+        """Forget earlier failures: a round was used."""
         self._failures.clear()
 
     def failed(self, round_id: str, why: str = "", by_user: bool = False) -> None:
-        """A rollout of `round_id` failed with `why`: try again, a few times; `by_user`: in code of the user's own."""
+        """Take note that a rollout of `round_id` failed with `why`, and dispatch again, a few times.
+
+        `by_user`: it failed in the user's code.
+        """
         with self._lock:
             current = round_id == self.current and round_id in self._open
             self._open.pop(round_id, None)
@@ -185,7 +188,7 @@ class Rounds:
             self.dispatch(self._version)
 
     def _patience(self, more: int = 0) -> float:
-        """Return the s that the newest dispatch may take before the next; or one that follows `more` later."""
+        """Return the seconds that the newest dispatch, or one that follows `more` later, may take before the next."""
         first = self._timeout if self._usual is None else min(self._timeout, max(STRAGGLER, USUAL * self._usual))
         return float(min(first * 2.0 ** (self._dispatches + more - 1), LONGEST * self._timeout))
 

@@ -11,12 +11,12 @@ from celery.utils.log import get_logger
 from agents import Algorithm
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.course import Course
-from workers.learning.data_source import Arrived, DataSource, OnPolicyQueue, UpdateData
+from workers.learning.data_source import Arrival, DataSource, OnPolicyQueue, UpdateData
+from workers.learning.delivery import Delivery
 from workers.learning.metrics import Progress
 from workers.learning.outlets import Outlets
 from workers.learning.player_state import PlayerState
 from workers.learning.rank_sync import RankSync
-from workers.learning.received import Received
 from workers.learning.updater import Updater
 
 logger = get_logger(__name__)
@@ -52,12 +52,12 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """How far training is."""
+        """The figures of training so far."""
         return self.state.progress
 
     @property
     def leads(self) -> bool:
-        """Whether this learner publishes, and writes metrics and checkpoints."""
+        """True where this learner publishes, and writes metrics and checkpoints."""
         return self.state.leads
 
     def join(self) -> None:
@@ -87,25 +87,25 @@ class Trainer:
             self._idle_since = time.perf_counter()
 
     def _learn(self, calls: Sequence[Any]) -> list[Any]:
-        received = Received(calls, self._refuse)
+        delivery = Delivery(calls, self._refuse)
         with self.outlets.timing.stage("check"):
-            received.read(self.state.spec, self._take)
+            delivery.read(self.state.spec, self._take)
         learned = False
         if self._source.ready():
             data = self._source.sample()
             if self.outcome is None:
-                received.learned(data, self._update(data, received))
+                delivery.learned(data, self._update(data, delivery))
                 learned = True
             else:
-                received.drop(data.arrived, "unused")
+                delivery.drop(data.arrived, "unused")
         # Before anybody can get the new weights: a learner that is killed in between leaves segments that count as
         # learned and weights that are lost, and not weights of segments that will be learned from again.
-        self.outlets.settle(received.became)
+        self.outlets.settle(delivery.became)
         if learned:
             self._after_update()
-        return received.outcomes()
+        return delivery.outcomes()
 
-    def _take(self, arrived: Arrived) -> str | None:
+    def _take(self, arrived: Arrival) -> str | None:
         """Keep a segment for an update and return None; if all of it is dropped, return as what."""
         expired = int(arrived.payload.get("expired", 0))
         steps = arrived.trajectory.num_steps
@@ -116,15 +116,15 @@ class Trainer:
         self.progress.stale_steps += dropped + expired
         return "stale" if dropped == steps else None
 
-    def _update(self, data: UpdateData, received: Received) -> dict[int, Exception]:
-        """Make an update (see Updater); where none can be made, settle all that was received as failed."""
+    def _update(self, data: UpdateData, delivery: Delivery) -> dict[int, Exception]:
+        """Make an update (see Updater); where none can be made, settle all payloads as failed."""
         try:
             with self.outlets.timing.stage("update"):
                 return self._updater.update(data)
         except Stopping:  # all of it goes back to its queue
             raise
         except Exception:
-            self.outlets.settle([*received.became, *(("failed", arrived.payload) for arrived in data.arrived)])
+            self.outlets.settle([*delivery.became, *(("failed", arrived.payload) for arrived in data.arrived)])
             raise
 
     def _refuse(self, payload: Any, error: Exception) -> None:

@@ -43,16 +43,16 @@ from workers.ui import returns
 logger = logging.getLogger(__name__)
 
 FAILURES = 3  # updates that may fail in a row before the learner gives up
-TROUBLES = 20  # updates in a row after which something could not be done, before it gives up
-TROUBLED_FOR = 120.0  # s for which that has to go on: a disk or a Redis that is full may have room again before
-KEEP_EVERY = 3.0  # s between checks whether the pool still has the weights
-ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that all learners of a player have alike
-HELD_FROM_FAR = 3  # updates whose segments a learner holds then: one is made, one acknowledged, one on its way
-REPORT_EVERY = 5.0  # s between lines of log that tell how far it is
+TROUBLES = 20  # updates in a row with a failed step after them, before the learner gives up
+TROUBLED_FOR = 120.0  # s that this has to last: a full disk or Redis may have room again before
+KEEP_EVERY = 3.0  # s between checks of whether the pool still has the weights
+ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that are the same for all learners of a player
+HELD_FROM_FAR = 3  # updates whose segments are held with remote servers: in work, being acknowledged, on their way
+REPORT_EVERY = 5.0  # s between log lines with figures
 
 
 class LearnerRole:
-    """Wires the trainer to its queue: what the learn task does before and after an update."""
+    """The learn task: takes segments or rounds from a queue to the trainer, and decides when to give up."""
 
     def __init__(
         self,
@@ -64,11 +64,11 @@ class LearnerRole:
         self.config, self.session, self.trainer = config, session, trainer
         self.failure: str | None = None
         self.failure_kind: type[WarrenError] = ConfigurationError
-        self.by_user = False  # whether the failure is in code or settings of the user's own
+        self.by_user = False  # whether the failure is in the user's code or settings
         self._failures = 0  # updates that failed, in a row
         self._report_at = 0.0
         self.ended = threading.Event()
-        self.begun = threading.Event()  # of several learners, once it is one of them
+        self.begun = threading.Event()  # set once this learner has joined the others
         if trainer.ranks is None:
             self.begun.set()
         self.rounds: Rounds | None = None
@@ -88,7 +88,7 @@ class LearnerRole:
                 player,
                 queue,
                 self.say_waiting,
-                self._place,
+                self._rank_and_size,
                 config.deterministic,
             )
         batch = 1 if self.rounds else config.segments_per_share
@@ -96,7 +96,7 @@ class LearnerRole:
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """The learn task. Gathered: one call with every actor's payload. Otherwise: one payload a call."""
+        """Run the learn task. Gathered: one call with every actor's payload. Streaming: one payload per call."""
         self.begun.wait()
         if self.rounds is None:
             return self._update(calls)
@@ -124,7 +124,7 @@ class LearnerRole:
                 self._dispatch()
 
     def _spare(self, payloads: Sequence[Any]) -> list[None]:
-        """Of a round that is not learned from, what was played counts as dropped."""
+        """Settle the payloads of a round that is not learned from as dropped."""
         self.trainer.outlets.settle(("spare", payload) for payload in payloads)
         return [None]
 
@@ -136,7 +136,7 @@ class LearnerRole:
             logger.warning("could not dispatch the next round, trying again soon: %s", error)
 
     def _update(self, calls: Sequence[Any]) -> list[Any]:
-        """An update; one failure may be the data's, several in a row are this learner's."""
+        """Make an update, and give up after several failures in a row: a single one may be the data's."""
         led = self.trainer.leads
         try:
             outcomes = self.trainer.learn(calls)
@@ -161,18 +161,18 @@ class LearnerRole:
         return outcomes
 
     def say_waiting(self, what: str) -> None:
-        """Nothing comes in: say so in the log and to whoever watches."""
+        """Tell the log and whoever watches that the learner waits, and for what."""
         logger.info("waiting: %s", what)
         self.trainer.outlets.fire_status(always=True, waiting=what)
 
     def report(self) -> None:
-        """Log how far it is, every few seconds: without a launcher, the log is all that is seen of a learner."""
+        """Log the figures every few seconds: without a launcher, the log is all that is seen of a learner."""
         if time.monotonic() >= self._report_at:
             self._report_at = time.monotonic() + REPORT_EVERY
             logger.info("%s, %.0f steps/s", self.figures(), self.trainer.progress.steps_per_second)
 
     def figures(self) -> str:
-        """How far it is, as text."""
+        """Return the figures of training as text."""
         progress, goal = self.trainer.progress, self.config.env.goal
         mean = "no" if progress.mean_return is None else f"{returns.shown(progress.mean_return)} as"
         return (
@@ -181,12 +181,12 @@ class LearnerRole:
         )
 
     def round_failed(self, round_id: str) -> None:
-        """The errback of a round's chord: a rollout was lost or expired. One that fails says so itself."""
+        """Run the errback of a round's chord: a rollout was lost or expired. One that fails reports that itself."""
         assert self.rounds is not None
         self.rounds.failed(round_id)
 
     def give_up(self, reason: str, by_user: bool = False) -> None:
-        """End this process with an error; `by_user`: one that the user has to mend."""
+        """End this process with an error; `by_user`: in the user's code or settings."""
         self.failure, self.by_user = reason, by_user
         self.begun.set()
         if self.rounds is not None:
@@ -194,7 +194,7 @@ class LearnerRole:
         stop_worker()
 
     def status(self, status: int) -> int:
-        """The exit status. Raises ConfigurationError or NotFinite for what is the user's to mend."""
+        """Return the exit status. Raises ConfigurationError or NotFinite for failures of the user's."""
         if self.failure is None:
             return status
         if self.by_user:
@@ -202,13 +202,13 @@ class LearnerRole:
         logger.error("training cannot go on: %s", self.failure)
         return 1
 
-    def _place(self) -> tuple[int, int]:
-        """Which of how many learners this is."""
+    def _rank_and_size(self) -> tuple[int, int]:
+        """Return this learner's rank and the number of learners."""
         ranks = self.trainer.ranks
         return (0, 1) if ranks is None else (ranks.rank, ranks.size)
 
     def on_ready(self) -> None:
-        """Begin, once the worker consumes; of several learners, beside it: they wait for each other."""
+        """Begin once the worker consumes; several learners, which wait for each other, on a thread."""
         if self.trainer.ranks is None:
             self._begin()
         else:
@@ -227,7 +227,7 @@ class LearnerRole:
             self.give_up(f"this learner could not begin: {type(error).__name__}: {error}")
 
     def _begin(self) -> None:
-        """Weights first, so that actors that are waiting can start; then the first round."""
+        """Publish weights, so that waiting actors can start, then dispatch the first round."""
         if self.trainer.leads:
             self.trainer.outlets.publish()
         self.trainer.outlets.fire_status(always=True)
@@ -244,11 +244,11 @@ class LearnerRole:
                 self.keep()
             except (redis.RedisError, WarrenError) as error:
                 logger.warning("the pool cannot be looked after: %s", error)
-            except Exception:  # without this thread nothing would be kept from then on, and nobody would see why
+            except Exception:  # an ended thread would keep nothing any more, and nobody would see why
                 logger.exception("what a learner keeps was not looked after; trying again in %g s", KEEP_EVERY)
 
     def keep(self) -> None:
-        """Every few seconds, on a thread of its own."""
+        """Announce this learner and republish lost weights; called every few seconds, on a thread."""
         self.announce()
         # Actors that started after Redis lost the weights would wait for an update, and the update for their segments.
         self.trainer.outlets.publisher.restore()
@@ -262,7 +262,7 @@ class LearnerRole:
                 logger.debug("actors were not told that this learner is here: %s", error)
 
     def end(self) -> None:
-        """Of what runs beside the updates: nothing is looked after, nor promised, any longer."""
+        """Stop the background threads and withdraw the shared-memory announcement."""
         self.ended.set()
         if self.reader is not None:
             try:
@@ -271,7 +271,7 @@ class LearnerRole:
                 logger.warning("actors were not told that this learner has ended: %s", error)
 
     def on_stopping(self) -> None:
-        """Told to stop: what is under way is finished, nothing new is asked for, nobody is waited for."""
+        """Finish what is under way; ask for nothing new, and wait for nobody."""
         if self.trainer.ranks is not None:
             self.trainer.ranks.stop()
             self.begun.set()
@@ -280,11 +280,11 @@ class LearnerRole:
 
 
 def held_at_once(config: Config, redis_url: str) -> int:
-    """Messages that a learner may hold: streaming, those of one update; the next one's wait in the queue.
+    """Return how many messages a learner may hold: streaming, those of one update; later ones wait in the queue.
 
-    They take a few ms to arrive and be decoded when an update ends. Held before that, they would leave room in the
-    queue, and all data would be older. Where the servers are far they take so long that they have to be on their way
-    while those before are learned from, and are acknowledged.
+    When an update ends they arrive and are decoded within a few ms. If they were held earlier, they would leave room in
+    the queue, and all data would be older. From remote servers they take so long that they have to be on their way
+    while those before are learned from and acknowledged.
     """
     if config.sampling is Sampling.gathered:
         return 2
@@ -292,7 +292,7 @@ def held_at_once(config: Config, redis_url: str) -> int:
 
 
 def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
-    """The other learners of `player`, as this one sees them; None without any."""
+    """Return the learners of `player` as ranks, as this one sees them; None where it is the only one."""
     count = config.learners_of(player)
     if count == 1:
         return None
@@ -306,18 +306,18 @@ def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
 
 
 def lease_of(session: Session, player: str) -> Lease:
-    """The right to be this learner of `player`."""
+    """Return the lease that makes this process the learner of `player` of its number."""
     number = f" {session.config.learner_id}" if session.config.learner_id else ""
     return session.lease(f"learner{number} of player {player}")
 
 
 def name_of(config: Config, role: str = "learner") -> str:
-    """This learner's, as its launcher and its Celery worker call it."""
+    """Return the name of this learner, for its launcher and its Celery worker."""
     return f"{role}-{config.learner_id}" if config.learner_id else role
 
 
 def queue_of(config: Config, session: Session, player: str) -> Any:
-    """What this learner consumes: the player's queue, as all its learners do, or that of rounds of its own."""
+    """Return the queue that this learner consumes: streaming the player's, which all learners share, else its own."""
     if config.sampling is not Sampling.gathered:
         return session.topology.learner_queue(player)
     return session.topology.rank_queue(player, config.learner_id)

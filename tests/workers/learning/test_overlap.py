@@ -17,7 +17,7 @@ from support.waiting import until
 from agents import Trajectory, Update
 from agents.checkpoints import weights_from_bytes
 from tasks.worker.running import recording
-from workers.learning.data_source import Arrived, OnPolicyQueue
+from workers.learning.data_source import Arrival, OnPolicyQueue
 from workers.learning.metrics import read_metrics
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
@@ -158,7 +158,7 @@ def trajectory(*versions: int) -> Trajectory:
 def test_an_on_policy_queue_gives_each_trajectory_once_without_what_is_too_old() -> None:
     source = OnPolicyQueue(max_staleness=2)
     assert not source.ready()
-    dropped = [source.add(Arrived(0, {}, trajectory(*versions)), 10) for versions in ((10, 8), (7, 9), (1, 2))]
+    dropped = [source.add(Arrival(0, {}, trajectory(*versions)), 10) for versions in ((10, 8), (7, 9), (1, 2))]
     assert dropped == [0, 4, 8]
     assert source.ready()
     batch = source.sample()

@@ -1,10 +1,10 @@
 """`make horovod`: builds Horovod for this Python and this torch, once, and installs it.
 
-Horovod's last release, 0.28.1, has no wheels. It is built with gloo and for torch alone, with torch's own language
-standard, which its build files are too old to name: a compiler wrapper appends it. Its process sets forget the network
-interface that they are to use, and then listen wherever the machine's own name leads, on most machines to loopback:
-that is mended in its sources, or its ranks could not be on several machines. The wheel is kept in the cache folder
-(WARREN_CACHE, or ~/.cache/warren), by the versions of Python and torch.
+Horovod's last release, 0.28.1, has no wheels. It is built with gloo and for torch alone. Its build files are too old to
+name torch's language standard, so a compiler wrapper appends it. Its process sets forget which network interface to
+use and listen at the address of the machine's host name, on most machines loopback; its sources are patched, so that
+ranks can be on several machines. The wheel is kept in the cache folder (WARREN_CACHE, or ~/.cache/warren), by the
+versions of Python and torch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from warren import wheels
 from warren.errors import ConfigurationError, WarrenError
 
 RELEASE = "0.28.1"
-MENDED = "+warren.1"  # the end of the version of one that was built here
+MENDED = "+warren.1"  # how the version of a Horovod built here ends
 VERSION = f"{RELEASE}{MENDED}"
-# File of the sources -> what stands there once, and what is to.
+# File of the sources -> text that is in it once, and its replacement.
 MENDS = {
     "horovod/__init__.py": (f"__version__ = '{RELEASE}'", f"__version__ = '{VERSION}'"),
     "horovod/common/gloo/gloo_context.cc": (
@@ -45,7 +45,7 @@ NEEDED = ("cloudpickle", "psutil", "pyyaml", "packaging")  # by Horovod when it 
 
 
 def main(argv: list[str]) -> int:
-    """Build, or take from the cache, and install; the exit status."""
+    """Build Horovod, or take it from the cache, and install it; return the exit status."""
     parser = argparse.ArgumentParser(prog="make horovod", description=__doc__)
     parser.add_argument("--if-cached", action="store_true", help="only where it was built before")
     options = parser.parse_args(argv)
@@ -68,24 +68,24 @@ def main(argv: list[str]) -> int:
 
 
 def works() -> bool:
-    """Whether this environment has it, built for its torch."""
+    """Return whether this environment can import the Horovod built here, with its torch."""
     check = f"import horovod, horovod.torch; assert horovod.__version__ == {VERSION!r}"
     return subprocess.run([sys.executable, "-c", check], capture_output=True, check=False).returncode == 0
 
 
 def folder() -> Path:
-    """Where the wheel for this Python and this torch is kept."""
+    """Return the folder that keeps the wheel for this Python and this torch."""
     tag = f"{sys.implementation.cache_tag}-{platform.machine()}-torch-{_torch()}"
     return wheels.cache_folder() / "horovod" / f"{VERSION}-{tag}"
 
 
 def cached() -> Path | None:
-    """The wheel that was built before."""
+    """Return the wheel that was built before, None without one."""
     return wheels.cached(folder())
 
 
 def missing() -> list[str]:
-    """What a build needs and this machine lacks, each with how to get it."""
+    """Return the build tools that this machine lacks, each with how to get it."""
     found = []
     if not shutil.which("c++"):
         found.append("a C++ compiler (c++): on Debian or Ubuntu, apt-get install g++")
@@ -97,7 +97,7 @@ def missing() -> list[str]:
 
 
 def build() -> Path:
-    """The wheel, built now: five minutes of two cores. Raises ConfigurationError and WarrenError."""
+    """Build the wheel, for five minutes of two cores, and return it. Raises ConfigurationError and WarrenError."""
     if lacking := missing():
         raise ConfigurationError([f"Horovod cannot be built without {one}" for one in lacking])
     with tempfile.TemporaryDirectory(prefix="warren-horovod-") as place:
@@ -111,11 +111,13 @@ def build() -> Path:
 
 
 def mend(sources: Path) -> None:
-    """Change Horovod's unpacked sources as MENDS says. Raises WarrenError where they are not as they were."""
+    """Patch Horovod's unpacked sources by MENDS. Raises WarrenError where the text to replace is not in them once."""
     for name, (before, after) in MENDS.items():
         text = (sources / name).read_text()
         if text.count(before) != 1:
-            raise WarrenError(f"{name} of Horovod {RELEASE} is not as it was: it cannot be mended")
+            raise WarrenError(
+                f"{name} of Horovod {RELEASE} has not the lines that Warren patches: the download is not that release"
+            )
         (sources / name).write_text(text.replace(before, after))
 
 

@@ -1,5 +1,6 @@
-"""Every private part of torch.distributed that is touched, and nothing else; tests/workers/learning/test_allreduce.py
-fails when an upgrade of torch changes one. They hold for torch 2.13.
+"""Private parts of torch.distributed that Warren uses, all of them and nothing else; as of torch 2.13.
+
+tests/workers/learning/test_allreduce.py fails when an upgrade of torch changes one.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ dist: Any = distributed  # its classes are there, and in no stub
 
 
 def gloo_group(store: Any, rank: int, size: int, here: str, within: timedelta) -> Any:
-    """A process group of gloo's that is not torch's default one, of which a process has one alone.
+    """Return a process group of gloo's beside torch's default one, of which a process has only one.
 
-    It listens at the address `here`, and is connected `within`, or raises RuntimeError or DistError; its collectives
-    then wait for ever.
+    It listens at the address `here` and connects `within` that time, or raises RuntimeError or DistError. Its
+    collectives then wait for ever.
     """
     options = dist.ProcessGroupGloo._Options()
     options._devices = [dist.ProcessGroupGloo.create_device(hostname=here)]

@@ -1,7 +1,8 @@
-"""What of a gradient crosses the ring: all of it, half the bits of each number, or the largest numbers alone.
+"""Gradients on their way through the ring: sent whole, in 16 bits per number, or only the largest numbers.
 
-Each way is a `Compression`, whose `average` is the mean of all ranks' gradients, the same bits on each rank. Top-k
-keeps what it did not send (error feedback), as Deep Gradient Compression does (Lin et al. 2018, arXiv:1712.01887).
+Each of the three is a `Compression`, whose `average` is the mean of all ranks' gradients, the same bits on each rank.
+Top-k keeps what it did not send (error feedback), as Deep Gradient Compression does (Lin et al. 2018,
+arXiv:1712.01887).
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ SAMPLED_FROM, SAMPLE = 1 << 19, 100_000  # numbers
 
 
 class Compression(ABC):
-    """One rank's way to average; all ranks have the same. `sent`: bytes that this rank has put into collectives."""
+    """A way to average gradients, the same on all ranks. `sent`: bytes that this rank has put into collectives."""
 
     sent = 0
 
     @abstractmethod
     def average(self, ring: Ring, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
-        """Replace float32 `gradient` [P] by the mean over all ranks, each weighted by its `weight`; that of the losses.
+        """Replace float32 `gradient` [P] by the mean over all ranks, weighted by `weight`; return the mean of `loss`.
 
-        What is nan or infinite on one rank is so on all afterwards. Raises RanksChanged, having changed nothing here.
+        A number that is NaN or infinite on one rank is so on all afterwards. Raises RanksChanged, having changed
+        nothing here.
         """
 
     def _sum(self, ring: Ring, tensor: Tensor) -> None:
@@ -59,7 +61,7 @@ class Shares(NamedTuple):
 
 
 class Uncompressed(Compression):
-    """All of it, in one collective of one float32 tensor: the gradient, the loss and the weight."""
+    """The whole gradient, with loss and weight, as one float32 tensor in one collective."""
 
     def __init__(self) -> None:
         self._buffer = torch.empty(0)
@@ -80,10 +82,10 @@ class Uncompressed(Compression):
 
 
 class Half(Compression):
-    """Each number in 16 bits, in units that all ranks agree on: then none overflows, and few are lost as too small.
+    """Each number in 16 bits, scaled by a power of two that all ranks agree on, so that none overflows and few vanish.
 
-    The sum is of 16 bits as well. What is rounded off is forgotten; of float16 it is 1/2,048 of a number at most, of
-    bfloat16 1/256, once for each rank. Numbers under about 2^-39 of the largest are 0 in float16.
+    The sum has 16 bits as well. The rounding error is forgotten; it is at most 1/2,048 of a number in float16 and 1/256
+    in bfloat16, once per rank. Numbers under about 2^-39 of the largest are 0 in float16.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -101,10 +103,10 @@ class Half(Compression):
 
 
 class TopK(Compression):
-    """The `ratio` of all numbers that are largest, 4 bytes each and 4 for its place. The rest is kept, and added to the
-    gradients that follow, until it is among the largest: what is not sent now is sent later.
+    """The share `ratio` of the numbers, the largest, with 4 bytes for each value and 4 for its index.
 
-    What is kept (`unsent`, float32 [P]) is this rank's own. It is lost with the process, and is in no checkpoint.
+    The rest (`unsent`, float32 [P]) is added to the gradients that follow, until it is among the largest. It is this
+    rank's own, lost with the process, and in no checkpoint.
     """
 
     def __init__(self, ratio: float) -> None:
@@ -122,7 +124,7 @@ class TopK(Compression):
         own[places] = 0.0
         self.unsent = own
         whole = torch.zeros_like(own)
-        for one in found:  # in the order of the ranks, so that each adds alike; the places of one rank differ
+        for one in found:  # in the order of the ranks, so that all add alike; the indices of one rank are distinct
             theirs, values = one.view(2, -1).unbind()
             whole.index_add_(0, theirs.long(), values.view(torch.float32))
         gradient.copy_(whole)
@@ -130,10 +132,10 @@ class TopK(Compression):
 
 
 def largest(numbers: Tensor, count: int) -> Tensor:
-    """The places, int64 [count], of those of `numbers` [P] that are furthest from 0; nan is further than any.
+    """Return the indices, int64 [count], of the largest `numbers` [P] by absolute value; NaN is larger than any.
 
-    Of many numbers a sample says which can be meant, as in Deep Gradient Compression. Among those torch finds them, and
-    among all, which takes it long, where the sample was wrong.
+    From many numbers a sample selects candidates, as in Deep Gradient Compression, and torch searches those; where the
+    sample gives too few, it searches all numbers, which takes longer.
     """
     sizes = numbers.abs()
     if len(sizes) >= SAMPLED_FROM:
@@ -142,14 +144,14 @@ def largest(numbers: Tensor, count: int) -> Tensor:
         safe = math.ceil(of_sample + 4 * math.sqrt(of_sample) + 1)  # four deviations more than there should be
         if safe < len(sample):
             bound = sample.topk(safe, sorted=False).values.min()
-            candidates = (sizes < bound).logical_not_().nonzero().squeeze(1)  # not >=, which is false for nan
+            candidates = (sizes < bound).logical_not_().nonzero().squeeze(1)  # not >=, which is false for NaN
             if len(candidates) >= count:
                 return candidates[sizes[candidates].topk(count, sorted=False).indices]
     return sizes.topk(count, sorted=False).indices
 
 
 def build(name: str, ratio: float) -> Compression:
-    """The one of that name; `ratio`: of numbers that `topk` sends."""
+    """Return the compression of that name; `ratio` is the share of the numbers that `topk` sends."""
     if name in HALVES:
         return Half(HALVES[name])
     return TopK(ratio) if name == "topk" else Uncompressed()

@@ -1,7 +1,7 @@
 """Allreduce by Horovod: its own ring over gloo, with a thread that runs collectives beside the process's own threads.
 
-Horovod is initialised anew for each generation, with a rendezvous server of that generation's own. Every rank has a
-host name of its own there: Horovod ends a job whose only host has lost a rank.
+Horovod is initialised anew for each generation, with a rendezvous server of its own. There every rank has a host name
+of its own, because Horovod ends a job whose only host has lost a rank.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from torch import Tensor
 from workers.learning.allreduce.build_horovod import MENDED
 from workers.learning.allreduce.ring import Lost, RanksChanged
 
-SILENT = 3  # s that a rank's thread may be silent, until the others take it for lost
-LOOK_EVERY = 0.25  # s between looks at who lives, of a rank that waits
-SPIN = 0.0002  # s between looks whether a collective is done
+SILENT = 3  # s without a sign from a rank's thread after which it is lost to the others
+LOOK_EVERY = 0.25  # s between checks for lost ranks while waiting
+SPIN = 0.0002  # s between checks of whether a collective is done
 
 
 def is_built() -> bool:
-    """Whether Horovod is installed (`make horovod`)."""
+    """Return whether Horovod is installed (`make horovod`)."""
     return importlib.util.find_spec("horovod") is not None
 
 
 def spans_machines() -> bool:
-    """Whether the Horovod that is installed is one that `make horovod` has built."""
+    """Return whether the installed Horovod works between machines: those that `make horovod` has built do."""
     return is_built() and importlib.metadata.version("horovod").endswith(MENDED)
 
 
 class Rendezvous:
-    """Where the ranks of a generation find each other: in the process of the one that forms it, at `address` alone.
+    """The meeting place of a generation's ranks, in the process that forms it, listening at `address` only.
 
     Horovod's RendezvousServer would listen on all interfaces.
     """
@@ -50,14 +50,14 @@ class Rendezvous:
         self._server.init(get_host_assignments(parse_hosts(",".join(f"{_host(rank)}:1" for rank in range(size))), size))
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 class HorovodRing:
-    """See ring.Ring. `lost` is asked while this rank waits; `here`: this machine's address for the others."""
+    """A Ring by Horovod. `lost` is called while this rank waits; `here` is this machine's address for the others."""
 
     name = "horovod"
 
@@ -131,7 +131,7 @@ def _host(rank: int) -> str:
 
 
 def _interface_of(address: str) -> str:
-    """The network interface with this address."""
+    """Return the network interface with this address. Raises RanksChanged without one."""
     import psutil
 
     for name, addresses in psutil.net_if_addrs().items():

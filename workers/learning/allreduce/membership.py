@@ -1,10 +1,11 @@
-"""Which ranks of a player live, and the generations of rings that they form: in Redis, by heartbeats.
+"""Heartbeats of a player's ranks in Redis, and the generations of rings that the ranks form.
 
-Each rank beats every half second; one that was silent for SILENT s is dead to the others. On a busy machine a rank that
-lives may be silent for longer: those of the same machine, which see that its process runs, beat for it.
+Each rank sends a heartbeat every half second; one that was silent for SILENT s counts as dead. On a busy machine a
+living rank may be silent for longer, so ranks of the same machine, which see that its process runs, send its heartbeat
+for it.
 
-A ring is of one generation: a number, its ranks, a backend, and where they meet. When a rank is lost, or another has
-come, those that live wait for the next one, which the lowest of them forms once all do.
+Each ring belongs to one generation: a number, its ranks, a backend, and a meeting place. When a rank is lost or another
+comes, the living ranks wait for the next generation, which the lowest of them forms once all wait.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from workers.learning.allreduce.ring import address_towards
 
 logger = get_logger(__name__)
 
-SILENT = 3.5  # s without a heartbeat after which a rank is dead to the others
+SILENT = 3.5  # s without a heartbeat after which a rank counts as dead
 BEAT_EVERY = 0.5  # s
-LOOK_EVERY = 0.05  # s between looks of a rank that waits for the next generation
-SAY_EVERY = 10.0  # s between messages about what is waited for
+LOOK_EVERY = 0.05  # s between checks for the next generation while waiting
+LOG_EVERY = 10.0  # s between log messages while waiting
 
-# KEYS: times of heartbeats (sorted set), what each says of itself (hash), generation. ARGV: who, its text, ms of
-# patience, others that are seen to run. Gives the texts of those that live, and the newest generation.
+# KEYS: times of heartbeats (sorted set), members as JSON (hash), generation. ARGV: token, own JSON, ms until silent
+# ranks are dead, tokens of others that are seen to run. Returns the JSON of living members and the newest generation.
 _BEAT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -58,7 +59,7 @@ return 1
 
 @dataclass(frozen=True)
 class Generation:
-    """One ring. `members`: tokens of its ranks, in their order; `address` and `port`: where they meet."""
+    """One ring. `members`: tokens of its ranks, in their order; `address` and `port`: of the meeting place."""
 
     number: int
     members: tuple[str, ...]
@@ -69,10 +70,10 @@ class Generation:
 
 @dataclass(frozen=True)
 class Member:
-    """What a rank says of itself.
+    """A rank as it describes itself to the others.
 
-    `machine`: what tells whether two are on one; `waits`: for the next generation; `apart`: whether its backend joins
-    machines.
+    `machine`: equal for ranks on the same machine; `waits`: for the next generation; `apart`: its backend can connect
+    machines; `settings`: those that must be the same on all ranks.
     """
 
     token: str
@@ -83,18 +84,18 @@ class Member:
     backend: str
     waits: bool
     apart: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)  # those that all ranks are to have alike
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 Form = Callable[[str, int, str], int]  # backend, size, address to listen at -> port: opens the meeting place
 
 
 class Membership:
-    """This process's place among the ranks. `backend`: the one that it would use, "horovod" only where it has it.
+    """This process among the ranks.
 
-    `prefix`: of the keys. `server`: the address of Redis, by which machines that are not one find their way to another.
-    `settings`: name -> value of what all ranks are to have alike; whoever comes with another value is refused.
-    `apart`: whether the backend joins machines.
+    `prefix`: of the keys. `backend`: the one to use, "horovod" only where it is installed. `server`: the address of
+    Redis, by which this machine finds its own address for others. `settings`: name -> value that must be the same on
+    all ranks; a rank with another value is refused. `apart`: the backend can connect machines.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class Membership:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Beat from now on. Raises redis.RedisError, and ConfigurationError for `settings` unlike the others'."""
-        # Of this learner there is one process: whoever had its number before is dead.
+        """Begin to send heartbeats. Raises redis.RedisError, ConfigurationError for `settings` unlike the others'."""
+        # A learner has one process: an earlier one of this number is dead.
         for token in self._redis.hkeys(self._keys[1]):
             if token.decode().partition("-")[0] == str(self._me.learner):
                 self._redis.hdel(self._keys[1], token)
@@ -132,7 +133,7 @@ class Membership:
         self._thread.start()
 
     def leave(self) -> None:
-        """Be gone to the others at once."""
+        """Stop the heartbeats and tell the others at once."""
         self._left.set()
         try:
             with self._redis.pipeline(transaction=True) as pipe:
@@ -143,7 +144,7 @@ class Membership:
             logger.warning("the other ranks were not told that this one leaves: %s", error)
 
     def lost(self) -> str:
-        """Who of this generation is gone, as text; "" while all are there."""
+        """Return which ranks of this generation are gone, as text; "" while all are there."""
         if self.generation is None:
             return ""
         newest = _read(self._newest)
@@ -153,19 +154,15 @@ class Membership:
         return f"{' and '.join(gone)} did not answer for {SILENT:g} s, or left" if gone else ""
 
     def joining(self) -> bool:
-        """Whether a rank lives that is not of this generation."""
+        """Return whether a living rank is not in this generation."""
         members = self.generation.members if self.generation is not None else ()
         return any(token not in members for token in self._living)
 
-    def living(self) -> int:
-        """How many ranks live."""
-        return len(self._living)
-
     def next(self, expected: int, patience: float, form: Form, stopping: threading.Event) -> Generation | None:
-        """The next generation, in which this process is; None when `stopping` was set meanwhile.
+        """Wait for the next generation with this process in it; return None when `stopping` was set meanwhile.
 
-        The first generation of all waits `patience` s for `expected` ranks, later ones for nobody. Raises
-        ConfigurationError, before a first one, where `settings` differ from the others'.
+        The very first generation waits `patience` s for `expected` ranks, later ones for nobody. Raises
+        ConfigurationError, before this process's first one, where `settings` differ from the others'.
         """
         before = self.generation.number if self.generation is not None else 0
         self.generation = None
@@ -189,7 +186,7 @@ class Membership:
                     self._form(newest, form)
             except redis.RedisError as error:
                 logger.warning("the ranks cannot be formed while Redis is away: %s", error)
-            if time.monotonic() - said > SAY_EVERY:
+            if time.monotonic() - said > LOG_EVERY:
                 said = time.monotonic()
                 busy = [self._name(one.token) for one in self._living.values() if not one.waits]
                 what = f"{' and '.join(busy)} to come to an end of an update" if busy else "the other ranks"
@@ -197,7 +194,7 @@ class Membership:
         return None
 
     def _compare(self, newest: Generation | None) -> None:
-        """Of two whose settings differ, who trains already is right; of two that begin, the lower one."""
+        """Raise if our settings differ from those of a rank that trains already, or of a lower one that starts too."""
         members = newest.members if newest is not None else ()
         for other in self._living.values():
             trains = not other.waits or (other.token in members and self.token not in members)
@@ -231,9 +228,9 @@ class Membership:
             self._newest = text
 
     def here(self, generation: Generation) -> str:
-        """This machine's address for the other ranks of a generation: that by which it reaches their meeting place.
+        """Return this machine's address for the other ranks of a generation: the one that reaches their meeting place.
 
-        Not by what each says of itself: whose Redis is on its own machine knows itself by an address of loopback.
+        The members' own addresses do not serve: a rank on the machine of Redis knows itself by a loopback address.
         """
         others = [self._living[token] for token in generation.members if token in self._living]
         elsewhere = any(one.machine != self._me.machine for one in others)
@@ -241,7 +238,7 @@ class Membership:
 
     def _say(self, waits: bool) -> None:
         self._me = Member(**{**vars(self._me), "waits": waits})
-        with contextlib.suppress(redis.RedisError):  # the next beat says it
+        with contextlib.suppress(redis.RedisError):  # the next heartbeat tells it
             self._beat()
 
     def _beat(self) -> None:
@@ -257,7 +254,7 @@ class Membership:
             self._newest = newest.decode()
 
     def _has_died(self, member: Member) -> bool:
-        """Whether it is seen to have: of a process on this machine it need not be waited for."""
+        """Return whether the process has ended, which is seen at once on this machine and not on another."""
         if member.machine != self._me.machine:
             return False
         try:
@@ -272,7 +269,7 @@ class Membership:
         while not self._left.wait(BEAT_EVERY):
             try:
                 self._beat()
-            except redis.RedisError as error:  # whoever is left is not thought dead for it: none can beat
+            except redis.RedisError as error:  # no rank counts as dead for it: none can send any
                 logger.debug("no heartbeat: %s", error)
 
     def _name(self, token: str) -> str:
@@ -285,7 +282,7 @@ def _differences(mine: Member, other: Member) -> Iterator[str]:
         if theirs != value:
             yield (
                 f"{name}: learner {mine.learner} was started with {name}={value}, but learner {other.learner} of this "
-                f"run with {name}={theirs}, and all are to have the same; start it with {name}={theirs}"
+                f"run with {name}={theirs}, and all must have the same; start it with {name}={theirs}"
             )
 
 
@@ -305,7 +302,7 @@ def _runs(process: int) -> bool:
 
 
 def _machine() -> str:
-    """This boot of this machine, its network, and what process ids there are of."""
+    """Return a name of this machine's boot, network namespace and process namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/net').readlink()} {Path('/proc/self/ns/pid').readlink()}"

@@ -1,4 +1,4 @@
-"""The ranks as one learner sees them: its place among them, what they average, and the state that they share.
+"""The ranks as one learner sees them: its own among them, averages over them, and the state that they share.
 
 ranks = Ranks(session, player, learner_id, expected)
 ranks.begin(gradient_bytes)
@@ -7,7 +7,7 @@ while data := ...:
         ranks.enter(...)              # waits until every rank has its share of an update
         algorithm.update(data)        # which calls `average` for each gradient
     except RanksChanged:
-        ranks.join(...)               # a ring of those that live, with the weights of the one that is furthest
+        ranks.join(...)               # a ring of those alive, with the weights of the one that has trained furthest
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from workers.learning.allreduce.ring import Alone, RanksChanged, Ring, broadcast
 
 logger = get_logger(__name__)
 
-FIRST_PATIENCE = 60.0  # s that the first ring waits for all learners that are configured
-HOROVOD_FROM = 4 << 20  # bytes of gradients from which `auto` takes Horovod: its ring is faster, its start slower
+FIRST_PATIENCE = 60.0  # s that the first ring waits for all configured learners
+HOROVOD_FROM = 4 << 20  # bytes of gradients from which `auto` takes Horovod, which is faster but starts more slowly
 
 
 class Stopping(WarrenError):
-    """Raised where a rank that waits for others is told to stop: what it holds is another's to learn from."""
+    """Raised when a rank is told to stop while it waits for others; its data goes back to the queue."""
 
 
 class Ranks:
-    """See the module. Implements `agents.algorithms.peers.Peers` for the algorithm; of one thread at a time.
+    """One learner's view of the ranks (see the module), and `agents.algorithms.peers.Peers` for its algorithm.
 
-    `expected`: how many learners there are to be at first. `backend`: "torch", "horovod" or "auto". `compression`: of
-    gradients, the same at all learners. `settings`: see Membership.
+    `expected`: learners that the first ring waits for. `backend`: "torch", "horovod" or "auto". `compression`: of
+    gradients, the same at all learners. `settings`: see Membership. To be used by one thread at a time.
     """
 
     def __init__(
@@ -64,33 +64,33 @@ class Ranks:
         self._ring: Ring = Alone()
         self._joined = self._entering = False
         self._stopping = threading.Event()
-        self._meeting: Any = None  # the meeting place of the newest generation that was formed here
-        self.waited = 0.0  # s that this rank has waited for others to have their share
+        self._meeting: Any = None  # meeting place of the newest generation that this rank has formed
+        self.waited = 0.0  # s spent waiting for the others' shares
 
     # Where this rank stands.
 
     @property
     def size(self) -> int:
-        """How many ranks there are."""
+        """Number of ranks in the ring."""
         return self._ring.size
 
     @property
     def rank(self) -> int:
-        """This one's place among them."""
+        """This one's index among them."""
         return self._ring.rank
 
     @property
     def backend(self) -> str:
-        """What the ring is of: "horovod", "torch", or "alone"."""
+        """Backend of the ring: "horovod", "torch", or "alone"."""
         return self._ring.name
 
     @property
     def leads(self) -> bool:
-        """Whether this rank publishes, writes metrics and checkpoints: the lowest of those that live does."""
+        """True for the lowest rank: it alone publishes, and writes metrics and checkpoints."""
         return self._joined and self.rank == 0
 
     def begin(self, gradient_bytes: int) -> None:
-        """Be among those that live. Raises redis.RedisError, and ConfigurationError for settings unlike the others'."""
+        """Begin to send heartbeats. Raises redis.RedisError, and ConfigurationError for settings unlike the others'."""
         client, prefix, server = self._connection
         backend = choose(self._wanted, gradient_bytes)
         apart = backend != "horovod" or horovod_ring.spans_machines()
@@ -98,18 +98,18 @@ class Ranks:
         self._membership.start()
 
     def stop(self) -> None:
-        """From any thread: wait for nobody any longer; an update that has begun is finished."""
+        """Stop waiting for other ranks; an update under way is finished. From any thread."""
         self._stopping.set()
 
     def leave(self) -> None:
-        """Be gone to the others."""
+        """Leave the ring and the ranks for good."""
         self._stopping.set()
         self.abandon()
         if self._membership is not None:
             self._membership.leave()
 
     def abandon(self) -> None:
-        """Leave the ring: the others notice, and form the next one with this rank once it asks for it."""
+        """Leave the ring; the others notice, and form the next one with this rank once it calls `join`."""
         self._ring.close()
         if self._meeting is not None:
             self._meeting.close()
@@ -118,7 +118,7 @@ class Ranks:
     def join(
         self, newness: Callable[[], Sequence[float]], state: Callable[[], bytes], take: Callable[[bytes], None]
     ) -> None:
-        """Form the next ring; all go on from the `state` of the rank with the greatest `newness`, which others `take`.
+        """Form the next ring; all other ranks `take` the `state` of the rank with the greatest `newness`.
 
         Raises Stopping when this rank was told to stop meanwhile.
         """
@@ -151,7 +151,7 @@ class Ranks:
         )  # fmt: skip
 
     def share(self, state: Callable[[], bytes], take: Callable[[bytes], None]) -> None:
-        """Between two updates, called by all ranks: all go on from the `state` of the one that leads.
+        """Have all other ranks `take` the `state` of the leading one; called by all between two updates.
 
         Raises RanksChanged.
         """
@@ -160,7 +160,7 @@ class Ranks:
             take(data)
 
     def enter(self, figures: Sequence[float], rows: np.ndarray) -> tuple[list[list[float]], list[np.ndarray]]:
-        """Wait until all ranks have their share of the next update; the `figures` and float64 `rows` [K, C] of each.
+        """Wait until all ranks have a share of the next update; return the `figures` and float64 `rows` [K, C] of each.
 
         Raises RanksChanged, also where another rank wants to join, and Stopping.
         """
@@ -183,7 +183,7 @@ class Ranks:
         episodes = gather_rows(self._ring, torch.from_numpy(np.asarray(rows, dtype=np.float64)))
         return [one[1:] for one in found], [one.numpy() for one in episodes]
 
-    # What an algorithm asks (Peers).
+    # As the algorithm's Peers.
 
     def total(self, numbers: Tensor) -> Tensor:
         """See Peers."""
@@ -205,7 +205,7 @@ class Ranks:
         return self.compression.average(self._ring, gradient, loss, weight)
 
     def mean(self, metrics: Mapping[str, float]) -> dict[str, float]:
-        """The mean of each figure over all ranks."""
+        """Return the mean of each figure over all ranks."""
         values = torch.tensor(list(metrics.values()), dtype=torch.float64)
         return dict(zip(metrics, (self.total(values) / self.size).tolist(), strict=True))
 
@@ -224,7 +224,7 @@ class Ranks:
 
 
 def choose(wanted: str, gradient_bytes: int) -> str:
-    """The backend that `wanted` means here."""
+    """Return the backend that `wanted` stands for here; "auto" depends on the bytes of the gradients."""
     if wanted != "auto":
         return wanted
     return "horovod" if horovod_ring.is_built() and gradient_bytes >= HOROVOD_FROM else "torch"

@@ -1,4 +1,4 @@
-"""What a backend of allreduce does: three collectives among the ranks of one generation."""
+"""The interface of an allreduce backend: three collectives among the ranks of one generation."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Ring(Protocol):
     """The ranks 0 .. size - 1 of one generation. All call the same collectives in the same order, and wait in them.
 
     Tensors are contiguous, of float16, float32, float64, int32 or int64 (torch's: of bfloat16 too) and the same shape
-    on all ranks. What a rank gets is the same bits on each. A collective raises RanksChanged where a rank is lost;
-    then only `close` may follow.
+    on all ranks; results have the same bits on each. A collective raises RanksChanged when a rank is lost; then only
+    `close` may follow.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Ring(Protocol):
         ...
 
     def gather(self, tensor: Tensor) -> list[Tensor]:
-        """The tensor of each rank, in their order."""
+        """Return the tensor of each rank, in their order."""
         ...
 
     def broadcast(self, tensor: Tensor, root: int) -> None:
@@ -43,7 +43,7 @@ class Ring(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave it; others that wait for this rank are told so. May be called again."""
+        """Leave the ring; ranks that wait for this one notice. Idempotent."""
         ...
 
 
@@ -66,11 +66,11 @@ class Alone:
         """See Ring."""
 
 
-Lost = Callable[[], str]  # what became of a rank of this generation, as text; "" while all are there
+Lost = Callable[[], str]  # why the ring cannot go on, as text; "" while all ranks are there
 
 
 def broadcast_bytes(ring: Ring, data: bytes, root: int) -> bytes:
-    """`data` of rank `root`, on each."""
+    """Return the `data` of rank `root`, on each rank."""
     length = torch.tensor([len(data)], dtype=torch.int64)
     ring.broadcast(length, root)
     size = int(length)
@@ -84,7 +84,7 @@ def broadcast_bytes(ring: Ring, data: bytes, root: int) -> bytes:
 
 
 def gather_rows(ring: Ring, rows: Tensor) -> list[Tensor]:
-    """float64 [K, C] of each rank, where K may differ and C not."""
+    """Return the float64 `rows` [K, C] of each rank; K may differ among ranks, C may not."""
     counts = [int(count) for count in ring.gather(torch.tensor([len(rows)], dtype=torch.int64))]
     most = max(counts)
     if not most:
@@ -95,7 +95,7 @@ def gather_rows(ring: Ring, rows: Tensor) -> list[Tensor]:
 
 
 def address_towards(others: Sequence[str]) -> str:
-    """The address of this machine by which `others` (addresses or names) can reach it; loopback's without any."""
+    """Return the address by which `others` (addresses or names) can reach this machine; loopback without others."""
     for other in others:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:

@@ -1,4 +1,4 @@
-"""What an update is made of: each rank's share of it, and all of them together, which every rank knows alike."""
+"""Each rank's share of the data of an update, and the sum of all shares, which every rank computes alike."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 from agents.trajectories import Trajectory
 from warren.errors import WarrenError
 from workers.learning.allreduce.ranks import Ranks
-from workers.learning.data_source import Arrived, collected_since
+from workers.learning.data_source import Arrival, collected_since
 
 
 class RanksDiffer(WarrenError):
-    """Raised when learners that train together do not have the same weights: they are not to be gone on with."""
+    """Raised when learners that train together do not have the same weights, so that training cannot go on."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Figures of an update's data. `version`: of the weights that learn; times in s, `episodes` [K, 2 + channels]."""
+    """Figures of an update's data. `version`: of the weights in training; times in s, `episodes` [K, 2 + channels]."""
 
     steps: int
     first_step_at: float
@@ -29,8 +29,8 @@ class Share:
     episodes: np.ndarray
 
     @classmethod
-    def of(cls, arrived: Sequence[Arrived], trajectories: Sequence[Trajectory], version: int) -> Share:
-        """Of what has arrived at this learner."""
+    def of(cls, arrived: Sequence[Arrival], trajectories: Sequence[Trajectory], version: int) -> Share:
+        """Return the share of this learner: of what has arrived here."""
         first, age = collected_since(arrived)
         return cls(
             sum(t.num_steps for t in trajectories),
@@ -43,7 +43,7 @@ class Share:
 
     @classmethod
     def of_all(cls, ranks: Ranks, own: Share, fingerprint: int) -> Share:
-        """The shares of all ranks together, once each has one. `fingerprint`: of the weights, up to 2^53.
+        """Return the sum of all ranks' shares, once each has one. `fingerprint`: of the weights, below 2^53.
 
         Raises RanksDiffer, RanksChanged and Stopping.
         """

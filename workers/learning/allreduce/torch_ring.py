@@ -1,6 +1,4 @@
-"""Allreduce by torch's gloo, over TCP. A process group of its own for each generation: torch's default one, which a
-process has once, is not used.
-"""
+"""Allreduce by torch's gloo, over TCP, with a process group for each generation beside torch's default one."""
 
 from __future__ import annotations
 
@@ -15,26 +13,26 @@ from torch import Tensor
 from workers.learning.allreduce.compat import gloo_group
 from workers.learning.allreduce.ring import LATE, Lost, RanksChanged
 
-LOOK_EVERY = timedelta(seconds=0.25)  # between looks at who lives, of a rank that waits
+LOOK_EVERY = timedelta(seconds=0.25)  # between checks for lost ranks while waiting
 _abandoned: list[Any] = []
 
 dist: Any = distributed  # its classes are there, and in no stub
 
 
 class Rendezvous:
-    """Where the ranks of a generation find each other: in the process of the one that forms it."""
+    """The meeting place of a generation's ranks, in the process that forms it."""
 
     def __init__(self, size: int, address: str = "127.0.0.1") -> None:
         self._store = dist.TCPStore(address, 0, is_master=True, wait_for_workers=False)
         self.port = int(self._store.port)
 
     def close(self) -> None:
-        """It ends with its last user."""
+        """Drop this user of the store, which ends with its last one."""
         del self._store
 
 
 class TorchRing:
-    """See ring.Ring. `lost` is asked while this rank waits; `here`: this machine's address for the others."""
+    """A Ring by gloo. `lost` is called while this rank waits; `here` is this machine's address for the others."""
 
     name = "torch"
 
@@ -73,7 +71,7 @@ class TorchRing:
             work = collective(*arguments)
             while not _done(work):
                 if why := self._lost():
-                    # What gloo has begun it does not give up, and who deletes the group would wait for it.
+                    # gloo does not give up a collective, and deleting the group would wait for it.
                     ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._group))
                     _abandoned.append(self._group)
                     raise RanksChanged(why)
@@ -83,12 +81,12 @@ class TorchRing:
 
 
 def _done(work: Any) -> bool:
-    """Whether it is, after waiting for a moment. Raises RuntimeError where it failed."""
+    """Wait for LOOK_EVERY at most; return whether the collective is done. Raises RuntimeError when it failed."""
     try:
         work.wait(LOOK_EVERY)
         return True
     except RuntimeError:
-        if work.is_completed():  # it has failed: it was not our patience that ended
+        if work.is_completed():  # it failed, rather than took longer than LOOK_EVERY
             raise
         return False
 
