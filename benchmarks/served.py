@@ -114,7 +114,7 @@ def run(folder: Path, trial: str, urls: dict[str, str], env: str, steps: int) ->
 
 
 def steady(job: Job, looked: Looked) -> tuple[float, dict[str, float]]:
-    """Run a job and measure its processes meanwhile."""
+    """Return the steps per second of a job's last two thirds, and the processor time of its processes."""
     looked.stop()
     last = job.points[-1]
     first = next(point for point in job.points if point["steps"] >= last["steps"] / 3)

@@ -78,13 +78,13 @@ def services(**environment: str) -> dict[str, Any]:
 
 
 def roles(**environment: str) -> dict[str, Any]:
-    """Those that run the image, without the one that makes passwords."""
+    """Return the services that run the image, without the one that makes passwords."""
     found = services(**environment)
     return {name: service for name, service in found.items() if name not in SERVERS | {"passwords"}}
 
 
 def config_of(service: str, **environment: str) -> Config:
-    """What `python -m workers.ROLE` gets from the service's command."""
+    """Return the words that `python -m workers.ROLE` gets from the service's command."""
     role, overrides = command_of(service, **environment)
     assert check_overrides(role, overrides) == 0
     with hydra.initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -404,7 +404,7 @@ def test_docker_compose_reads_the_file_as_these_tests_do(experiment: str) -> Non
 
 
 def made(folder: Path, *domain: str, **environment: str) -> dict[str, str]:
-    """What docker/passwords.sh writes into `folder`."""
+    """Run docker/passwords.sh; return the passwords that it writes into `folder`."""
     folder.mkdir(exist_ok=True)
     subprocess.run([DOCKER / "passwords.sh", folder, *domain], check=True, capture_output=True, env=environment)
     return {path.name: path.read_text().strip() for path in folder.iterdir()}

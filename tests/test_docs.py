@@ -1,4 +1,4 @@
-"""What the pages say can be typed: modules, settings, files and names that they mention are there."""
+"""The modules, settings, files and names that the pages mention are there."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_every_dotted_name_of_ours_can_be_imported(page: Path) -> None:
 
 
 def reachable(name: str) -> bool:
-    """Whether a dotted name is a module, or what one holds; a setting `league.NAME` is one of a league's."""
+    """Return whether a dotted name is a module, a name in one, or a setting `league.NAME`."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:

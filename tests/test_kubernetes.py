@@ -139,7 +139,7 @@ def test_every_resource_fits_the_schema_of_its_kind(overlay: str, version: str) 
 
 
 def unfitting(given: Any, schema: Any, path: str = "spec") -> Iterator[str]:
-    """What is of another type than the schema says, or is not in it."""
+    """Return the values that the schema does not have, or has with another type."""
     if isinstance(schema, dict) and isinstance(given, dict):
         yield from (f"{path}.{key}" for key in given.keys() - schema.keys())
         for key in given.keys() & schema.keys():

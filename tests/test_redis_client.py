@@ -64,7 +64,7 @@ def test_the_password_of_a_url_of_sentinels_is_hidden_where_it_is_shown() -> Non
     )
 
 
-def test_a_redis_that_is_away_is_waited_for_by_tries_and_by_the_clock_once_it_is_hurried() -> None:
+def test_redis_is_waited_for_by_tries_and_once_hurried_by_the_clock() -> None:
     tried: list[str] = []
 
     class Away(redis.Connection):

@@ -37,7 +37,7 @@ def test_docker_reads_it() -> None:
     assert set(yaml.safe_load(done.stdout)["services"]) == set(stack()["services"])
 
 
-def test_each_role_s_command_is_a_valid_configuration_of_the_run_that_the_settings_name(tmp_path: Path) -> None:
+def test_each_roles_command_is_a_valid_configuration_of_the_named_run(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     (tmp_path / "conf" / "local").mkdir(exist_ok=True)
     shutil.copy(FILE.parent / stack()["configs"]["settings"]["file"], tmp_path / "conf" / "local" / "default.yaml")

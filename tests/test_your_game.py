@@ -50,7 +50,7 @@ def test_the_starter_settings_learn_to_leave_a_multiple_of_four() -> None:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_the_starter_settings_make_the_game_by_rules_less_exploitable_than_uniform_play() -> None:
+def test_the_starter_settings_beat_uniform_play_in_the_game_by_rules() -> None:
     settings = yaml.safe_load((CONF / "league/mine.yaml").read_text())
     league = LocalLeague(LeagueConfig.from_dict({**settings, "env": BY_RULES}))
     form = exploitability.load(BY_RULES)

@@ -1,4 +1,4 @@
-"""What says how far a run can grow: queues that are simulated, links that are held back, costs that grew."""
+"""Instruments for a run's growth: simulated queues, delayed links, grown costs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVICE = Service(
 )  # fmt: skip
 
 
-def test_where_actors_are_few_the_rate_is_theirs_and_where_they_are_many_it_is_the_slowest_parts() -> None:
+def test_few_actors_limit_the_rate_and_with_many_the_slowest_part_does() -> None:
     few = Run(SERVICE, 5).simulate()
     assert few.rate == pytest.approx(5_000, rel=0.1) and few.limit == "actors"
     many = Run(SERVICE, 40).simulate()

@@ -20,7 +20,7 @@ def curve(side, seed, values, game="rps", name="nash_mixture", **more):
     ]
 
 
-def test_a_league_is_worth_what_it_ends_with_and_self_play_its_median_over_the_second_half():
+def test_a_league_scores_by_its_end_and_self_play_by_its_second_half():
     lines = [
         *curve("league", 1, [0.9, 0.5, 0.04], main_agent=0.3),
         *curve("league", 2, [0.9, 0.5, 0.01], main_agent=0.1),

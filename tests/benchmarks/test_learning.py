@@ -59,7 +59,7 @@ def test_p_is_that_of_the_exact_mann_whitney_test(sizes: tuple[int, int]) -> Non
     assert p_value([1, 1, 1], [1, 1, 1]) == 1.0
 
 
-def test_the_same_command_goes_on_after_the_runs_that_ended_and_the_peer_may_come_later(
+def test_the_same_command_goes_on_after_ended_runs_and_may_add_the_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []

@@ -32,7 +32,7 @@ def test_the_checker_finds_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @emulated
-def test_either_side_of_pong_sees_itself_on_the_right_and_its_actions_move_its_own_paddle() -> None:
+def test_either_side_of_pong_sees_itself_on_the_right_and_moves_its_paddle() -> None:
     for player in (0, 1):
         moved = {}
         for action in ("RIGHT", "LEFT"):

@@ -1,4 +1,4 @@
-"""What an environment does wrong in its first steps is one sentence, before anything starts."""
+"""Faults in an environment's first steps are one sentence each, before anything starts."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_rewards_for_coming_nearer_are_those_of_the_librarys_own_wrapper() -> No
 
 
 @built
-def test_each_side_sees_itself_as_the_left_one_and_one_side_wins_what_the_other_loses() -> None:
+def test_each_side_sees_itself_on_the_left_and_rewards_sum_to_zero() -> None:
     games = envs.make_two_player("football:1_vs_1_easy", 1, 5)
     turn = games.reset()
     sides = []

@@ -18,7 +18,7 @@ VOLLEY = "examples/slimevolley/slimevolley.py:SlimeVolley"
 
 
 class Race:
-    """Who says the larger number gets on; a game is over at 3 ahead, or cut off after 20 steps."""
+    """The larger number advances; a game is over at 3 ahead, or cut off after 20 steps."""
 
     observation_space = gymnasium.spaces.Box(-3, 3, (2,), np.float32)
     action_space = gymnasium.spaces.Discrete(3)

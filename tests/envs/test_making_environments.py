@@ -240,7 +240,7 @@ def test_without_box2d_the_extra_that_brings_it_is_named(monkeypatch: pytest.Mon
         envs.make("LunarLander-v3")
 
 
-def test_cartpole_without_velocities_shows_place_and_angle_as_shares_of_where_an_episode_ends() -> None:
+def test_cartpole_without_velocities_shows_place_and_angle_as_shares() -> None:
     whole, hidden = gymnasium.make("CartPole-v1"), envs.make("envs.hidden_velocities:CartPole")
     seen, _ = whole.reset(seed=3)
     observation, _ = hidden.reset(seed=3)

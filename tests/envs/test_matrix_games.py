@@ -57,7 +57,7 @@ def test_rock_paper_scissors_is_openspiels():
         assert np.array_equal(payoffs(ours), np.array(game.row_utilities()) / scale)
 
 
-def test_the_spinning_top_narrows_and_weakens_to_a_top_of_three_that_is_its_one_equilibrium():
+def test_the_spinning_top_narrows_to_three_strategies_its_one_equilibrium():
     matrix = payoffs("spinning_top", layers=8, width=9)
     rings, first = [], 0  # a ring: strategies that, played alike, pay nothing against each of them
     while first < len(matrix):
@@ -137,7 +137,7 @@ def test_every_random_game_of_skill_is_a_symmetric_game_within_one(size, transit
     assert np.array_equal(matrix, -matrix.T) and np.abs(matrix).max() == pytest.approx(1)
 
 
-def test_strong_transitivity_makes_one_strategy_the_equilibrium_and_none_makes_cycles():
+def test_strong_transitivity_gives_one_equilibrium_strategy_and_none_gives_cycles():
     assert (equilibrium(payoffs("elo", noise=0.0)) > 1e-9).sum() == 1
     assert (equilibrium(payoffs("skill", transitivity=0.0)) > 1e-9).sum() >= 3
 

@@ -58,7 +58,7 @@ def test_results_are_of_the_player_who_won():
     assert turn.to_move[0] == 0 and turn.action_mask[0].all() and not turn.observation[0].any()  # a fresh board
 
 
-def test_of_parallel_games_the_second_move_is_made_without_seeing_the_first_and_rewards_come_with_it():
+def test_parallel_games_hide_the_first_move_from_the_second_player():
     games = envs.make_two_player("pettingzoo:rps_v2?max_cycles=2", 3, seed=0)
     nothing = [0, 0, 0, 1]  # one-hot: the opponent has not moved yet
     assert games.reset().observation.tolist() == [nothing] * 3
@@ -118,7 +118,7 @@ def a_string():
     return "not an environment"
 
 
-def test_a_parallel_game_of_ones_own_is_played_with_masks_from_its_infos_and_actions_from_its_start():
+def test_a_users_parallel_game_has_masks_from_infos_and_actions_from_its_start():
     games = envs.make_two_player(f"{__file__}:Duel", 2, seed=3)
     turn = games.reset()
     assert turn.action_mask.tolist() == [[True, False, True]] * 2

@@ -1,4 +1,4 @@
-"""What is done with episodes, observations and rewards, in its order, and what is not fit for it."""
+"""Preprocessing of episodes, observations and rewards, its order, and environments unfit for it."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_an_unknown_name_has_near_names(module: str, wrong: str, near: str) -> N
         envs.make(wrong)
 
 
-def test_atari_is_the_emulators_game_with_the_usual_preprocessing_unless_told_otherwise() -> None:
+def test_atari_has_the_usual_preprocessing_unless_told_otherwise() -> None:
     pytest.importorskip("ale_py")
     by_name, by_id = envs.make("atari:Pong"), envs.make(EnvSettings("ALE/Pong-v5", preprocessing="atari"))
     assert by_name.observation_space == by_id.observation_space == gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -84,7 +84,7 @@ def test_atari_is_the_emulators_game_with_the_usual_preprocessing_unless_told_ot
     assert EnvSettings("atari:pong", preprocessing="none").resolved().frame_stack is None
 
 
-def test_a_pool_plays_as_its_copies_alone_do_and_resets_within_the_step_that_ends_an_episode() -> None:
+def test_a_pool_plays_as_single_copies_do_and_resets_in_the_last_step() -> None:
     pytest.importorskip("envpool")
     copies, seed = 3, 11
     pool = envs.make_vector("envpool:CartPole-v1", copies, seed)

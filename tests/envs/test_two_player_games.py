@@ -1,4 +1,4 @@
-"""What every source of two-player games promises, asked of each."""
+"""The contract of two-player games, checked for every source."""
 
 import subprocess
 import sys
@@ -120,7 +120,7 @@ def test_the_id_gives_the_spaces_a_policy_is_built_from(env_id):
     assert action_space == games.single_action_space
 
 
-def test_an_illegal_action_names_the_game_the_player_and_what_is_legal_and_moves_nobody():
+def test_an_illegal_action_is_named_with_the_legal_ones_and_moves_nothing():
     games = envs.make_two_player("openspiel:leduc_poker", 3, seed=0)
     turn = games.reset()  # fold is illegal at first: there is nothing to fold to
     with pytest.raises(IllegalAction, match=r"leduc_poker', game 1: action 0 of player 0 is illegal; legal: 1, 2"):
@@ -210,7 +210,7 @@ def test_a_game_of_ones_own_may_use_any_name_for_what_it_keeps(game):
     assert len(finished.index) > 20 and (np.abs(finished.returns) == 1).all()
 
 
-def test_an_id_that_is_no_game_of_two_players_or_none_of_one_player_is_refused_with_the_reason():
+def test_an_id_of_the_wrong_number_of_players_is_refused_with_the_reason():
     with pytest.raises(ConfigurationError, match=r"'kuhn_poker' is no game of two players; .* 'openspiel:kuhn_poker'"):
         envs.make_two_player("kuhn_poker", 1, seed=0)
     with pytest.raises(ConfigurationError, match="is a game of two players"):

@@ -94,7 +94,7 @@ class Told(gymnasium.Env):
         return {"board": self.board, "turn": self.steps}, 0.5, self.steps == self.end, False, info
 
 
-def test_any_observation_and_whatever_the_environments_say_come_as_gymnasiums_own_vector_has_them():
+def test_observations_and_infos_are_those_of_gymnasiums_own_vector():
     ours = envs.make_vector(f"{__file__}:Told", 3, seed=7)
     theirs = SyncVectorEnv([Told] * 3, autoreset_mode=AutoresetMode.SAME_STEP)
     generator = np.random.default_rng(0)

@@ -38,7 +38,7 @@ def test_each_entry_of_the_table_is_compared_with_its_plain_form() -> None:
     assert set(VARIANTS) == set(library.SAME_DYNAMICS)
 
 
-def test_everything_that_gymnasium_vectorised_is_either_compared_or_left_out_for_a_reason() -> None:
+def test_each_vectorised_environment_is_compared_or_left_out_for_a_reason() -> None:
     vectorised = {
         name
         for name, spec in gymnasium.registry.items()
@@ -80,7 +80,7 @@ def test_it_plays_as_the_plain_environments_do(
     ours.close()
 
 
-def test_it_is_taken_by_itself_where_it_plays_the_same_and_one_after_another_where_not() -> None:
+def test_the_librarys_vector_is_used_only_where_it_plays_the_same() -> None:
     def chosen(**settings: Any) -> type:
         return type(envs.make_vector(EnvSettings(**settings), 2, seed=0))
 

@@ -61,7 +61,7 @@ def run_of(kind: str, folder: Path, servers: Servers) -> Iterator[tuple[Training
 
 
 def updates(run: TrainingRun) -> int:
-    """How many updates the logs of all learners show."""
+    """Return the number of updates in the logs of all learners."""
     files = [*run.folder.glob("metrics.jsonl"), *run.folder.glob("players/*/metrics.jsonl")]
     return sum(len(file.read_bytes().splitlines()) for file in files)
 

@@ -20,9 +20,7 @@ MESSAGES = 1000
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_league_plays_on_under_every_message_that_once_did_harm_and_a_thousand_random_ones(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_a_league_plays_on_under_hostile_and_a_thousand_random_messages(tmp_path: Path, servers: Servers) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with LeagueOfRun(tmp_path, "league_workers=2", "restarts=0", **urls) as run:
         store = run.store(servers.redis_url)

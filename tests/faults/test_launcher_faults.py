@@ -152,9 +152,7 @@ def test_an_actor_that_is_paused_is_named(tmp_path: Path, servers: Servers) -> N
 
 
 @pytest.mark.slow
-def test_a_redis_that_is_away_for_longer_than_processes_wait_does_not_exhaust_their_restarts(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_a_long_absence_of_redis_does_not_exhaust_restarts(tmp_path: Path, servers: Servers) -> None:
     port, binary = free_port(), shutil.which("redis-server")
     assert binary is not None
     line = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"]
@@ -275,7 +273,7 @@ def test_a_run_is_stopped_by_its_name_and_keeps_the_count_it_was_scaled_to(tmp_p
 
 
 @pytest.mark.slow
-def test_actors_and_a_learner_of_a_training_run_run_on_another_host_that_joins_and_leaves_with_it(
+def test_actors_and_a_learner_run_on_another_host_that_joins_and_leaves(
     tmp_path: Path, servers: Servers, run_name: str
 ) -> None:
     given = {"WARREN_BROKER_URL": servers.broker_url, "WARREN_REDIS_URL": servers.redis_url}

@@ -69,7 +69,7 @@ def test_the_books_stay_right_through_kills_and_a_restart_of_redis(tmp_path: Pat
 
 
 def answers(store: Store) -> bool:
-    """Whether Redis is there again."""
+    """Return whether Redis is there again."""
     try:
         return bool(store.redis.ping())
     except redis.RedisError:

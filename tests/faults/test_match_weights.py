@@ -26,7 +26,7 @@ PATIENCE = 300.0 + MATCHES  # s
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """What all actors wrote; the last line of one that was killed may be half of one."""
+    """Return the lines that all actors wrote; a killed actor's last line may be cut."""
     found = []
     for path in folder.glob("*.jsonl"):
         for line in path.read_text().splitlines():
@@ -39,9 +39,7 @@ def lines_of(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(PATIENCE + 120)
-def test_an_opponents_weights_are_the_same_at_its_first_and_its_last_decision_of_a_match(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_an_opponents_weights_stay_the_same_for_a_whole_match(tmp_path: Path, servers: Servers) -> None:
     record, rng, killed = tmp_path / "record", random.Random(7), 0
     record.mkdir()
     with LeagueOfRun(

@@ -23,7 +23,7 @@ def bodies(place: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_large_segments_go_by_shared_memory_and_nothing_is_left_or_lost_when_either_side_is_killed(
+def test_kills_of_either_side_leave_and_lose_nothing_in_shared_memory(
     tmp_path: Path, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with shared_place(monkeypatch) as place:

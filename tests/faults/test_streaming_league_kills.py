@@ -12,9 +12,7 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
-def test_a_streaming_league_learns_through_kills_and_loses_nothing_that_was_confirmed(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_a_streaming_league_learns_through_kills_and_loses_nothing_confirmed(tmp_path: Path, servers: Servers) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     settings = ("sampling=streaming", "algorithm=impala", "restarts=10000", "league.lease=5")
     with LeagueOfRun(tmp_path, *settings, **urls) as run:

@@ -1,4 +1,4 @@
-"""What brokers do to whoever is not prepared: a channel closed for a message that was held too long, an exchange that
+"""Traps of brokers: a channel closed for a message that was held too long, an exchange that
 is gone, connections to a Redis that break while nothing is sent."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def delete_exchange(calling: Calling, name: str) -> None:
         channel.exchange_delete(name)
 
 
-def test_calls_to_an_exchange_that_is_gone_end_with_an_error_and_none_is_lost_silently(calling: Calling) -> None:
+def test_calls_to_a_deleted_exchange_fail_with_an_error(calling: Calling) -> None:
     calling.start(1)
     solver = Solver(calling.app, calling.topology, patience=2.0, deadline=30.0)
     assert solver.call("actor.add", 1) == 2
@@ -101,7 +101,7 @@ def test_an_event_for_an_exchange_that_is_gone_is_an_error_or_makes_a_new_one(ca
     events.close()
 
 
-def test_a_segment_for_an_exchange_that_is_gone_is_an_error_within_the_senders_patience(calling: Calling) -> None:
+def test_a_segment_for_a_deleted_exchange_fails_within_the_senders_patience(calling: Calling) -> None:
     topology, stopping = calling.topology, threading.Event()
     with calling.app.connection_for_write() as connection, connection.channel() as channel:
         for queue in topology.declared():
@@ -113,7 +113,7 @@ def test_a_segment_for_an_exchange_that_is_gone_is_an_error_within_the_senders_p
         sender.send("learner.learn", ({"number": 1},))
 
 
-def test_a_worker_on_a_redis_broker_is_not_silent_after_its_connections_broke_while_it_was_idle(
+def test_a_redis_worker_serves_again_after_its_idle_connections_broke(
     embedded: Servers, tmp_path: Path, run_name: str
 ) -> None:
     with ObedientWorker(run_name, embedded.broker_url, embedded.redis_url, tmp_path / "log") as worker:

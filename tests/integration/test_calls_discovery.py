@@ -1,4 +1,4 @@
-"""Who serves what: asked of running workers, listed by the command line, and told to Flower by task events."""
+"""Discovery: workers asked for their services, the command line's list, task events for Flower."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def calling(servers, run_name: str, tmp_path: Path):
 
 
 def environment_of(calling: Calling, **more: str) -> dict[str, str]:
-    """What a process of the run finds the servers by."""
+    """Return the environment variables by which a process of the run finds the servers."""
     urls = {"WARREN_BROKER_URL": calling.broker_url, "WARREN_REDIS_URL": calling.redis_url}
     return {**os.environ, **urls, "WARREN_RUN": calling.topology.run, "PYTHONPATH": str(ROOT), **more}
 

@@ -79,7 +79,7 @@ def test_chords_join(served):
     assert result.get(timeout=60) == sum(range(1, 21))
 
 
-def test_handlers_of_all_events_hear_all_and_those_of_the_newest_skip_to_it_while_a_call_computes(served):
+def test_during_a_call_handlers_get_all_events_or_skip_to_the_newest(served):
     received, newest = events_received_while_busy(served, 60, busy_for=1.0)
     assert received == list(range(60))
     assert newest == sorted(newest) and len(newest) < 30

@@ -107,7 +107,7 @@ def test_a_connection_cut_from_outside_is_replaced_and_its_calls_are_sent_again(
     assert [handle.result() for handle in handles] == list(range(1, 101))
 
 
-def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_works(own_servers, run_name, tmp_path):
+def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error(own_servers, run_name, tmp_path):
     calling = Calling(own_servers.broker_url, own_servers.redis_url, run_name, tmp_path)
     try:
         calling.start(1)
@@ -139,7 +139,7 @@ def test_rabbitmq_restarted_under_load_is_a_pause_or_a_clear_error_and_then_all_
         calling.close()
 
 
-def test_the_brokers_memory_alarm_is_what_callers_are_told_and_when_it_ends_all_works(own_servers, run_name, tmp_path):
+def test_callers_are_told_of_the_brokers_memory_alarm_and_go_on_after_it(own_servers, run_name, tmp_path):
     calling = Calling(own_servers.broker_url, own_servers.redis_url, run_name, tmp_path)
     try:
         calling.start(1)
@@ -162,7 +162,7 @@ def test_the_brokers_memory_alarm_is_what_callers_are_told_and_when_it_ends_all_
 
 
 def failures(solver: Solver) -> list[Exception]:
-    """What became of a call that the broker may not take; nothing when it did."""
+    """Call once; return the error, where the broker took nothing, in a list."""
     try:
         solver.call("actor.add", 1, deadline=10.0)
     except (CallError, BrokerError) as error:

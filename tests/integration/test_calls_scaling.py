@@ -55,7 +55,7 @@ class Load:
                 self.errors.append(error)
 
 
-def test_a_worker_started_under_load_takes_its_share_and_one_that_stops_loses_nothing(calling: Calling) -> None:
+def test_a_worker_started_under_load_takes_its_share_and_stops_without_loss(calling: Calling) -> None:
     calling.start(1)
     first = calling.solver.call("actor.who")
     with Load(calling) as load:

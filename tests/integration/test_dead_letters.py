@@ -62,7 +62,7 @@ def listed(run: Calling) -> list[dict[str, Any]]:
 
 
 def waiting(run: Calling) -> int:
-    """How many are there, without looking at them."""
+    """Return the number of dead letters, without taking them."""
     with DeadLetters(run.app, run.topology) as letters:
         return letters.count() or 0
 

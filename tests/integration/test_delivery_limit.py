@@ -22,7 +22,7 @@ KILLED = -9
 
 
 def letters(calling: Calling, role: str) -> list[Any]:
-    """What lies in the dead-letter queue of `role`; it is taken out."""
+    """Take out and return the dead letters of `role`."""
     found = []
     with calling.app.connection_for_write() as connection:
         queue = calling.topology.dead_queue(role)(connection.channel())
@@ -33,7 +33,7 @@ def letters(calling: Calling, role: str) -> list[Any]:
 
 
 def lies(calling: Calling, role: str, least: int = 1) -> bool:
-    """Whether `least` dead letters of `role` are there; they stay."""
+    """Return whether `least` dead letters of `role` are there; they stay."""
     with calling.app.connection_for_write() as connection:
         return calling.topology.dead_queue(role)(connection.channel()).queue_declare().message_count >= least
 

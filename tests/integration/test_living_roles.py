@@ -96,9 +96,7 @@ def test_every_process_keeps_its_run_from_being_purged_until_it_ends(
 
 
 @pytest.mark.slow
-def test_an_actor_by_hand_beside_a_launcher_takes_a_number_and_the_settings_of_the_run(
-    servers: Servers, tmp_path: Path
-) -> None:
+def test_an_actor_by_hand_takes_a_number_and_the_settings_of_the_run(servers: Servers, tmp_path: Path) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     settings = ("sampling=streaming", "env.id=Acrobot-v1", "env.num_envs=4", "env.goal=null", "actors=1")
     client = redis.Redis.from_url(servers.redis_url)

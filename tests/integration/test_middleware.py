@@ -91,7 +91,7 @@ def test_a_hook_that_raises_is_one_clear_failure_of_that_call(hooked):
     assert hooked.processes[0].poll() is None
 
 
-def test_a_trace_passes_from_the_caller_to_the_service_and_to_the_calls_that_the_service_makes(hooked):
+def test_a_trace_passes_to_the_service_and_to_the_services_own_calls(hooked):
     hooked.start(ROLE="front")
     with Solver(hooked.app, hooked.topology, middleware=[traceparent()]) as solver:
         begun = solver.options(headers={"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"})
@@ -118,7 +118,7 @@ class Noting(Middleware):
 """
 
 
-def test_the_middleware_of_a_runs_file_is_around_the_calls_of_its_environments_and_services(servers, tmp_path):
+def test_a_run_files_middleware_wraps_calls_of_its_environments_and_services(servers, tmp_path):
     file = write(tmp_path, f"{HOSTLESS}middleware: [noting.py:Noting]\n")
     (tmp_path / "noting.py").write_text(NOTING)
     (tmp_path / "go").touch()

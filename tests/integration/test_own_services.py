@@ -24,7 +24,7 @@ hosts:
 
 
 def keys(run: str, servers: Servers) -> list[str]:
-    """What is left of a run in Redis, which holds the names of all that it made."""
+    """Return the keys of a run that are left in Redis."""
     return [key.decode() for key in redis.Redis.from_url(servers.redis_url).scan_iter(match=f"warren.{run}:*")]
 
 

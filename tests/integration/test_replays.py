@@ -34,7 +34,7 @@ def end(run: LeagueOfRun) -> None:
 
 
 def events(run: LeagueOfRun) -> list[dict[str, Any]]:
-    """What the league kept of its past."""
+    """Return the events that the league recorded."""
     return [event for _, event in read_file(run.folder / "league" / "league.jsonl")]
 
 
@@ -64,9 +64,7 @@ def test_every_match_of_a_league_is_recorded_and_played_again_to_its_result(tmp_
 
 
 @pytest.mark.slow
-def test_records_of_a_league_with_a_killed_actor_are_whole_and_only_that_actors_may_be_missing(
-    tmp_path: Path, servers: Servers
-) -> None:
+def test_records_are_whole_and_only_those_of_a_killed_actor_may_be_missing(tmp_path: Path, servers: Servers) -> None:
     urls = {"broker_url": servers.broker_url, "redis_url": servers.redis_url}
     with LeagueOfRun(tmp_path, *RULES, **urls) as run:
         store = run.store(servers.redis_url)

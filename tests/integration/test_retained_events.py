@@ -1,4 +1,4 @@
-"""Who subscribes later gets the newest event of before; what no service subscribes to is not kept."""
+"""Late subscribers get the newest event; events without a subscribing service are not kept."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Calling:
         self.solver._directory._redis.set(f"{self.topology.key_prefix}release:{key}", 1, ex=600)
 
     def ran(self, key: str) -> int:
-        """How often a service counted `key`."""
+        """Return how often a service counted `key`."""
         return int(self.solver._directory._redis.get(f"{self.topology.key_prefix}ran:{key}") or 0)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Calling:
 
 
 def events_received_while_busy(calling: Calling, number: int, busy_for: float) -> tuple[list[int], list[int]]:
-    """What the handlers of all events and of the newest received, of `number` fired while they had to wait."""
+    """Fire `number` events at busy handlers; return those that the handlers of all and of the newest received."""
     events = EventDispatcher(calling.app, calling.topology)
     busy = calling.solver.send("actor.sleep", busy_for)
     for fired in range(number):

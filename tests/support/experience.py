@@ -7,7 +7,7 @@ from agents import Policy, Trajectory
 
 
 def random_trajectory(policy: Policy, steps: int = 16, envs: int = 4, seed: int = 0, ending: float = 0.1) -> Trajectory:
-    """What `policy` (as it is now) might have done on random observations."""
+    """Return a trajectory of `policy`'s actions, drawn now, on random observations."""
     generator = np.random.default_rng(seed)
     shape = (steps, envs)
     observation = generator.normal(size=(*shape, *policy.observation_space.shape)).astype(np.float32)

@@ -43,7 +43,7 @@ class Hostile:
 
 
 def known(task: str) -> list[Hostile]:
-    """Those that once killed a worker or went round for ever, for `task`."""
+    """Return messages for `task` that once killed a worker or were redelivered for ever."""
     headers = {"task": task, "id": "hostile", "lang": "py"}
     bodies = [b"", b"5", b"[]", b"null", b"{", codec.encode(5), codec.encode(((1,), {})), codec.encode((5, [], "x"))]
     found = [Hostile(body, headers, kind) for body in bodies for kind in (WARREN, "application/json", "")]
@@ -127,7 +127,7 @@ class Publisher:
         self._connection.close()
 
     def knows(self, exchange: str) -> bool:
-        """Whether the broker has an exchange of that name."""
+        """Return whether the broker has an exchange of that name."""
         channel = self._connection.channel()  # which a no closes
         try:
             channel.exchange_declare(exchange, "", passive=True)

@@ -29,7 +29,7 @@ PUSH = Spec("actor.push", response=False, bound=1)
 
 
 class Directory:
-    """Which services there are."""
+    """A directory of services."""
 
     def __init__(self, *specs: Spec) -> None:
         self._known = {spec.name: spec for spec in specs}
@@ -46,7 +46,7 @@ class Directory:
 
 
 def app_of(broker: InMemoryBroker, claims: Any = None) -> Any:
-    """As much of an app as a client needs. `revoked`: ids of cancelled calls."""
+    """The part of an app that a client needs. `revoked`: ids of cancelled calls."""
     revoked: list[str] = []
     return SimpleNamespace(
         warren_broker=broker,

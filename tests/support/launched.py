@@ -49,7 +49,7 @@ class Launched:
         return self.log.read_text()
 
     def until(self, condition: Callable[[], Any], timeout: float = PATIENCE) -> Any:
-        """What `condition()` returns once it is true; fails when the launcher ends or `timeout` s pass first."""
+        """Return `condition()`'s value once it is true; fail when the launcher ends or `timeout` s pass first."""
         deadline = time.monotonic() + timeout
         while True:
             ended = self.process.poll()

@@ -57,7 +57,7 @@ class LeagueOfRun(TrainingRun):
         return role
 
     def scores(self) -> list[dict[str, Any]]:
-        """What the evaluator found so far."""
+        """Return the evaluator's scores so far."""
         return read_scores(self.folder)
 
 

@@ -60,7 +60,7 @@ def segment(run: Run, update: int, place: int, version: int) -> dict[str, Any]:
 
 
 def places(learner: int) -> range:
-    """Which segments of each update are those of `learner`."""
+    """Return the indices of `learner`'s segments in each update."""
     return range(sum(SHARES[:learner]), sum(SHARES[: learner + 1]))
 
 

@@ -30,7 +30,7 @@ class OwnRedis:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Return the URL on which it listens."""
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
@@ -50,6 +50,6 @@ class OwnRedis:
         until(answers)
 
     def kill(self) -> None:
-        """As a crash would."""
+        """Kill it, as a crash does."""
         os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()

@@ -106,7 +106,7 @@ class OwnRun(Launched):
         super().__init__(file.parent / f"{label}.log", "workers.run", *arguments, given=urls)
 
     def logged(self, process: str) -> str:
-        """What one of its processes has printed."""
+        """Return the output of one of its processes."""
         return "".join(path.read_text() for path in self.folder.glob(f"*/*/logs/{process}.log"))
 
     def processes(self, module: str = "workers.s") -> list[psutil.Process]:

@@ -53,7 +53,7 @@ class Peer:
         return thread
 
     def received(self, size: int) -> bytes:
-        """That many bytes of what the link wrote."""
+        """Return that many bytes of the link's output."""
         self.far.settimeout(60.0)
         data = b""
         while len(data) < size:

@@ -19,7 +19,7 @@ from workers.learning.allreduce.ring import RanksChanged
 
 
 def averages(ranks: Ranks, how: Compression) -> bool:
-    """Whether the ranks' gradients, compressed so, become their mean."""
+    """Return whether the ranks' compressed gradients become their mean."""
     ranks.compression = how
     gradient = torch.cat([torch.full((1000,), float(ranks.rank + 1)), torch.ones(3)])
     loss = ranks.average(gradient, torch.tensor(float(ranks.rank)), weight=ranks.rank + 1)

@@ -45,7 +45,7 @@ class TrainingRun(Launched):
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
     def account(self, lost: int = 0) -> dict[str, Any]:
-        """Of a run that has ended, what became of all segments and steps that were made: it adds up."""
+        """Check that the account of an ended run adds up: every segment and step made is accounted for."""
         found: dict[str, Any] = json.loads((self.folder / "segments.json").read_text())
         assert found == json.loads((self.folder / "outcome.json").read_text())["segments"]
         for numbers in (found, found["steps"]):
@@ -56,7 +56,7 @@ class TrainingRun(Launched):
         return found
 
     def tracebacks(self) -> dict[str, str]:
-        """Those in the logs of the run's processes: log -> from its first one on. A clean end has none."""
+        """Return the tracebacks in the run's logs: log -> text from the first one on. A clean end has none."""
         logs = {path.name: path.read_text() for path in (self.folder / "logs").iterdir()}
         return {name: text[text.index("Traceback") :] for name, text in logs.items() if "Traceback" in text}
 

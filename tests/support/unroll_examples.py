@@ -12,7 +12,7 @@ NAMES = [field.name for field in dataclasses.fields(Unroll)]
 
 @st.composite
 def unrolls(draw, channels=(None,)):
-    """Of any length from one step on; no episode ends, some do, all do in either way."""
+    """Yield unrolls of any length from one step on; no episode ends, some do, all do in either way."""
     steps, envs = draw(st.integers(1, 9)), draw(st.integers(1, 3))
     ending = draw(st.sampled_from([(0, 0), (0.2, 0.2), (1, 0), (0, 1), (1, 1)]))
     return random_unroll(draw(st.integers(0, 2**32)), steps, envs, draw(st.sampled_from(channels)), ending)

@@ -10,7 +10,7 @@ PATIENCE = 60.0  # s for anything to happen, on a machine however busy
 
 
 def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:
-    """What `condition()` returns once that is true. Raises AssertionError after `timeout` s."""
+    """Return `condition()`'s value once it is true. Raises AssertionError after `timeout` s."""
     deadline = time.monotonic() + timeout
     while not (result := condition()):
         assert time.monotonic() < deadline, f"{what} did not happen within {timeout:g} s"

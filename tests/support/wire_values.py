@@ -1,4 +1,4 @@
-"""What tests of the wire share: when two values are the same, what a call takes, and messages made by hand."""
+"""Values, calls and hand-made messages for tests of the wire."""
 
 from __future__ import annotations
 
