@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 
-from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import ConfigurationError
+from workers.config import roles
 from workers.config.command_line import role
 from workers.config.flower_login import missing_login
 from workers.config.schema import Config
-from workers.config.validation import verify
-from workers.runtime.connect import connect
-from workers.runtime.session import Session
+from workers.runtime.role import enter
 
 logger = logging.getLogger(__name__)
 
@@ -20,11 +18,9 @@ PORT = 5555
 
 def run(config: Config) -> int:
     """Serve until told to stop."""
-    verify(config, role="flower")
     if problem := missing_login(config.flower_address):
         raise ConfigurationError(problem)
-    log_to_stderr(config.log_level)
-    session = Session(config, *connect(config))
+    session = enter(config, roles.FLOWER)
     port = config.flower_port or PORT
     logger.info("Flower at http://%s:%d", config.flower_address, port)
     session.app.start(argv=["flower", f"--address={config.flower_address}", f"--port={port}", "--persistent=False"])

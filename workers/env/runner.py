@@ -16,21 +16,16 @@ from typing import Any
 
 from tasks.client.future import Handle
 from tasks.client.solver import Solver
-from tasks.events import STATUS, Subscription
-from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, CallError, ConfigurationError, RemoteFailure
 from workers.config import roles
 from workers.config.schema import Config
-from workers.config.validation import verify
 from workers.env.group import Group
 from workers.env.match_group import MatchGroup
 from workers.rollout.served.sampler import JOIN
-from workers.runtime.connect import connect
-from workers.runtime.joining import join
+from workers.runtime.facts import check_run_facts
 from workers.runtime.league_paths import league_of
-from workers.runtime.run_status import OVER, Ending
+from workers.runtime.role import RoleProcess, enter, live
 from workers.runtime.session import Session, source_name
-from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 
 logger = logging.getLogger(__name__)
@@ -44,16 +39,14 @@ REFUSALS = 10  # answers in a row that are errors, after which there is no use i
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: an answer may have come for that one
 
 
-class EnvRunner:
-    """Steps the groups until told to stop."""
+class EnvRunner(RoleProcess):
+    """The groups of environments of this process, and the threads that step them."""
 
     def __init__(self, config: Config, session: Session, stopping: threading.Event | None = None) -> None:
+        super().__init__(stopping)
         self.config, self.session = config, session
         self.source = source_name(config.env_runner_id, "env")
-        self.stopping = stopping or threading.Event()
-        self.failure: BaseException | None = None
         self.timing = Timing()
-        self._ending = Ending(session.redis, session.topology.key_prefix)
         self._solver = Solver(session.app, session.topology, deadline=None, patience=PATIENCE)
         # No two groups may play the same episodes, nor those of a process that was started again its earlier ones.
         self._seed = zlib.crc32(f"{config.seed}/{self.source}".encode()) % (1 << 31)
@@ -63,31 +56,22 @@ class EnvRunner:
             threading.Thread(target=self._run, name=f"group {index}", daemon=True) for index in range(GROUPS)
         ]
 
-    def start(self) -> None:
-        """Begin to play."""
+    def work(self, name: str) -> int:
+        """Step the groups until told to stop; return exit status 0."""
         sys.setswitchinterval(SWITCH)
         for thread in self._threads:
             thread.start()
+        self.stopping.wait()
+        return 0
 
-    def end(self) -> None:
-        """Play no more, and wait until the groups have ended."""
-        self.stopping.set()
+    def leave(self) -> None:
+        """Wait until the groups have ended."""
+        super().leave()
         for thread in self._threads:
-            thread.join(timeout=5.0)
+            if thread.ident is not None:
+                thread.join(timeout=5.0)
         self._solver.close()
         logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
-
-    def on_status(self, figures: dict[str, Any]) -> None:
-        """The run is over when its learner, or its launcher, says so."""
-        if figures["state"] in OVER:
-            self.stopping.set()
-
-    def on_connected(self) -> None:
-        """Whether it is over already."""
-        # Of a league its launcher says so.
-        if state := self._ending.verdict(self.config) if self._league is None else self._ending.state():
-            logger.info("the run is %s already", state)
-            self.stopping.set()
 
     # A group's thread.
 
@@ -182,28 +166,11 @@ class Asking:
 
 
 def run(config: Config) -> int:
-    """Step environments until the run is over or a stop; exit status 0, or 1 when that failed.
+    """Step environments until the run is over or a stop; return exit status 0, or 1 when that failed.
 
     Raises ConfigurationError when the environment fails again after it was made anew.
     """
-    verify(config, role="env")
-    log_to_stderr(config.log_level)
-    session = Session(config, *connect(config))
-    join(session)
+    session = enter(config, roles.ENV)
+    check_run_facts(session)
     stopping = session.stopped_by_signals()
-    with standing(session, roles.ENV, stopping) as config:
-        runner = EnvRunner(config, session, stopping)
-        subscription = Subscription(
-            session.app,
-            session.topology,
-            {STATUS: runner.on_status},
-            subscriber=f"env-{config.env_runner_id}",
-            on_connected=runner.on_connected,
-        ).start()
-        runner.start()
-        runner.stopping.wait()
-        runner.end()
-        subscription.stop()
-    if isinstance(runner.failure, ConfigurationError):
-        raise runner.failure
-    return 0 if runner.failure is None else 1
+    return live(session, roles.ENV, lambda config: EnvRunner(config, session, stopping), stopping)

@@ -16,7 +16,6 @@ import zlib
 from dataclasses import asdict
 
 import redis
-import torch
 
 import envs
 from agents.checkpoints import load_weights, weights_from_bytes
@@ -29,24 +28,21 @@ from league.redis.shared_returns import SharedReturns
 from league.rules.win_rates import Slots
 from league.state.history import History
 from tasks.events import EVALUATION
-from tasks.worker.celery_worker import log_to_stderr
 from warren.errors import BrokerError, WarrenError
 from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
-from workers.config.validation import verify
 from workers.evaluation.cells import evaluator_of
 from workers.evaluation.recording import BatchRecorder
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.replays.sending import ReplaySender
-from workers.runtime.connect import connect
-from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_of, policy_builder, store_of
 from workers.runtime.policy_cache import FrozenPolicies
+from workers.runtime.role import RoleProcess, enter, live
+from workers.runtime.run_status import CLOSED
 from workers.runtime.session import Session, source_name
-from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +54,15 @@ FIRST_PICTURES, PICTURES_EVERY = 20.0, 60.0  # s
 PICTURES_REST = 20.0  # times as long as drawing took, until the next pictures at least: a busy machine has other work
 
 
-class EvaluatorRole:
+class EvaluatorRole(RoleProcess):
     """Batches of games, and now and then a score."""
 
-    def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+    over_at = (CLOSED,)  # it scores what the others leave behind
+
+    def __init__(
+        self, config: Config, session: Session, league: LeagueConfig, stopping: threading.Event | None = None
+    ) -> None:
+        super().__init__(stopping)
         self.config, self.session, self.league = config, session, league
         self.store = store_of(session)
         self.returns = SharedReturns(session.redis, self.store.prefix)
@@ -86,9 +87,9 @@ class EvaluatorRole:
         self._history = History()
         self._board: Board | None = None
 
-    def run(self, stopping: threading.Event) -> None:
-        """Work until `stopping` is set; the last act is a score, so that the run ends with one of its last state."""
-        share = self.league.evaluation_share
+    def work(self, name: str) -> int:
+        """Work until told to stop; the last act is a score, so that the run ends with one of its last state."""
+        share, stopping = self.league.evaluation_share, self.stopping
         while not stopping.is_set():
             try:
                 if self.scores is not None and time.monotonic() >= self._pictures_at:
@@ -110,6 +111,7 @@ class EvaluatorRole:
             self.claims.release()
         except redis.RedisError as error:  # its lease runs out
             logger.warning("the cell that was being played was not given back: %s", error)
+        return 0
 
     def step(self) -> bool:
         """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
@@ -204,18 +206,10 @@ def seed_of(source: str) -> int:
 
 
 def run(config: Config) -> int:
-    """Evaluate until told to stop, or until the run is over."""
-    verify(config, role="evaluator")
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(1)
-    session = Session(config, *connect(config))
+    """Evaluate until told to stop, or until the run is over; return exit status 0."""
+    session = enter(config, roles.EVALUATOR, torch_threads=1)
     stopping = session.stopped_by_signals()
     run_folder(config).mkdir(parents=True, exist_ok=True)
-    with standing(session, roles.EVALUATOR, stopping) as config:
-        evaluator = EvaluatorRole(config, session, league_of(config))
-        subscription = closing(session, f"evaluator-{config.evaluator_id}", stopping.set)
-        try:
-            evaluator.run(stopping)
-        finally:
-            subscription.stop()
-    return 0
+    return live(
+        session, roles.EVALUATOR, lambda config: EvaluatorRole(config, session, league_of(config), stopping), stopping
+    )

@@ -35,9 +35,9 @@ class GatewayRole(AnsweringRole):
     role = roles.GATEWAY
     sampler: GatewaySampler
 
-    def __init__(self, config: Config, session: Session, far: bool = False) -> None:
+    def __init__(self, config: Config, session: Session, servers_are_remote: bool = False) -> None:
         """Raises ConfigurationError, for a port that cannot be taken say."""
-        super().__init__(config, session, far)
+        super().__init__(config, session, servers_are_remote)
         gateway = config.gateway
         self.limits = Limits.of(gateway)
         self._neighbours = Neighbours(session.redis, session.topology.key_prefix, self.limits.idle)

@@ -14,22 +14,17 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import envs
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from agents.trajectories import Trajectory
 from league.matchmaking.view import ModelRef
 from league.state.league_state import Match
-from tasks.events import STATUS, Subscription
-from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
-from warren.errors import ConfigurationError, LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
+from warren.errors import LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config, Sampling
-from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers, Learning
 from workers.leagues.recording import MatchRecorder, ratings_in
@@ -43,12 +38,10 @@ from workers.rollout.games.match_scheduler import Matches
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sending.answers import answer
 from workers.rollout.sending.numbering import Numbering
-from workers.runtime.connect import connect
-from workers.runtime.joining import join
+from workers.runtime.facts import check_run_facts
 from workers.runtime.league_paths import league_of, policy_builder, store_of
-from workers.runtime.run_status import OVER, Ending
+from workers.runtime.role import RoleProcess, enter, live
 from workers.runtime.session import Session, source_name
-from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -56,18 +49,17 @@ SLOWLY_MADE = 2.0  # s from which on the log says how long games took to make
 ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 
 
-class LeagueActorRole:
+class LeagueActorRole(RoleProcess):
     """Games for every learning player, the policies of their opponents, and the matches that they are in."""
 
     def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
+        super().__init__()
         self.config, self.session, self.league = config, session, league
         self.source = source_name(config.actor_id)
-        self.stopping = threading.Event()
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
         build = self._builder()
         self.fields = fields_asked(league.algorithm, league.network, build(0))  # one algorithm for all players
         self.players = KnownPlayers(session, f"actor-{config.actor_id}", build, self.stopping, config.round_timeout)
-        self.ending = Ending(session.redis, session.topology.key_prefix)
         self.record = MatchRecord.from_environment(self.source)
         sender = ReplaySender(session.redis, session.topology.key_prefix)
         self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
@@ -75,7 +67,6 @@ class LeagueActorRole:
         self._models: dict[str, ModelRef | None] = {}  # of matches that were issued and have not begun
         self.uncounted = 0  # games whose result the league refused
         self.first_step_at: float | None = None
-        self.failure: BaseException | None = None
         self.streaming = config.sampling is not Sampling.gathered
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
@@ -153,7 +144,7 @@ class LeagueActorRole:
 
     def leave(self) -> None:
         """Report what was played, and give back the matches of which nothing was; the sampling thread ends first."""
-        self.stopping.set()
+        super().leave()
         if self.thread.is_alive():
             self.thread.join(timeout=ENDS_WITHIN)
         for learning in self.players.all():
@@ -164,22 +155,6 @@ class LeagueActorRole:
     def on_stopping(self) -> None:
         """Told to stop."""
         self.stopping.set()
-
-    def on_status(self, figures: dict[str, Any]) -> None:
-        """The run is over when its launcher says so."""
-        if figures["state"] in OVER:
-            self.stop()
-
-    def on_connected(self) -> None:
-        """Catch up on the end of the run, should it have been announced before this process subscribed."""
-        if state := self.ending.state():
-            logger.info("the run is %s already", state)
-            self.stop()
-
-    def stop(self) -> None:
-        """End this process, from any thread."""
-        self.stopping.set()
-        stop_worker()
 
     # Matches.
 
@@ -298,28 +273,16 @@ class LeagueActorRole:
 
 
 def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
-    """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
+    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed.
 
     Raises ConfigurationError when, streaming, the user's environment fails again after it was made anew.
     """
-    verify(config, role="actor")
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(1)
-    session = Session(config, *connect(config), cache_bytes=0)  # of a frozen model its policy is kept instead
-    session.declare()
-    join(session)
-    with standing(session, roles.ACTOR) as config:
+    session = enter(config, roles.ACTOR, torch_threads=1, cache_bytes=0)  # a frozen model's policy is kept instead
+    check_run_facts(session)
+
+    def build(config: Config) -> LeagueActorRole:
         actor = make(config, session, league_of(config))
-        join(session, actor.fields)
-        name = f"actor-{config.actor_id}"
-        subscription = Subscription(
-            session.app, session.topology, {STATUS: actor.on_status}, subscriber=name, on_connected=actor.on_connected
-        ).start()
-        try:
-            status = actor.work(name)
-        finally:
-            actor.leave()
-            subscription.stop()
-    if isinstance(actor.failure, ConfigurationError):
-        raise actor.failure
-    return 1 if actor.failure is not None else status
+        check_run_facts(session, actor.fields)
+        return actor
+
+    return live(session, roles.ACTOR, build)

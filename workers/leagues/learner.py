@@ -21,7 +21,7 @@ from workers.learning.trainer import Trainer
 from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of, queue_of, ranks_of
 from workers.runtime import run_settings
 from workers.runtime.connect import connect
-from workers.runtime.joining import found
+from workers.runtime.facts import publish_run_facts
 from workers.runtime.league_paths import league_of
 from workers.runtime.session import Session
 
@@ -95,14 +95,14 @@ def run(config: Config) -> int:
     stopping = threading.Event()
     lease = lease_of(session, config.player)
     lease.take(stopping, "a player has one learner")
-    found(session)
+    publish_run_facts(session)
     run_settings.leave(session)
     # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
     # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
     client = LeagueClient(session, f"learner-{config.player}", stopping)
     ranks = ranks_of(config, session, config.player)
     trainer, course = league_trainer(session, league_of(config), client, stopping, stop_worker, ranks)
-    found(session, requested(trainer.algorithm.needs.fields))
+    publish_run_facts(session, requested(trainer.algorithm.needs.fields))
     learner = LeagueLearnerRole(config, session, trainer, course)
     lease.hold(learner.ended, learner.give_up)
 

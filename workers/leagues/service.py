@@ -28,7 +28,6 @@ from league.rules.settings import Settings
 from league.state.league_state import Match
 from league.state.periods import LearningPeriod, Periods
 from tasks.service import Worker, service
-from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from tasks.worker.server import Serving
 from warren.errors import LeagueError, PoolError, WarrenError
@@ -36,15 +35,13 @@ from workers.config import initial_weights, roles, teachers
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
-from workers.config.validation import verify
 from workers.leagues.wire import Invitation, invitation_to_wire, outcome_to_wire, period_to_wire
 from workers.replays.folder import FOLDER as REPLAYS
 from workers.replays.sending import ReplayKeeper
-from workers.runtime.connect import connect
-from workers.runtime.ended import closing
 from workers.runtime.league_paths import league_folder, league_of, policy_builder, store_of
+from workers.runtime.role import RoleProcess, enter, live
+from workers.runtime.run_status import CLOSED
 from workers.runtime.session import Session, event_rate
-from workers.runtime.standing import standing
 
 logger = logging.getLogger(__name__)
 
@@ -234,42 +231,49 @@ def wait_for_league(store: Store) -> None:
         time.sleep(POLL_EVERY)
 
 
+class LeagueRole(RoleProcess):
+    """A league worker: the league's services and, in the one with `league_id=0`, the keepers of its folder."""
+
+    over_at = (CLOSED,)  # actors and learners call it until they end
+
+    def __init__(self, config: Config, session: Session) -> None:
+        super().__init__()
+        self.session, self.store, league = session, store_of(session, VIEW_AGE), league_of(config)
+        self._keepers: list[threading.Thread] = []
+        if config.league_id != 0:
+            wait_for_league(self.store)
+            return
+        Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
+        begin(self.store, session.pool, league, saved_league(config))
+        own = Keeper(
+            self.store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
+        )
+        self._keepers.append(threading.Thread(target=keep, args=(own, self.stopping), name="keeper"))
+        if league.records:
+            folder = run_folder(config) / REPLAYS
+            replays = ReplayKeeper(session.redis, session.topology.key_prefix, folder, league.replay_bytes)
+            self._keepers.append(threading.Thread(target=replays.run, args=(self.stopping,), name="replays"))
+
+    def work(self, name: str) -> int:
+        session, service = self.session, LeagueService(self.store, self.session.pool)
+        serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(session.config))
+        return serving.run(on_ready=self._keep)
+
+    def stop(self) -> None:
+        stop_worker()  # the keepers go on until nothing is served any more: their last act is a snapshot
+
+    def leave(self) -> None:
+        super().leave()
+        for keeper in self._keepers:
+            if keeper.ident is not None:
+                keeper.join()
+
+    def _keep(self) -> None:
+        for keeper in self._keepers:
+            keeper.start()
+
+
 def run(config: Config) -> int:
-    """Serve until told to stop."""
-    verify(config, role="league")
-    log_to_stderr(config.log_level)
-    session = Session(config, *connect(config))
-    session.declare()
-    store, league = store_of(session, VIEW_AGE), league_of(config)
-    stopping = threading.Event()
-    threads: list[threading.Thread] = []
-    with standing(session, roles.LEAGUE, stopping) as config:
-        if config.league_id == 0:
-            Unsaved(league_folder(config)).begin(session.redis, session.topology.key_prefix)
-            begin(store, session.pool, league, saved_league(config))
-            own = Keeper(
-                store, session.pool, league_folder(config), league.memory_bound, league.snapshot_every, league.history
-            )
-            threads.append(threading.Thread(target=keep, args=(own, stopping), name="keeper"))
-            if league.records:
-                folder = run_folder(config) / REPLAYS
-                replays = ReplayKeeper(session.redis, session.topology.key_prefix, folder, league.replay_bytes)
-                threads.append(threading.Thread(target=replays.run, args=(stopping,), name="replays"))
-        else:
-            wait_for_league(store)
-        service, name = LeagueService(store, session.pool), f"league-{config.league_id}"
-        serving = Serving(session.app, session.topology, [service], name, event_rate=event_rate(config))
-        subscription = closing(session, name, stop_worker)
-
-        def ready() -> None:
-            for thread in threads:
-                thread.start()
-
-        try:
-            return serving.run(on_ready=ready)
-        finally:
-            stopping.set()
-            subscription.stop()
-            for thread in threads:
-                if thread.ident is not None:
-                    thread.join()
+    """Serve until told to stop, or until the run is over; return the exit status."""
+    session = enter(config, roles.LEAGUE)
+    return live(session, roles.LEAGUE, lambda config: LeagueRole(config, session))

@@ -33,8 +33,8 @@ from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime import run_settings
 from workers.runtime.actor_count import actors_now
-from workers.runtime.connect import connect, far
-from workers.runtime.joining import found
+from workers.runtime.connect import connect, servers_are_remote
+from workers.runtime.facts import publish_run_facts
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import Ending, verdict
 from workers.runtime.session import PLAYER, Session
@@ -288,7 +288,7 @@ def held_at_once(config: Config, redis_url: str) -> int:
     """
     if config.sampling is Sampling.gathered:
         return 2
-    return config.segments_per_share * (HELD_FROM_FAR if far(redis_url) else 1)
+    return config.segments_per_share * (HELD_FROM_FAR if servers_are_remote(redis_url) else 1)
 
 
 def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
@@ -346,10 +346,10 @@ def run(config: Config) -> int:
     queue = queue_of(config, session, PLAYER)
     lease = lease_of(session, PLAYER)
     lease.take(threading.Event(), "a player has one learner")
-    found(session)
+    publish_run_facts(session)
     run_settings.leave(session)
     trainer = plain_trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
-    found(session, requested(trainer.algorithm.needs.fields))
+    publish_run_facts(session, requested(trainer.algorithm.needs.fields))
     learner = LearnerRole(config, session, trainer)
     ending = Ending(session.redis, session.topology.key_prefix)
     lease.hold(learner.ended, learner.give_up)

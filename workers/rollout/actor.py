@@ -11,24 +11,21 @@ import logging
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-import torch
 from celery.exceptions import Reject
 
 import envs
 from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
-from tasks.events import STATUS, WEIGHTS, Subscription
-from tasks.worker.celery_worker import log_to_stderr
+from tasks.events import WEIGHTS
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, WarrenError
 from workers.config import roles
 from workers.config.schema import Config, Sampling
-from workers.config.validation import verify
 from workers.rollout.asked import fields_asked
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
 from workers.rollout.sending.answers import answer
@@ -39,30 +36,30 @@ from workers.rollout.sending.pace import Pace
 from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
-from workers.runtime.connect import connect, far
-from workers.runtime.joining import join
-from workers.runtime.run_status import OVER, Ending
+from workers.runtime.connect import servers_are_remote
+from workers.runtime.facts import check_run_facts
+from workers.runtime.role import RoleProcess, enter, live
 from workers.runtime.session import PLAYER, Session, source_name
-from workers.runtime.standing import standing
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
 
 logger = logging.getLogger(__name__)
 
 OTHERS_WAIT = 0.01  # s that a rollout which is another actor's share is held, before it goes back to the queue
+ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so and waits on
 
 
-class ActorRole:
+class ActorRole(RoleProcess):
     """Environments, a copy of the policy, and the newest weights."""
 
     role = roles.ACTOR
     sampler: ClosableSampler
     fields: list[str] | None = None  # what the algorithm asks samplers to collect, once a policy was made
 
-    def __init__(self, config: Config, session: Session, far: bool = False) -> None:
-        """`far`: whether the servers are."""
-        self.config, self.session, self._far = config, session, far
+    def __init__(self, config: Config, session: Session, servers_are_remote: bool = False) -> None:
+        super().__init__()
+        self.config, self.session, self._servers_are_remote = config, session, servers_are_remote
         self.number = config.actor_id or 0
         self.source = source_name(self.number)
         # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
@@ -76,9 +73,6 @@ class ActorRole:
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
-        self.ending = Ending(session.redis, session.topology.key_prefix)
-        self.stopping = threading.Event()
-        self.failure: BaseException | None = None
         self.first_step_at: float | None = None
         self._numbered = Numbering(session, self.source)
         self._senders = threading.local()  # each sending thread's own
@@ -201,22 +195,16 @@ class ActorRole:
         """Told to stop."""
         self.stopping.set()
 
-    def on_connected(self) -> None:
-        """Catch up with the events that went by unseen."""
+    def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
+        return {WEIGHTS: self.on_weights}
+
+    def catch_up(self) -> None:
         self.weights.fetch()
-        if state := self.ending.verdict(self.config):
-            logger.info("the run is %s already", state)
-            self.stop()
 
-    def on_status(self, figures: dict[str, Any]) -> None:
-        """The run is over when its learner, or its launcher, says so."""
-        if figures["state"] in OVER:
-            self.stop()
-
-    def stop(self) -> None:
-        """End this process, from any thread."""
-        self.stopping.set()
-        stop_worker()
+    def leave(self) -> None:
+        super().leave()
+        if self.thread.is_alive():
+            self.thread.join(timeout=ENDS_WITHIN)
 
     def _stream(self) -> None:
         try:
@@ -230,7 +218,7 @@ class ActorRole:
                     self.pace.collected(self.weights.version)
                     with self.timing.stage("wait for the sender"):
                         sending.give(payload)
-                        if not self._far:  # else what is on its way would have to arrive, and room be seen, before
+                        if not self._servers_are_remote:  # else it would wait until what is on its way has arrived
                             sending.wait_for_room()
             except SamplerClosed:
                 logger.info("no more games are played here")
@@ -281,7 +269,7 @@ class ActorRole:
 
         What is on its way to a far queue has mostly been taken out by the time that it is seen there.
         """
-        return self._bound() - (0 if self._far else self._leaving.others())
+        return self._bound() - (0 if self._servers_are_remote else self._leaving.others())
 
     def _may_collect(self, room: bool) -> bool:
         return self.pace.may_collect(self.weights.version, room)
@@ -299,33 +287,17 @@ class ActorRole:
 
 
 def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
-    """Play until the run is over or a stop; exit status 0, or 1 when playing failed.
+    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed.
 
     Raises ConfigurationError when the environment fails again after it was made anew.
     """
-    verify(config, role=make.role.name)
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(1)
-    broker_url, redis_url = connect(config)
-    session = Session(config, broker_url, redis_url)
-    session.declare()
-    join(session)
-    with standing(session, make.role) as config:
-        actor = make(config, session, far(redis_url))
-        join(session, actor.fields)
-        name = f"{make.role.name}-{config.actor_id}"
-        subscription = Subscription(
-            session.app,
-            session.topology,
-            {WEIGHTS: actor.on_weights, STATUS: actor.on_status},
-            subscriber=name,
-            on_connected=actor.on_connected,
-        ).start()
-        status = actor.work(name)
-        actor.stopping.set()
-        if actor.thread.is_alive():
-            actor.thread.join(timeout=5.0)
-        subscription.stop()
-    if isinstance(actor.failure, ConfigurationError):
-        raise actor.failure
-    return 1 if actor.failure is not None else status
+    session = enter(config, make.role, torch_threads=1)
+    check_run_facts(session)
+    remote = servers_are_remote(session.redis_url)
+
+    def build(config: Config) -> ActorRole:
+        actor = make(config, session, remote)
+        check_run_facts(session, actor.fields)
+        return actor
+
+    return live(session, make.role, build)

@@ -1,4 +1,4 @@
-"""What every role holds while it runs: session, weights, run status, segment ledger, cached policies.
+"""The life of a role's process and its tools: session, leases, run status, facts, weights, segment ledger.
 
-Others take `session.Session`, `connect.connect` and the rest; knows no role.
+Roles take `role.enter`, `role.live` and `session.Session`; nothing here knows a particular role.
 """

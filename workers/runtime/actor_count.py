@@ -1,4 +1,4 @@
-"""How many actors and env runners a run has at the moment: the launcher writes it, rounds and senders read it."""
+"""The numbers of actors and env runners at the moment: the launcher writes them, rounds and senders read them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ READ_EVERY = 1.0  # s for which the count that was read last holds
 
 
 def actors_now(session: Session) -> int:
-    """How many actors a round is to ask: as configured, or as changed since. Raises redis.RedisError."""
+    """Return how many actors a round asks: as configured, or as changed since. Raises redis.RedisError."""
     return count_now(session, "actors")
 
 
 def count_now(session: Session, setting: str) -> int:
-    """How many there are of `setting`, as configured or as changed since. Raises redis.RedisError."""
+    """Return the count that `setting` names, as configured or as changed since. Raises redis.RedisError."""
     return int(session.redis.get(count_key(session, setting)) or getattr(session.config, setting))
 
 
 class Count:
-    """How many there are of a setting. Read once a second at most; while Redis is away the number before holds."""
+    """A count, read once per second at most; while Redis is away the last number holds."""
 
     def __init__(self, session: Session, setting: str = "actors") -> None:
         self._session, self._setting = session, setting
@@ -31,7 +31,7 @@ class Count:
         self._read_at = 0.0
 
     def __call__(self) -> int:
-        """So many, 1 at least."""
+        """Return the count, at least 1."""
         if time.monotonic() >= self._read_at:
             self._read_at = time.monotonic() + READ_EVERY
             with contextlib.suppress(redis.RedisError):
@@ -40,9 +40,9 @@ class Count:
 
 
 class SegmentsWaiting:
-    """How many segments may wait in a learner's queue: those of its next update, for as many as play now.
+    """The number of segments that may wait in a learner's queue: those of its next update, for as many as play now.
 
-    What waits behind them would be older still when its turn comes.
+    A segment behind them would be older still when its turn comes.
     """
 
     def __init__(self, session: Session) -> None:
@@ -52,14 +52,14 @@ class SegmentsWaiting:
         self._players = self._actors if players == "actors" else Count(session, players)
 
     def __call__(self) -> int:
-        """Segments."""
+        """Return that number."""
         return self._players() if self._configured is None else self._configured
 
     def share(self) -> float:
-        """Segments of one actor among those."""
+        """Return how many of them are one actor's."""
         return self() / self._actors()
 
 
 def count_key(session: Session, setting: str) -> str:
-    """Where the number stands."""
+    """Return the Redis key of the count that `setting` names."""
     return f"{session.topology.key_prefix}{setting}"

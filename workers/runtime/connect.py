@@ -1,4 +1,4 @@
-"""Where a role started by itself finds the run's servers: it joins them, it never starts any."""
+"""Connecting to the servers of a run: a role that is started by itself joins them, it never starts any."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE, check_broker, check
 
 logger = logging.getLogger(__name__)
 
-FAR = 0.02  # s there and back
+REMOTE = 0.02  # s there and back, from which on servers count as far away
 AGAIN_AFTER, AGAIN_AT_MOST = 0.5, 5.0  # s between two tries to reach a server that is away
 SAID_EVERY = 60.0  # s
 
@@ -27,16 +27,16 @@ def given_urls(config: Config) -> tuple[str | None, str | None]:
     )
 
 
-def far(redis_url: str) -> bool:
-    """Whether the servers are so far that roles have to send on before they know what became of what they sent."""
-    away = round_trip(redis_url)
-    if away >= FAR:
-        logger.info("the servers are %.0f ms away, there and back: more is under way at once", 1e3 * away)
-    return away >= FAR
+def servers_are_remote(redis_url: str) -> bool:
+    """Return whether the servers are so far away that roles must send on before they know what was sent arrived."""
+    seconds = round_trip(redis_url)
+    if seconds >= REMOTE:
+        logger.info("the servers are %.0f ms away, there and back: more is under way at once", 1e3 * seconds)
+    return seconds >= REMOTE
 
 
 def round_trip(redis_url: str, tries: int = 5) -> float:
-    """s that the quickest of some questions to Redis takes, there and back; on a busy machine, too."""
+    """Return the shortest of `tries` round trips to Redis, in s: a busy machine delays some, hardly all."""
     taken = []
     with redis_client.connect(redis_url) as client:
         client.ping()  # connects

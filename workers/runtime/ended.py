@@ -1,8 +1,8 @@
-"""Hearing the end of a run, for roles that serve the others until then and may have been started by hand."""
+"""The end of a run, as its processes hear of it: by a status event, or from Redis when they come too late for that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from celery.utils.log import get_logger
@@ -14,28 +14,40 @@ from workers.runtime.session import Session
 logger = get_logger(__name__)
 
 
-def closing(session: Session, subscriber: str, stop: Callable[[], None]) -> Subscription:
-    """Calls `stop` once the run's launcher has stopped everybody else and removes the run, or had done so before.
+def follow_run(
+    session: Session,
+    subscriber: str,
+    stop: Callable[[], None],
+    over_at: Collection[str] = (CLOSED,),
+    *,
+    handlers: Mapping[str, Callable[[dict[str, Any]], None]] | None = None,
+    catch_up: Callable[[], None] = lambda: None,
+) -> Subscription:
+    """Subscribe to the run's status, and call `stop` once that is one of `over_at`, or was before.
 
-    Raises redis.RedisError.
+    `handlers`: of other events. `catch_up` is called each time that the subscription is bound. Roles that serve the
+    others stay until CLOSED, when the launcher has stopped everybody else. Raises redis.RedisError.
     """
     ending = Ending(session.redis, session.topology.key_prefix)
 
     def on_status(figures: dict[str, Any]) -> None:
-        if figures["state"] == CLOSED:
-            logger.info("the run is closed")
+        if figures["state"] in over_at:
+            logger.info("the run is %s", figures["state"])
             stop()
 
     def on_connected() -> None:
-        if ending.state() == CLOSED:
-            logger.info("the run is closed already")
+        catch_up()
+        # Of a league, only its launcher says that it is over.
+        state = ending.verdict(session.config) if session.config.league is None else ending.state()
+        if state in over_at:
+            logger.info("the run is %s already", state)
             stop()
 
-    handlers = {STATUS: on_status}
-    return Subscription(session.app, session.topology, handlers, subscriber, on_connected=on_connected).start()
+    told = {**(handlers or {}), STATUS: on_status}
+    return Subscription(session.app, session.topology, told, subscriber, on_connected=on_connected).start()
 
 
 def open_run(session: Session) -> None:
-    """For the launcher: the run begins, or a run of its name begins anew."""
+    """Declare the queues of a run that begins, or begins anew, and forget the end of an earlier run of its name."""
     session.declare()
     Ending(session.redis, session.topology.key_prefix).clear()

@@ -1,4 +1,4 @@
-"""How many groups of env runners each actor of a served league decides for, told by each, read by all."""
+"""The number of env runners' groups that each actor of a served league decides for, told by each, read by all."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ FORGOTTEN = 10  # s after which an actor that says nothing is taken for gone
 
 
 class GroupCounts:
-    """Of actor `own`, a number; the keys begin with `prefix`."""
+    """The counts of all actors, seen from actor number `own`; the keys begin with `prefix`."""
 
     def __init__(self, client: Any, prefix: str, own: int) -> None:
         self._redis, self._key, self._own = client, f"{prefix}groups", own
         self._say_at = 0.0
 
     def say(self, count: int) -> None:
-        """Tell the others, every few seconds."""
+        """Tell the other actors, every few seconds, that this one has `count` groups."""
         if time.monotonic() < self._say_at:
             return
         self._say_at = time.monotonic() + SAY_EVERY
@@ -35,7 +35,7 @@ class GroupCounts:
             logger.warning("how many groups this actor has is not told for a moment: %s", error)
 
     def fewer(self, count: int) -> int | None:
-        """The actor that has the fewest groups, where it would have no more than this one of `count` with one more."""
+        """Return the actor with the fewest groups; None if one more would give it as many as the `count` here."""
         try:
             actors = sorted(int(name) for name in self._redis.smembers(self._key))
             said = self._redis.mget([f"{self._key}:{actor}" for actor in actors]) if actors else []

@@ -1,4 +1,4 @@
-"""Where a run's league is: its keys in Redis, its folder, its settings."""
+"""The settings of a run's league, its store in Redis, and its folders."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from workers.runtime.session import Session
 
 
 def league_of(config: Config) -> LeagueConfig:
-    """The league's settings. Raises ConfigurationError for what is wrong in them."""
+    """Return the league's settings. Raises ConfigurationError for what is wrong in them."""
     assert config.league is not None
     return LeagueConfig.from_dict(config.league)
 
 
 def store_of(session: Session, view_age: float = 0.0) -> Store:
-    """The league's state in Redis."""
+    """Return the store of the league's state in Redis. `view_age`: s for which a view of it may be used again."""
     return Store(session.redis, f"{session.topology.key_prefix}league:", view_age=view_age)
 
 
 def league_folder(config: Config) -> Path:
-    """Where the keeper saves the league: its stream and its models."""
+    """Return the folder in which the keeper saves the league's stream and models."""
     return run_folder(config) / "league"
 
 
 def player_folder(config: Config, player: str) -> Path:
-    """Checkpoints and metrics of one learning player."""
+    """Return the folder of one learning player's checkpoints and metrics."""
     return run_folder(config) / "players" / player
 
 
 def policy_builder(league: LeagueConfig) -> Callable[[int], Policy]:
-    """Makes policies for the league's game, with weights from the given seed."""
+    """Return a function that makes a policy for the league's game, with initial weights drawn from a seed."""
     games = envs.make_two_player(league.env, 1, 0, **league.env_kwargs)
     games.close()
     spaces = games.single_observation_space, games.single_action_space

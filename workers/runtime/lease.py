@@ -1,4 +1,4 @@
-"""A lease in Redis: of several processes that would do the same work, one does it, and the others are told who.
+"""A lease in Redis: of several processes that would do the same work, one does it; the others are told which one.
 
 lease = Lease(redis, "warren.my-run:", "learner of player main")
 lease.take(stopping)       # raises ConfigurationError when another process holds it and goes on doing so
@@ -6,7 +6,7 @@ lease.hold(ended, lost)    # renewed until `ended`; `lost`: another took it, sin
 lease.release()
 living(redis, "warren.my-run:")  # the processes of the run that hold one
 
-All leases of a run are in one index, so that who asks need not look through all of Redis.
+All leases of a run are in one index, so that a reader need not scan all of Redis.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Lease:
         self._me = json.dumps(me)
 
     def take(self, stopping: threading.Event, remedy: str = "") -> bool:
-        """Get the lease; one whose holder has died is waited out. False when `stopping` was set meanwhile.
+        """Take the lease, waiting for one whose holder has died; return False when `stopping` was set meanwhile.
 
         Raises ConfigurationError, ending in `remedy`, for a holder that renews it.
         """
@@ -99,10 +99,10 @@ class Lease:
                     return True
                 if time.monotonic() > until:
                     raise ConfigurationError(
-                        f"{self._work}: {holder} is that already; {remedy or 'stop that one first'}"
+                        f"{self._work}: already held by {holder}; {remedy or 'stop that process first'}"
                     )
                 if not said:
-                    logger.info("%s: waiting whether %s is still there", self._work, holder)
+                    logger.info("%s: waiting to see whether %s is still alive", self._work, holder)
                     said = True
             if stopping.wait(POLL_EVERY):
                 return False
@@ -113,14 +113,14 @@ class Lease:
         return holder is not None and _read(holder).get("space") == _space() and not _dead(holder)
 
     def try_to_take(self) -> str:
-        """Get the lease where nobody has it, or one that is known to have died; else return who has it, as text."""
+        """Take the lease if it is free or its holder is known to be dead: return "", else the holder, as text."""
         held = self._hold()
         if held is not None and _dead(held):
             held = self._hold(replaced=held)
         return "" if held is None else _described(held)
 
     def renew(self) -> bool:
-        """Hold it for longer; taken anew where Redis has lost it. False when another process has it now."""
+        """Extend the lease, taking it anew where Redis has lost it; return False when another process has it now."""
         return self._hold() is None
 
     def _hold(self, replaced: bytes = b"") -> bytes | None:
@@ -184,13 +184,13 @@ class Lease:
         thread.join(RELEASED_WITHIN)
 
     def holder(self) -> str:
-        """Who has it, as text."""
+        """Return the holder, as text."""
         data = self._redis.get(self._key)
         return "nobody" if data is None else _described(data)
 
 
 def connect(redis_url: str) -> Any:
-    """Return a client for leases: who renews one, or gives it back, has to know soon how it stands."""
+    """Return a client for leases, with short timeouts: to renew or give back a lease cannot wait."""
     return redis_client.connect(redis_url, retry=Retry(NoBackoff(), 1), socket_timeout=ANSWER_WITHIN)
 
 
@@ -270,7 +270,7 @@ def _read(holder: bytes) -> dict[str, Any]:
 
 
 def _space() -> str:
-    """What process ids here are of: this boot of this machine, this container; where that is unknown, nobody's."""
+    """Return the namespace of the process ids here: this boot and container; a random one where that is unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

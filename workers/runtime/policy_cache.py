@@ -1,4 +1,4 @@
-"""Policies of frozen models, each loaded from the pool when it is first played; the least used ones are unloaded."""
+"""A cache of frozen models' policies: each is loaded from the pool when first played, the least used are dropped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OBJECTS = 64 << 10  # bytes of a policy beside its weights: modules, spaces, gen
 
 
 class FrozenPolicies:
-    """`build` makes a policy of the league's network; its weights are overwritten.
+    """A cache of policies by model; a policy that is dropped while it plays stays until its games have ended.
 
-    One that is unloaded while it plays stays until its games have ended.
+    `build` makes a policy of the league's network, whose weights are overwritten.
     """
 
     def __init__(
@@ -29,11 +29,13 @@ class FrozenPolicies:
         self.bytes = 0  # of those that are loaded
 
     def __len__(self) -> int:
-        """How many are loaded."""
         return len(self._policies)
 
     def __getitem__(self, model: ModelRef) -> Policy:
-        """Raises PoolError when the pool lacks the model, CheckpointError when it is damaged or of another network."""
+        """Return the policy of `model`, loaded if need be.
+
+        Raises PoolError when the pool lacks the model, CheckpointError when it is damaged or of another network.
+        """
         if model not in self._policies:
             policy = self._build(0).requires_grad_(False)
             load_weights(policy, weights_from_bytes(self._pool.get(*model).data)[0], str(model))
@@ -46,5 +48,5 @@ class FrozenPolicies:
 
 
 def weight(policy: Policy) -> int:
-    """Bytes that a loaded policy takes, about."""
+    """Return about how many bytes a loaded policy takes."""
     return OBJECTS + sum(int(tensor.numel() * tensor.element_size()) for tensor in policy.state_dict().values())

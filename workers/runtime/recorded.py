@@ -1,4 +1,4 @@
-"""Recorded observations: what a policy saw in a row, in one file of a run folder, for whoever compares policies on it.
+"""A sample of observations that a policy saw in a row, in one file of a run folder; to compare policies on.
 
 The learner writes what it learned from; `recorded.safetensors` holds "observation" (of a Dict or Tuple
 "observation/NAME" for each leaf) [T, N, ...], "begins" bool [T, N], "memory/NAME" [N, ...] of the policy's memory, and

@@ -1,8 +1,8 @@
-"""Whether a run is over, and how a process learns it that was not there when the learner said so.
+"""The end of a run, for processes that were not subscribed when the learner announced it.
 
-The last status event reaches who is subscribed at that moment. An actor that starts later, or whose connection was
-just lost, reads the same from Redis. Kept are figures, not the verdict: with a goal that was raised since, the run
-is not over.
+The last status event reaches those that are subscribed at that moment. An actor that starts later, or whose connection
+was just lost, reads the same from Redis. Figures are stored there, not the verdict: with a goal that was raised since,
+the run is not over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REMEMBERED = 24 * 3600  # s
 
 
 def verdict(config: Config, steps: int, mean_return: float | None) -> str | None:
-    """ "solved" when the goal is met, "finished" when all steps are done, None while there is more to do.
+    """Return "solved" when the goal is met, "finished" when all steps are done, None while there is more to do.
 
     `mean_return`: of the last 100 training episodes, None before there have been 100.
     """
@@ -29,9 +29,9 @@ def verdict(config: Config, steps: int, mean_return: float | None) -> str | None
 
 
 class Ending:
-    """How a run ended, in Redis; the key begins with `prefix`.
+    """The end of a run, stored in Redis under keys that begin with `prefix`.
 
-    Kept are the figures of one player's training, or, written by the launcher, how a run of any kind ended.
+    The learner of a plain run stores its last figures; the launcher of any run stores that it is closed.
     """
 
     def __init__(self, redis: Any, prefix: str) -> None:
@@ -40,22 +40,22 @@ class Ending:
         self._closed = f"closed-{prefix}"
 
     def record(self, steps: int, mean_return: float | None) -> None:
-        """The run ended so; to be written before the last status event is fired."""
+        """Store the last figures; called before the last status event is fired."""
         self._redis.set(self._key, json.dumps({"steps": steps, "mean_return": mean_return}))
 
     def close(self) -> None:
-        """The run's launcher has removed it from the servers: who comes later, or back, is to know for a day."""
+        """Store for REMEMBERED s that the launcher has removed the run, for processes that come later, or back."""
         self._redis.set(self._closed, "", ex=REMEMBERED)
 
     def clear(self) -> None:
-        """The run goes on."""
+        """Forget the end: the run goes on."""
         self._redis.delete(self._key, self._closed)
 
     def state(self) -> str | None:
-        """CLOSED when the launcher has removed the run, None while it goes on."""
+        """Return CLOSED when the launcher has removed the run, None while it goes on."""
         return CLOSED if self._redis.exists(self._closed) else None
 
     def verdict(self, config: Config) -> str | None:
-        """The verdict on a run that has ended, None for one that has not, or has not in the eyes of `config`."""
+        """Return the verdict on a run that has ended; None for one that goes on, or would by the goal of `config`."""
         data = self._redis.get(self._key)
         return self.state() or (None if data is None else verdict(config, **json.loads(data)))

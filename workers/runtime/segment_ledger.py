@@ -1,8 +1,8 @@
-"""What became of each segment: made by an actor, confirmed by the broker, trained on or dropped; so that it adds up.
+"""The account of a run's segments: each was made by an actor, confirmed by the broker, trained on or dropped.
 
-Each actor process numbers its segments. It notes each that it has made, before anybody else can have it, and each that
-the broker has confirmed; the learner notes what became of it: an update has used it, or it was dropped, by the reason.
-A note is a bit in Redis, so what is noted twice counts once. What was made and neither used nor dropped is in flight.
+Each actor process numbers its segments. It notes each segment that it has made, before any other process can have it,
+and each that the broker has confirmed; the learner notes whether an update used it, or why it was dropped. A note is a
+bit in Redis, so noting is idempotent. Segments that were made and neither used nor dropped are in flight.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ end
 
 
 class Segment(NamedTuple):
-    """Of one actor process, `source`, which counts them from 0. `steps`: environment steps, or a player's decisions."""
+    """A segment by its number in the actor process `source`. `steps`: environment steps, or a player's decisions."""
 
     source: str
     number: int
@@ -62,7 +62,7 @@ class Segment(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of a segment: LEARNED, with `used` of its steps, or one of REASONS, with all of them."""
+    """The end of a segment. `kind`: LEARNED, with `used` of its steps, or one of REASONS, with all of them."""
 
     segment: Segment
     kind: str
@@ -70,7 +70,7 @@ class Settled(NamedTuple):
 
 
 class Count(NamedTuple):
-    """So many segments, and their steps together."""
+    """A number of segments, and the sum of their steps."""
 
     segments: int = 0
     steps: int = 0
@@ -93,7 +93,7 @@ class Account:
 
     @property
     def in_flight(self) -> Count:
-        """Neither learned from nor dropped."""
+        """Segments that were neither learned from nor dropped."""
         gone = [self.learned, *self.dropped.values()]
         steps = self.made.steps - sum(count.steps for count in gone)
         return Count(self.unsent + self.missing, steps)
@@ -113,21 +113,21 @@ class Ledger:
         self._note, self._settle = (redis.register_script(text) for text in (_NOTE, _SETTLE))
 
     def make(self, segment: Segment) -> None:
-        """An actor has made it, and nobody else has it yet."""
+        """Note that an actor has made a segment; called before any other process can have it."""
         self._note(keys=self._keys, args=[self._prefix, *segment, 0])
 
     def confirm(self, segment: Segment) -> None:
-        """The broker has it."""
+        """Note that the broker has confirmed a segment."""
         self._note(keys=self._keys, args=[self._prefix, *segment, 1])
 
     def settle(self, settled: Iterable[Settled]) -> None:
-        """What became of segments, all at once."""
+        """Note the ends of segments, in one round trip."""
         told = [part for segment, kind, used in settled for part in (*segment, kind, used)]
         if told:
             self._settle(keys=self._keys, args=[self._prefix, *told])
 
     def account(self) -> Account:
-        """Count everything."""
+        """Return the account of the run so far."""
         found = {name.decode(): int(number) for name, number in self._redis.hgetall(self._keys[1]).items()}
         counts = {kind: Count(found.get(kind, 0), found.get(f"{kind}_steps", 0)) for kind in (LEARNED, *REASONS)}
         made = Count(found.get("made", 0), found.get("made_steps", 0))
@@ -140,7 +140,7 @@ class Ledger:
         return Account(made, learned, counts, unsent, missing, found.get("repeated", 0))
 
     def _bits(self, source: str) -> list[int]:
-        """Made, confirmed, settled, aligned: Redis strings grow to the highest bit that was set."""
+        """Return the bits made, confirmed and settled, aligned: Redis strings grow to the highest bit that was set."""
         keys = [f"{self._prefix}{kind}:{source}" for kind in ("made", "confirmed", "settled")]
         found = [value or b"" for value in self._redis.mget(keys)]
         longest = max(map(len, found))

@@ -1,4 +1,4 @@
-"""What every role holds: the run's names, its Celery app, Redis, the model pool, and a worker to start."""
+"""The connections of a process in its run: names, Celery app, Redis, model pool, ledger and events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Session:
     ) -> None:
         """`cache_bytes`: of models that this process has read from the pool."""
         assert config.run is not None
-        self.config = config
+        self.config, self.redis_url = config, redis_url
         self.topology = topology_of(config)
         self.app = create_app(
             self.topology,
@@ -55,11 +55,11 @@ class Session:
         self.events = EventDispatcher(self.app, self.topology)
 
     def hurry(self) -> None:
-        """Wait for a Redis that is away for a few seconds more alone: this process was told to stop."""
+        """Wait only a few seconds more for a Redis that is away, now that this process was told to stop."""
         self.app.hurry()
 
     def stopped_by_signals(self) -> threading.Event:
-        """Return what SIGTERM and SIGINT set from now on: for a role that serves no queue."""
+        """Return an event that SIGTERM and SIGINT set from now on; for a role that serves no queue."""
         stopping = threading.Event()
 
         def told(*_: Any) -> None:
@@ -91,12 +91,12 @@ class Session:
 
 
 def watched(config: Config) -> bool:
-    """Whether somebody reads task events."""
+    """Return whether task events are to be sent, since Flower or the user reads them."""
     return config.task_events or config.flower_port is not None
 
 
 def event_rate(config: Config) -> float:
-    """Share of the calls of this run's services that send task events."""
+    """Return the share of calls of this run's services that send task events, 0 to 1."""
     if not watched(config):
         return 0.0
     rate = config.event_rate if config.event_rate is not None else given_rate()
@@ -104,7 +104,7 @@ def event_rate(config: Config) -> float:
 
 
 def topology_of(config: Config) -> Topology:
-    """The names and bounds of the configured run."""
+    """Return the names and bounds of the configured run."""
     assert config.run is not None
     # Nothing here depends on how many actors there are, or how they sample: queues are declared by whoever comes first,
     # and the broker refuses another declaration.

@@ -1,4 +1,4 @@
-"""Where a process's time goes: seconds by stage and thread, waits included; for its log, and outcome.json."""
+"""A process's time by stage and thread, in s, waits included; for its log, and outcome.json."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 class Timing:
-    """Stages are named "collect", "collect/policy" for a part of it, "sender: send" where a thread of its own does it.
+    """A clock of stages; thread-safe.
 
-    Thread-safe.
+    Stages are named "collect", "collect/policy" for a part of it, "sender: send" where a thread of its own does it.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Timing:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """What is done within is of this stage."""
+        """Add the time that this block takes to a stage."""
         started = time.perf_counter()
         try:
             yield
@@ -30,7 +30,7 @@ class Timing:
             self.add(name, time.perf_counter() - started)
 
     def add(self, name: str, seconds: float) -> None:
-        """So long in a stage, up to now."""
+        """Add `seconds`, which end now, to a stage."""
         with self._lock:
             if self._since is None:
                 self._since = time.perf_counter() - seconds
@@ -38,9 +38,9 @@ class Timing:
             self._spent[name] = (spent + seconds, times + 1)
 
     def shares(self) -> dict[str, dict[str, float]]:
-        """Stage -> seconds, its share of the time since the first stage began, how often, and us each time.
+        """Return for each stage its seconds, its share of the time since the first stage began, its times, us per time.
 
-        Of the stages of one thread shares add up to 1 at most.
+        The shares of one thread's stages add up to 1 at most.
         """
         with self._lock:
             spent, since = dict(self._spent), self._since
@@ -56,7 +56,7 @@ class Timing:
         }
 
     def lines(self) -> list[str]:
-        """The same for a person, the longest stage of each thread first."""
+        """Return `shares` as lines of text, the longest stage of each thread first."""
         shares = self.shares()
         return [
             f"{name:24} {row['share']:6.1%} {row['seconds']:9.2f} s {row['times']:9,} x {row['us']:11,} us"

@@ -38,7 +38,7 @@ class NewestWeights:
             self._keep(model.version, model.data)
 
     def stamped(self, newer_than: int = -1) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """(stamp, tensors), or None when there is nothing newer than `newer_than`."""
+        """Return (stamp, tensors), or None when there is nothing newer than `newer_than`."""
         with self._changed:
             return (self._stamp, self._tensors) if self.version > newer_than else None
 

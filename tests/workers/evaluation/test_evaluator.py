@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,17 +70,17 @@ def test_a_full_disk_does_not_end_the_evaluator(
     role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(evaluator_module, "AGAIN_AFTER", 0.01)
-    stopping, tries = threading.Event(), []
+    tries: list[int] = []
 
     def full() -> None:
         tries.append(1)
         if len(tries) == 3:
-            stopping.set()
+            role.stopping.set()
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(role, "step", full)
     monkeypatch.setattr(role, "draw", full)
-    role.run(stopping)
+    assert role.work("evaluator-0") == 0
     assert len(tries) == 4 and "No space left on device" in caplog.text
 
 
@@ -111,15 +110,15 @@ def test_a_model_that_cannot_be_loaded_does_not_end_the_evaluator(
     role: EvaluatorRole, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evaluator_module, "AGAIN_AFTER", 0.01)
-    stopping, tries = threading.Event(), []
+    tries: list[int] = []
 
     def step() -> bool:
         tries.append(1)
         if len(tries) == 3:
-            stopping.set()
+            role.stopping.set()
         raise CheckpointError("of another network")
 
     monkeypatch.setattr(role, "step", step)
     monkeypatch.setattr(role, "score", step)
-    role.run(stopping)
+    assert role.work("evaluator-0") == 0
     assert len(tries) == 4  # the last of them as the last act

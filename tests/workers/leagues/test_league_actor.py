@@ -80,7 +80,6 @@ def league() -> LeagueConfig:
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     client = Client()
     monkeypatch.setattr(module, "LeagueClient", lambda *_: client)
-    monkeypatch.setattr(module, "Ending", lambda *_: None)
     return client
 
 

@@ -110,7 +110,6 @@ def league() -> LeagueConfig:
 def client(monkeypatch: pytest.MonkeyPatch) -> Client:
     client = Client()
     monkeypatch.setattr(league_actor, "LeagueClient", lambda *_: client)
-    monkeypatch.setattr(league_actor, "Ending", lambda *_: None)
     return client
 
 

@@ -16,8 +16,9 @@ from support.roles_by_hand import PATIENCE, Roles
 from tasks.app import create_app
 from tasks.events import STATUS, EventDispatcher
 from tasks.topology import Topology
+from workers.config.schema import Config
 from workers.runtime import ended as module
-from workers.runtime.ended import closing
+from workers.runtime.ended import follow_run
 from workers.runtime.run_status import CLOSED, Ending
 from workers.servers import Servers
 
@@ -67,9 +68,9 @@ def subscribed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Callable
 
 
 def test_who_comes_after_the_end_or_was_away_then_stops_when_it_has_subscribed(subscribed: Any) -> None:
-    session: Any = SimpleNamespace(redis=Redis(), app=None, topology=Topology("r"))
+    session: Any = SimpleNamespace(redis=Redis(), app=None, config=Config(league={}), topology=Topology("r"))
     stopped: list[str] = []
-    closing(session, "evaluator-1", lambda: stopped.append("evaluator"))
+    follow_run(session, "evaluator-1", lambda: stopped.append("evaluator"))
     ((handlers, on_connected),) = subscribed
     on_connected()
     handlers[STATUS]({"state": "training"})

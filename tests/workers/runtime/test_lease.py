@@ -20,7 +20,7 @@ def test_a_second_holder_is_refused_and_told_who_holds_it(redis_url: str, run_na
     client = redis.Redis.from_url(redis_url)
     first, second = (Lease(client, f"{run_name}:", "learner of player main", seconds=2.0) for _ in range(2))
     elsewhere = held_elsewhere(client, f"{run_name}:", "learner of player main")
-    with pytest.raises(ConfigurationError, match="learner of player main: process 77 on gpu-3 is that already; one"):
+    with pytest.raises(ConfigurationError, match="learner of player main: already held by process 77 on gpu-3; one"):
         second.take(threading.Event(), "one is enough")
     elsewhere.release()
     assert first.take(threading.Event())

@@ -18,7 +18,7 @@ from agents.trajectories import ON_REQUEST
 from tasks.worker.celery_worker import without_traceback_of_reject
 from warren.errors import ConfigurationError
 from workers.config.schema import Config, EnvConfig, Sampling
-from workers.runtime.joining import found, join
+from workers.runtime.facts import check_run_facts, publish_run_facts
 from workers.runtime.session import Session, event_rate, source_name, topology_of
 from workers.servers import Servers
 
@@ -74,11 +74,11 @@ def test_who_joins_a_run_with_other_settings_is_told_which(redis_url: str, run_n
         return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
 
     learner = session(sampling=Sampling.streaming, actors=4)
-    join(session())  # no learner yet: nothing to compare with
-    found(learner)
-    join(session(sampling=Sampling.streaming, actors=9))
+    check_run_facts(session())  # no learner yet: nothing to compare with
+    publish_run_facts(learner)
+    check_run_facts(session(sampling=Sampling.streaming, actors=9))
     with pytest.raises(ConfigurationError) as error:
-        join(session(env=EnvConfig(id="Acrobot-v1")))
+        check_run_facts(session(env=EnvConfig(id="Acrobot-v1")))
     assert error.value.problems == [
         f"sampling: gathered here, but run {run_name} has streaming; start this process with sampling=streaming",
         f"env.id: Acrobot-v1 here, but run {run_name} has CartPole-v1; start this process with env.id=CartPole-v1",
@@ -91,13 +91,13 @@ def test_an_actor_whose_algorithm_asks_for_other_fields_is_told_to_take_the_runs
         return SimpleNamespace(config=config, redis=redis.Redis.from_url(redis_url), topology=topology_of(config))
 
     learner = session("a2c")
-    found(learner)
-    join(session("ppo"), list(ON_REQUEST))  # nobody knows yet
-    found(learner, ["cut.value"])
-    join(session("a2c"), ["cut.value"])
-    join(session("ppo"))  # who steps environments for actors collects nothing
+    publish_run_facts(learner)
+    check_run_facts(session("ppo"), list(ON_REQUEST))  # nobody knows yet
+    publish_run_facts(learner, ["cut.value"])
+    check_run_facts(session("a2c"), ["cut.value"])
+    check_run_facts(session("ppo"))  # who steps environments for actors collects nothing
     with pytest.raises(ConfigurationError) as error:
-        join(session("ppo"), list(ON_REQUEST))
+        check_run_facts(session("ppo"), list(ON_REQUEST))
     assert error.value.problems == [
         "algorithm: 'ppo' here has actors send cut.value, extras.log_prob, extras.value, last.value of each step, but "
         f"run {run_name} is trained by 'a2c', which takes cut.value; start this process with the run's algorithm"

@@ -57,7 +57,7 @@ def test_a_number_that_another_has_is_refused_with_who_has_it(
     session.config.actor_id = 7
     held_elsewhere(session.redis, f"{run_name}:", "actor-7")
     refusal = pytest.raises(
-        ConfigurationError, match="actor-7: process 77 on gpu-3 is that already; leave actor_id out"
+        ConfigurationError, match="actor-7: already held by process 77 on gpu-3; leave actor_id out"
     )
     with refusal, standing(session, roles.ACTOR):
         pass

@@ -14,6 +14,6 @@ class AnsweringRole(ActorRole):
         super().on_weights(payload)
         self.load_newest()
 
-    def on_connected(self) -> None:
-        super().on_connected()
+    def catch_up(self) -> None:
+        super().catch_up()
         self.load_newest()

@@ -1,4 +1,4 @@
-"""What all processes of a run have to agree on, written down by its learner, compared by those who join by hand."""
+"""Facts of a run that all of its processes must agree on: its learner publishes them, the others check theirs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from workers.runtime.session import Session
 Facts = dict[str, Any]
 
 
-def found(session: Session, fields: Collection[str] | None = None) -> None:
-    """Write down that this run is as this process is configured: for the learner, when it starts.
+def publish_run_facts(session: Session, fields: Collection[str] | None = None) -> None:
+    """Store this process's settings as those of the run; called by the learner when it starts.
 
-    `fields`: what its algorithm asks samplers to collect, once that is known.
+    `fields`: what its algorithm asks samplers to collect, once that is known. Raises redis.RedisError.
     """
     facts = _facts(session)
     if fields is not None:
@@ -23,10 +23,11 @@ def found(session: Session, fields: Collection[str] | None = None) -> None:
     session.redis.set(_key(session), json.dumps(facts))
 
 
-def join(session: Session, fields: Collection[str] | None = None) -> None:
-    """Raises ConfigurationError, with every setting that differs, when the run's learner has others.
+def check_run_facts(session: Session, fields: Collection[str] | None = None) -> None:
+    """Compare this process's settings with those that the run's learner has published, if it has.
 
-    `fields`: what this process collects, by its algorithm, if it does.
+    `fields`: what this process collects, None when it collects nothing. Raises ConfigurationError, with every setting
+    that differs, and redis.RedisError.
     """
     data = session.redis.get(_key(session))
     if data is None:  # no learner yet

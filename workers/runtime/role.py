@@ -1,0 +1,102 @@
+"""The life of a role's process, from the check of its configuration to its exit status, alike for all roles.
+
+def run(config: Config) -> int:
+    session = enter(config, roles.EVALUATOR, torch_threads=1)
+    return live(session, roles.EVALUATOR, lambda config: EvaluatorRole(config, session))
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+
+from league.models.pool import CACHE_BYTES
+from tasks.worker.celery_worker import log_to_stderr
+from tasks.worker.pool import stop_worker
+from warren.errors import ConfigurationError
+from workers.config.roles import Role
+from workers.config.schema import Config
+from workers.config.validation import verify
+from workers.runtime.connect import connect
+from workers.runtime.ended import follow_run
+from workers.runtime.run_status import OVER
+from workers.runtime.session import Session
+from workers.runtime.standing import standing
+
+
+class RoleProcess:
+    """The work of one process of a role, as `live` needs it.
+
+    `over_at`: the states of the run after which this role has nothing to do. `failure`: why the work ended, None when
+    it was told to stop.
+    """
+
+    over_at: Collection[str] = OVER
+    failure: BaseException | None = None
+
+    def __init__(self, stopping: threading.Event | None = None) -> None:
+        """`stopping`: set by whatever tells this process to stop."""
+        self.stopping = stopping or threading.Event()
+
+    def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
+        """Return a handler for each event to subscribe to, besides the status of the run."""
+        return {}
+
+    def catch_up(self) -> None:
+        """Read what events told while this process was not subscribed; called after each connection to the broker."""
+
+    def work(self, name: str) -> int:
+        """Work as process `name` until told to stop; return the exit status."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """End this process; may be called from any thread."""
+        self.stopping.set()
+        stop_worker()
+
+    def leave(self) -> None:
+        """End what runs beside `work`, which has returned or failed, and give back what others wait for."""
+        self.stopping.set()
+
+
+def enter(config: Config, role: Role, *, torch_threads: int | None = None, cache_bytes: int = CACHE_BYTES) -> Session:
+    """Verify the configuration, begin the log, wait for the run's servers, and return the session with them.
+
+    `torch_threads`: None leaves torch's own choice. Raises ConfigurationError, BrokerError for servers that refuse.
+    """
+    verify(config, role=role.name)
+    log_to_stderr(config.log_level)
+    if torch_threads is not None:
+        torch.set_num_threads(torch_threads)
+    return Session(config, *connect(config), cache_bytes=cache_bytes)
+
+
+def live(
+    session: Session,
+    role: Role,
+    make: Callable[[Config], RoleProcess],
+    stopping: threading.Event | None = None,
+) -> int:
+    """Do the work of one process of a numbered role, until the run is over or a stop; return the exit status.
+
+    `make` is given the configuration with the number of this process, whose lease is held from then on. `stopping`
+    also ends the wait for a number. Status 1 when the work failed; raises a failure that is a ConfigurationError.
+    """
+    assert role.id is not None
+    session.declare()
+    with standing(session, role, stopping) as config:
+        process, name = make(config), f"{role.name}-{getattr(config, role.id)}"
+        subscription = follow_run(
+            session, name, process.stop, process.over_at, handlers=process.handlers(), catch_up=process.catch_up
+        )
+        try:
+            status = process.work(name)
+        finally:
+            process.leave()
+            subscription.stop()
+    if isinstance(process.failure, ConfigurationError):
+        raise process.failure
+    return status if process.failure is None else 1
