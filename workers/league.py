@@ -1,4 +1,4 @@
-"""`python -m workers.league`: a league worker: who plays whom, what counts, what everybody learns next.
+"""`python -m workers.league`: a league worker, which decides who plays whom, what counts, what each player learns next.
 
 It holds no state: any number of them serve one league, which is in Redis (league/). The worker with `league_id=0` also
 keeps the league's folder: it saves models and stream, brings back what was spilled, and begins with the league that the

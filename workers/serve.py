@@ -1,7 +1,7 @@
 """`python -m workers.serve FILE.py:CLASS`: one process that serves a class of the user's own.
 
-The run comes from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN; `python -m workers.run` starts these, and by hand
-one more can be added to any run.
+The run comes from WARREN_BROKER_URL, WARREN_REDIS_URL and WARREN_RUN. `python -m workers.run` starts such processes;
+by hand one more can be added to any run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the object and serve it until told to stop."""
+    """Make the object and serve it until told to stop; return the exit status."""
     log_to_stderr(options.log_level)
     place, problem = find(options.place, Path.cwd())
     if problem:
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     made = find_class(place, options.name or place.attribute or "")
     name = options.process or f"{options.name or made.__name__}-{options.rank}-{os.getpid()}"
     with present(app, topology, f"service {name}"):
-        # What it fires and calls while it is being made goes to the run, too.
+        # The events and calls of its constructor go to the run, too.
         worker = made(**arguments(made, json.loads(options.kwargs), options.rank))
         serving = Serving(app, topology, [worker], name, log_level=options.log_level)
         membership = Membership(app.conf.result_backend, topology)
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.serve", description=__doc__)
     parser.add_argument("place", metavar="FILE.py:CLASS", help="or module:CLASS; the class may be left out")
     parser.add_argument("--name", help="the class to serve, where the place names none")

@@ -1,4 +1,4 @@
-"""Serving: the methods of workers as Celery tasks of one Celery worker, received in the way that the broker allows.
+"""Serving: one Celery worker that offers the methods of workers as tasks, received in the way that the broker allows.
 
 On RabbitMQ a step of the worker's blueprint runs a ConsumerLoop (consumer_loop.py), and Celery's consumer leaves the
 services' queues alone. On a Redis broker, which has no direct reply-to, Celery's consumer takes the calls and
@@ -51,7 +51,7 @@ class ServiceTask(BatchTask):
 
 
 def register(app: Any, workers: Sequence[Worker], hooks: Hooks | None = None) -> dict[str, Any]:
-    """Make each service of `workers` a task of `app`; service name -> task. `hooks`: of the user's middleware.
+    """Make each service of `workers` a task of `app`; return the tasks by service name. `hooks`: of user middleware.
 
     Raises ConfigurationError when there is none, or two of the same name.
     """
@@ -92,7 +92,7 @@ def _task(app: Any, worker: Worker, spec: Spec, hooks: Hooks | None) -> Any:
 
 
 class ServiceStep(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Starts and stops the ConsumerLoop with the Celery worker; the worker has `warren_receiver`."""
+    """The step of Celery's blueprint that starts and stops the ConsumerLoop, the worker's `warren_receiver`."""
 
     requires = ("celery.worker.components:Pool",)
 
@@ -116,7 +116,7 @@ class ServiceStep(bootsteps.StartStopStep):  # type: ignore[misc]
 
 @inspect_command(name="services")  # type: ignore[untyped-decorator]
 def _services(control: Any, **_: Any) -> dict[str, Any] | None:
-    """Celery's remote control: what this worker serves, how much it has done, how busy it is."""
+    """Answer Celery's remote control: what this worker serves, how much it has done, how busy it is."""
     receiver = getattr(control.app, "warren_receiver", None)
     if receiver is None:
         return None
@@ -173,7 +173,7 @@ class Serving:
             app.amqp.queues.deselect(list(app.amqp.queues))
 
     def run(self, on_ready: Callable[[], None] | None = None, on_stopping: Callable[[], None] | None = None) -> int:
-        """Serve until told to stop; the exit status. `on_ready` runs once every service is served, and not before.
+        """Serve until told to stop; return the exit status. `on_ready` runs once every service is served.
 
         Raises ConfigurationError when a queue exists on the broker with other arguments than the service asks for.
         """
@@ -202,7 +202,7 @@ class Serving:
         return status
 
     def _served(self) -> bool:
-        """Wait until every service is served; False if this worker is told to stop, or cannot serve, before that."""
+        """Wait until every service is served; return False if this worker is told to stop, or cannot serve, before."""
         loop: ConsumerLoop = self.app.warren_receiver
         while not loop.ready.wait(POLL_EVERY):
             stopping = any(
@@ -217,7 +217,7 @@ class Serving:
         stop_worker()
 
     def _subscribe(self) -> None:
-        """On a Redis broker: events come on a thread of their own; their handlers run in the pool, like services."""
+        """Subscribe to events on a Redis broker: a thread receives them, and their handlers run in the pool."""
         retained = Retained(self.app, self.topology)
         for worker in self.workers:
             for method, on in handlers_of(worker).items():
@@ -238,7 +238,7 @@ class Serving:
                 self._subscriptions.append(found.start())
 
     def _in_pool(self, handler: Callable[[Any], Any]) -> Callable[[Any], None]:
-        """`handler`, run in the pool and waited for: meanwhile further events stay in the queue, which is bounded."""
+        """Return a handler that runs `handler` in the pool and waits: further events stay in their bounded queue."""
 
         def hand_over(payload: Any) -> None:
             done, pool = threading.Event(), self.worker.pool

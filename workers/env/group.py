@@ -1,4 +1,4 @@
-"""One group of environments: what it asks an actor, and what it does with the answer."""
+"""One group of environments: its calls to an actor, and its steps by the answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from warren.trees import Tree, map_tree
 
 
 class Group:
-    """N environments stepped together; `name` is this group's, which no other has. The loop that uses it:
+    """N environments stepped together; `name` is unique. The loop that uses it:
 
     while True:
         group.step(answer to group.call())
@@ -38,11 +38,11 @@ class Group:
 
     @property
     def steps(self) -> int:
-        """Of each environment, so far."""
+        """The number of steps of each environment so far."""
         return self._decision
 
     def call(self) -> dict[str, Any]:
-        """What to ask; see rollout/served_sampler.py. The same until the next `step`."""
+        """Return the call to make; see rollout/served/sampler.py. The same until the next `step`."""
         return {
             "group": self.name,
             "step": self._decision,
@@ -52,7 +52,7 @@ class Group:
         }
 
     def step(self, answer: dict[str, Any]) -> None:
-        """Do what the actor decided."""
+        """Step the environments by the actor's answer."""
         env = self.env
         with self._stepping:
             observation, reward, terminated, truncated, info = env.step(answer["action"])

@@ -1,6 +1,6 @@
-"""One group of a league's games, N for each player that is played for: what it asks, what it does with answers.
+"""One group of a league's games, N for each player that is played for: its calls to an actor, its steps by the answers.
 
-Whose games are stepped next, the actor says; those of the others wait meanwhile.
+The actor says whose games are stepped next; those of the other players wait.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.config.league import LeagueConfig
 
 
 class MatchGroup:
-    """`name` is this group's, which no other has. The loop that uses it is that of Group.
+    """A league's counterpart of Group, used by the same loop; `name` is unique.
 
     Raises ConfigurationError for what goes wrong in the games.
     """
@@ -31,15 +31,15 @@ class MatchGroup:
 
     @property
     def steps(self) -> int:
-        """How often it has asked, so far."""
+        """The number of calls that were answered so far."""
         return self._step
 
     def call(self) -> dict[str, Any]:
-        """What to ask; see leagues/served_games.py. The same until the next `step`."""
+        """Return the call to make; see leagues/served_games.py. The same until the next `step`."""
         return {"group": self.name, "step": self._step, "games": self._num_games, **self._told}
 
     def step(self, answer: dict[str, Any]) -> None:
-        """Do what the actor decided."""
+        """Step or begin the games of the player that the actor's answer names."""
         self._step += 1
         if "player" not in answer:  # another actor is asked next, which has them begin anew
             self._told = {"player": None}

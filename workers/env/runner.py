@@ -31,11 +31,11 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 GROUPS = 2
-PATIENCE = 3.0  # s that an actor which nobody serves is waited for, before another is asked for
-LOOK_EVERY = 0.5  # s between looks at whether to stop, of who waits for an actor
+PATIENCE = 3.0  # s that an actor which no process serves is waited for, before another is asked for
+LOOK_EVERY = 0.5  # s between looks at whether to stop, while an actor is waited for
 ASK_AGAIN = 0.5  # s between tries to reach an actor
 SAY_EVERY = 10.0  # s between lines of log about actors that do not answer
-REFUSALS = 10  # answers in a row that are errors, after which there is no use in going on
+REFUSALS = 10  # answers in a row that are errors, after which the runner gives up
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: an answer may have come for that one
 
 
@@ -106,7 +106,7 @@ class EnvRunner(RoleProcess):
         return Group(name, env.settings(), env.num_envs // GROUPS, seed)
 
     def _play(self, group: Group | MatchGroup) -> None:
-        actor = Asking(self._solver, group.name, self.stopping)
+        actor = ActorCaller(self._solver, group.name, self.stopping)
         name = threading.current_thread().name
         while not self.stopping.is_set():
             began = time.perf_counter()
@@ -119,8 +119,8 @@ class EnvRunner(RoleProcess):
             self.timing.add(f"{name}: environments", time.perf_counter() - answered)
 
 
-class Asking:
-    """Asks one actor until that says otherwise or does not answer, and then whichever takes the group in."""
+class ActorCaller:
+    """Calls one actor until that sends the group away or does not answer, then whichever takes the group in."""
 
     def __init__(self, solver: Solver, group: str, stopping: threading.Event) -> None:
         self._solver, self._group, self._stopping = solver, group, stopping
@@ -129,9 +129,9 @@ class Asking:
         self._say_at = 0.0
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any] | None:
-        """The answer to `call`, however long that takes; None when there is to be none, since this process stops.
+        """Return the answer to `call`, however long that takes; None when this process stops before.
 
-        Raises RemoteFailure when actors answer by nothing but errors.
+        Raises RemoteFailure when REFUSALS answers in a row are errors.
         """
         while not self._stopping.is_set():
             try:

@@ -1,4 +1,4 @@
-"""How strong a league is: payoff cells, scores, pictures; the evaluator.
+"""The strength of a league: payoff cells, scores, pictures; the evaluator.
 
 Others take `cells.Evaluator`, `scores` and `report`.
 """

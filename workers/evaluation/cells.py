@@ -1,7 +1,7 @@
-"""Payoff cells between frozen players, estimated by play: which cells are worth it, which is next, and its games.
+"""Payoff cells between frozen players, estimated by play: the choice of the next cell, and its games.
 
-Worth playing are cells that can change the mixture (league.empirical_game.restricted_game): those among its members,
-and those of others against whom it plays, until nobody outside can gain. Each is played until its interval, which holds
+Cells worth playing can change the mixture (league.empirical_game.restricted_game): those among its members, and those
+of other players against it, until no player outside can gain. Each is played until its interval, which holds
 at any time, is narrower than `error` to either side.
 """
 
@@ -37,7 +37,7 @@ Cell = tuple[int, int]  # slot in seat 0, slot in seat 1
 
 
 class Player(Protocol):
-    """Who can be played: a Policy, or anything that steps like one."""
+    """A Policy, or anything that steps like one."""
 
     def initial_memory(self, n: int) -> Memory: ...
 
@@ -71,7 +71,7 @@ class Uniform:
         value: bool = True,
         noise: np.ndarray | None = None,
     ) -> Acted:
-        """A legal action each, int64 [N]."""
+        """Return a legal action for each observation, int64 [N]."""
         assert action_mask is not None
         chance = torch.rand(action_mask.shape, generator=generator).numpy() if noise is None else noise
         return Acted(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
@@ -85,10 +85,10 @@ def play(
     generator: torch.Generator,
     recording: Recording | None = None,
 ) -> np.ndarray:
-    """Returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
+    """Play, and return the returns of `first`, in seat 0, against `second`, in seat 1: float32 [rounds * N].
 
     Each slot plays a fixed number of games: stopping at a number of games in all would favour short ones. `recording`:
-    gets all of them.
+    all games are added to it.
     """
     left = np.full(games.num_envs, rounds)
     returns = []
@@ -129,30 +129,29 @@ class Recorder(Protocol):
     """Keeps the games of some batches: evaluation.recording of an evaluator of a run."""
 
     def begins(self, first: int) -> Recording | None:
-        """A batch with the player at slot `first` in seat 0 is about to be played; None: it is not recorded."""
+        """Return a recording for the batch that begins, with slot `first` in seat 0; None for no recording."""
 
     def ended(self, first: int, second: int, recording: Recording) -> None:
-        """It was played."""
+        """Keep the recording of a batch that was played."""
 
 
 class Claims(Protocol):
-    """Who plays which cell: league.redis.cell_leases among several evaluators."""
+    """Claims to cells, so that no two evaluators play the same one: league.redis.cell_leases."""
 
     def claim(self, cells: Sequence[Cell]) -> Cell | None:
-        """The first of `cells` that nobody else holds, from now on held here; what was held before is free again."""
+        """Claim and return the first of `cells` that nobody else holds; the claim before this one ends."""
 
 
-class Alone:
-    """Nobody else plays."""
+class NoClaims:
+    """The claims of an evaluator that plays alone."""
 
     def claim(self, cells: Sequence[Cell]) -> Cell | None:
-        """The first."""
         return cells[0] if cells else None
 
 
 @dataclass
 class Plan:
-    """What is worth playing among `slots`, as it was after `batch` batches."""
+    """The cells worth playing among `slots`, as planned after `batch` batches."""
 
     slots: Slots
     batch: int
@@ -188,7 +187,7 @@ class Evaluator:
         recorder: Recorder | None = None,
     ) -> None:
         self.games, self.returns = games, returns
-        self._policy_of, self._claims, self._recorder = policy_of, claims or Alone(), recorder
+        self._policy_of, self._claims, self._recorder = policy_of, claims or NoClaims(), recorder
         self._generator = torch.Generator().manual_seed(seed)
         self._rounds, self._least, self._most, self._error = rounds, least, most, error
         self._temperature, self._alpha = temperature, alpha
@@ -197,7 +196,7 @@ class Evaluator:
         self._plan: Plan | None = None
 
     def mixture(self, slots: Slots) -> np.ndarray:
-        """The equilibrium mixture of the players at `slots` on mean returns as they are known: (2, n), a row a seat.
+        """Return the equilibrium mixture of the players at `slots` on the mean returns so far: (2, n), a row per seat.
 
         Among the members of the restricted game; before any cell is known, the first of `slots` alone. Quantal response
         at `temperature` times the cells' mean standard error; Nash's once that is below `error` / 1000, as it is at
@@ -206,10 +205,10 @@ class Evaluator:
         return self._solve(slots)[0]
 
     def gain_within(self, slots: Slots, mixture: np.ndarray) -> tuple[float, float] | None:
-        """Between what and what the best of the mixture's members gain against `mixture` (2, n), in points a game.
+        """Return bounds of what the best of the mixture's members gains against `mixture` (2, n), in points per game.
 
-        With confidence 1 - alpha over all cells between `slots` together, since members are chosen by what these say,
-        at all times while these are the players. None for one member.
+        They hold with confidence 1 - alpha for all cells between `slots` together, since those choose the members, at
+        all times while these are the players. None for one member.
         """
         members = np.flatnonzero(mixture.max(axis=0) > 0.0)
         if len(members) < 2:
@@ -218,7 +217,7 @@ class Evaluator:
         return gain_interval(mixture[:, members], lower, upper)
 
     def next_cells(self, slots: Slots) -> list[Cell]:
-        """The cells to play next, (slot in seat 0, slot in seat 1), the most useful first; none when all are known."""
+        """Return the cells to play next, the most useful first; none if all are known."""
         plan = self._plan
         if plan is None or not np.array_equal(plan.slots, slots) or self._batches >= plan.batch + REFRESH:
             plan = self._plan = self._planned(slots)
@@ -254,7 +253,7 @@ class Evaluator:
         return True
 
     def _solve(self, slots: Slots) -> tuple[np.ndarray, np.ndarray, list[Cell]]:
-        """(mixture (2, n), places of its members, cells that are wanted)."""
+        """Return (mixture (2, n), places of its members, wanted cells)."""
         mixture = np.zeros((2, len(slots)))
         mixture[:, :1] = 1.0
         matrix, known = self.returns.matrix(slots), self.returns.games(slots) >= self._least
@@ -304,7 +303,7 @@ def evaluator_of(
     claims: Claims | None = None,
     recorder: Recorder | None = None,
 ) -> Evaluator:
-    """An evaluator with the settings of a league."""
+    """Return an evaluator with the settings of a league."""
     return Evaluator(
         games,
         returns,

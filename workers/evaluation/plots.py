@@ -72,7 +72,7 @@ def mean_returns(known: Returns, slots: NDArray[np.intp]) -> NDArray[np.float64]
 
 
 def returns(history: History, known: Returns) -> Figure | None:
-    """Mean returns of the frozen players against each other over both seats, the best on average first."""
+    """Draw mean returns of the frozen players against each other over both seats, the best on average first."""
     roster = history.state.roster
     slots = roster.historical
     mean = mean_returns(known, slots)
@@ -93,7 +93,7 @@ def returns(history: History, known: Returns) -> Figure | None:
 
 
 def ratings(history: History) -> Figure | None:
-    """Elo over time: learning players as lines, snapshots as points at the moment they were taken, as they are now."""
+    """Draw Elo over time: learning players as lines, snapshots as points when they were taken, at their Elo of now."""
     state = history.state
     if not history.ratings:
         return None
@@ -130,7 +130,7 @@ def ratings(history: History) -> Figure | None:
 
 
 def lineage(history: History) -> Figure | None:
-    """Who descends from whom: a row for each player that joined, its snapshots, its resets, and whom it copied."""
+    """Draw lineages: a row for each player that joined, with its snapshots, its resets, and the players it copied."""
     state = history.state
     joined = [player.name for player in state.players.values() if player.parent is None]
     if not joined:
@@ -200,7 +200,7 @@ def lineage(history: History) -> Figure | None:
 
 
 def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = None) -> Figure | None:
-    """Exploitability of the main agent and of the Nash mixture over time; `uniform` that of the uniform policy."""
+    """Draw the exploitability of the main agent and of the Nash mixture over time; `uniform`: of the uniform policy."""
     lines = {"main agent": "main_agent", "Nash mixture of all frozen players": "mixture"}
     known = [score for score in scores if any(score[key] is not None for key in lines.values())]
     if not known:
@@ -227,7 +227,7 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
 
 
 def references(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """Mean return of the newest main agent against fixed references over time."""
+    """Draw the mean return of the newest main agent against fixed references over time."""
     names = list(dict.fromkeys(name for score in scores for name in score["references"]))
     if not names:
         return None
@@ -248,7 +248,7 @@ def _heat_map(
     meaning: str,
     written: Callable[[float], str],
 ) -> Figure:
-    """`values` (n, n) of each player (row) against each (column), NaN where there is none, blue towards the higher."""
+    """Draw `values` (n, n) of each player (row) against each (column), NaN for none, blue towards the higher."""
     n, labels = len(players), [shortened(player.name) for player in players]
     size = 8.0 if n <= 30 else 7.0 if n <= 60 else 5.5
     side = max(1.6, n * min(0.5, 6.5 / n if n > LABELLED else max(0.09, 6.5 / n)))
@@ -281,7 +281,7 @@ def _heat_map(
 
 
 def player_colours(history: History) -> dict[str, str]:
-    """A colour for each player that joined to learn, or for the strongest of them now where there are too many."""
+    """Return a colour for each player that joined to learn, or for the strongest now where there are too many."""
     state, names = history.state, list(history.ratings)
     if len(names) > len(COLOURS):
         names.sort(key=lambda name: -state.ratings[state.players[name].slot])
@@ -289,7 +289,7 @@ def player_colours(history: History) -> dict[str, str]:
 
 
 def time_unit(span: float) -> tuple[str, float]:
-    """(a unit in which `span` s are some tens, s in it)."""
+    """Return a unit of time in which `span` s are some tens, and its length in s."""
     for unit, seconds in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
         if span < 150.0 * seconds:
             return unit, seconds
@@ -299,7 +299,7 @@ def time_unit(span: float) -> tuple[str, float]:
 def means(
     times: NDArray[np.float64], values: NDArray[np.float64], window: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A series averaged over windows of so many s; NaN, which ends one part and begins the next, stays where it is."""
+    """Average a series over windows of `window` s; return times and values. NaN separates parts, and stays."""
     gap = np.isnan(values)
     group = 2 * np.cumsum(gap) - gap  # of a part an even number, of a gap an odd one
     edges = np.flatnonzero((np.diff(np.floor(times / window)) != 0) | (np.diff(group) != 0)) + 1
@@ -309,17 +309,17 @@ def means(
 
 
 def shortened(name: str) -> str:
-    """A name as a label: the middle of a long one is left out, its end says which of several it is."""
+    """Return a name as a label: a long one without its middle, since its end tells it from others."""
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 2 - 1]}…{name[-LONGEST // 2 :]}"
 
 
 def _row_of(history: History, name: str) -> str:
-    """The row that a player is in: its own, or for a snapshot its parent's."""
+    """Return the row that a player is in: its own, or for a snapshot its parent's."""
     return history.state.players[name].parent or name
 
 
 def _labelled(players: Sequence[Player]) -> list[int]:
-    """Places of the players whose names are written."""
+    """Return the places of the players whose names are written."""
     if len(players) <= LABELLED:
         return list(range(len(players)))
     apart = len(players) // 50 + 1
@@ -344,7 +344,7 @@ def _place(
 
 
 def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a place in inches."""
+    """Return new axes at a place in inches."""
     axes: Axes = figure.add_axes(_place(figure, left, bottom, width, height))
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=8)
@@ -352,7 +352,7 @@ def _axes(figure: Figure, left: float, bottom: float, width: float, height: floa
 
 
 def _timeline(span: float, ylabel: str) -> tuple[Figure, Axes, float]:
-    """(figure, axes, s in its unit of time) of a curve over `span` s."""
+    """Return (figure, axes, length in s of its unit of time) for a curve over `span` s."""
     unit, seconds = time_unit(span)
     figure = _figure(WIDTH, HEIGHT)
     axes = _axes(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05)
@@ -385,5 +385,5 @@ def _columns(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64]
 
 
 def _mark(xs: NDArray[np.float64]) -> dict[str, Any]:
-    """A line of few points shows them."""
+    """Return the style of a line: one of few points shows them."""
     return {"linewidth": 1.5, "marker": "o" if len(xs) < 30 else "", "markersize": 3.5}

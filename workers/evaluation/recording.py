@@ -31,7 +31,7 @@ class BatchRecorder:
         self._count = 0
 
     def begins(self, first: int) -> Recording | None:
-        """A batch with the player at this slot in seat 0 is about to be played; None: it is not recorded."""
+        """Return a recording for the batch that begins, with slot `first` in seat 0; None for no recording."""
         every = self._league.replay_evaluations
         self._count += 1
         if not every or (self._count - 1) % every:
@@ -39,7 +39,7 @@ class BatchRecorder:
         return Recording(self._weights(first), secrets.randbits(62))
 
     def ended(self, first: int, second: int, recording: Recording) -> None:
-        """The batch was played."""
+        """Send the recording of a batch that was played to the keeper of the folder."""
         league = self._league
         record = RecordedMatch(
             f"evaluation-{secrets.token_hex(8)}", (EVALUATION,), league.env, league.env_kwargs,

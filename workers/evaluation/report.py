@@ -99,7 +99,7 @@ class Board:
         self._images_at = -float("inf")
 
     def write(self, history: History, scores: Sequence[Mapping[str, Any]], made: Mapping[str, Figure]) -> None:
-        """What is new since the last time."""
+        """Write the points that are new since the last call, and images every IMAGES_EVERY s."""
         for name, series in history.ratings.items():
             times, values = series.points()
             new = (times > self._elo.get(name, -float("inf"))) & ~np.isnan(values)
@@ -123,13 +123,13 @@ class Board:
         self._writer.flush()
 
     def draw(self, made: Mapping[str, Figure], seconds: float, moment: float) -> None:
-        """Show pictures that were drawn."""
+        """Add pictures as images."""
         for name, figure in made.items():
             pixels = np.asarray(figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
             self._writer.add_image(name, pixels, int(seconds), walltime=moment, dataformats="HWC")
 
     def close(self) -> None:
-        """Flush and close it."""
+        """Flush the curves and close their file."""
         self._writer.close()
 
     def _scalar(self, tag: str, value: float, seconds: float, moment: float) -> None:
@@ -137,7 +137,7 @@ class Board:
 
 
 def uniform_of(env_id: str, **parameters: Any) -> float | None:
-    """Exploitability of playing uniformly at random; None for a game that cannot be solved exactly."""
+    """Return the exploitability of uniformly random play; None for a game that cannot be solved exactly."""
     try:
         form = envs.exploitability.load(env_id, **parameters)
     except ConfigurationError:
@@ -146,7 +146,7 @@ def uniform_of(env_id: str, **parameters: Any) -> float | None:
 
 
 def saved(folder: Path) -> tuple[History, Returns]:
-    """The league that was saved in a run folder. Raises LeagueError when there is none."""
+    """Read the league that was saved in a run folder. Raises LeagueError when there is none."""
     for league in (folder / "league", folder):
         if (league / STREAM).exists():
             history, returns = History(), Returns()
@@ -159,7 +159,7 @@ def saved(folder: Path) -> tuple[History, Returns]:
 
 
 def _uniform_of_run(folder: Path) -> float | None:
-    """By the run's own settings, where it wrote some."""
+    """Return `uniform_of` the run's game; None where it left no settings."""
     path = folder / "config.yaml"
     if not path.exists():
         return None
@@ -170,7 +170,7 @@ def _uniform_of_run(folder: Path) -> float | None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Do what the command line asks."""
+    """Draw the pictures that the command line asks for, and print their paths."""
     history, returns = saved(given.folder)
     paths = draw_all(given.folder, history, returns=returns, uniform=_uniform_of_run(given.folder))
     print(json.dumps([str(path) for path in paths]) if given.json else "\n".join(map(str, paths)))
@@ -178,7 +178,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; exit status 2 for an error."""
+    """Run the command line; return its exit status, 2 for an error."""
     parser = argparse.ArgumentParser(prog="python -m workers.league_pictures", description="Draw a saved league.")
     parser.add_argument("folder", type=Path, help="of a run, or of a saved league")
     parser.add_argument("--json", action="store_true", help="print the files as JSON")

@@ -1,4 +1,4 @@
-"""How strong a league is: exploitability where the game is small enough, returns against fixed references anywhere."""
+"""Scores of a league: exploitability where the game is small enough, returns against fixed references anywhere."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNIFORM = "uniform"
 
 @dataclass(frozen=True)
 class Score:
-    """The league at one moment. Exploitability is in points a game, None where the game is too large for it."""
+    """The league at one moment. Exploitability is in points per game, None where the game is too large for it."""
 
     time: float  # Unix time, s
     seconds: float  # since the league's first score
@@ -46,7 +46,7 @@ class Score:
 
 
 class Scores:
-    """Scores of one league, a line each in `FOLDER/evaluation.jsonl`; a run that is resumed goes on with its file."""
+    """The scores of one league, one per line of `FOLDER/evaluation.jsonl`; a resumed run goes on with its file."""
 
     def __init__(self, league: LeagueConfig, folder: Path, seed: int) -> None:
         self._league = league
@@ -69,7 +69,7 @@ class Scores:
         self._generator = torch.Generator().manual_seed(seed)
 
     def of_policy(self, policy: Policy | None) -> float | None:
-        """Exploitability of one policy."""
+        """Return the exploitability of `policy`; None where it cannot be known."""
         return None if policy is None or self._form is None else exploitability.of(self._form, self._table(policy))
 
     def of_mixture(
@@ -89,7 +89,7 @@ class Scores:
         return exploitability.of(self._form, exploitability.mixture(self._form, tables, shares[:, held]))
 
     def against(self, policy: Policy, reference: Policy | None) -> float:
-        """Mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""
+        """Return the mean return of `policy` against `reference` (None: uniform), half of the games in either seat."""
         other: Player = reference or Uniform()
         first = play(self._games, policy, other, 1, self._generator).mean()
         second = -play(self._games, other, policy, 1, self._generator).mean()
@@ -105,7 +105,7 @@ class Scores:
         references: dict[str, float],
         gain_within: tuple[float, float] | None = None,
     ) -> Score:
-        """Write a score down; on a full disk it is told all the same, and missing in the file."""
+        """Append a score to the file and return it; on a full disk it is only missing in the file."""
         seconds = self._seconds + time.monotonic() - self._since
         found = main_agent, mixture, references, gain_within, self.uniform
         score = Score(time.time(), seconds, steps, frozen, games, *found)
@@ -123,9 +123,9 @@ class Scores:
 
 
 def table(form: SequenceForm, policy: Policy) -> np.ndarray:
-    """float64 [I, A]: what `policy` does at every information state.
+    """Return the probabilities of `policy` at every information state, float64 [I, A].
 
-    One with a memory has decided before at the states that its own moves lead on from: it is asked in their order.
+    A policy with a memory is asked in the order of its own moves, so that it remembers those that led to a state.
     """
     if not policy.has_memory:
         return exploitability.tabulate(form, policy.probabilities)
@@ -139,7 +139,7 @@ def table(form: SequenceForm, policy: Policy) -> np.ndarray:
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:
-    """All scores of a run folder, oldest first; a last line that is being written is left out."""
+    """Read all scores of a run folder, oldest first, without a last line that is being written."""
     path = folder / FILE
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -2,7 +2,7 @@
 
 Cells of the payoff are played in batches, those first on which the league's Nash mixture depends most, each until its
 mean return is known to within an interval that holds at all times, or up to a bound on games. Any number of evaluators
-add up: each leases the cell that it plays, so none plays another's. The one with `evaluator_id=0` also scores the
+share the work: each leases the cell that it plays. The one with `evaluator_id=0` also scores the
 league: exploitability of the main agent and of the mixture where the game is small enough, returns against fixed
 references anywhere; and draws the league's pictures.
 """
@@ -46,7 +46,7 @@ from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
-# None of it is for good: Redis away, a model of another network that somebody added, a full disk.
+# All of it may pass: Redis away, a model of another network that somebody added, a full disk.
 TROUBLE = (redis.RedisError, WarrenError, OSError)
 IDLE = 0.5  # s between checks while every cell is known well enough
 AGAIN_AFTER = 1.0  # s after which work goes on when a server was away
@@ -114,7 +114,7 @@ class EvaluatorRole(RoleProcess):
         return 0
 
     def step(self) -> bool:
-        """One batch of the most useful cell, and a score when it is time; whether there was anything to play."""
+        """Play a batch of the most useful cell, and score when it is time; return whether a batch was played."""
         slots = self._check()
         if self.scores is not None and time.monotonic() >= self._score_at:
             self.score()
@@ -122,7 +122,7 @@ class EvaluatorRole(RoleProcess):
         return self.league.evaluation_share > 0.0 and self.evaluator.step(slots)
 
     def score(self) -> Score:
-        """Score the league as it is now, write it down and tell whoever listens."""
+        """Score the league as it is now, write the score to the file and fire the evaluation event."""
         assert self.scores is not None
         slots = self._check()
         main = next(iter(self._main_agents()), None)
@@ -155,7 +155,7 @@ class EvaluatorRole(RoleProcess):
         return score
 
     def draw(self) -> None:
-        """The league's pictures, in the run folder and in TensorBoard."""
+        """Draw the league's pictures, in the run folder and in TensorBoard."""
         assert self.scores is not None
         folder, started = run_folder(self.config), time.monotonic()
         self._history.follow(self.store)
@@ -201,7 +201,7 @@ class EvaluatorRole(RoleProcess):
 
 
 def seed_of(source: str) -> int:
-    """A seed of its own for each evaluator process, 0 to 2**31 - 1."""
+    """Return a seed for the evaluator process named `source`, 0 to 2**31 - 1; others have other seeds."""
     return zlib.crc32(source.encode()) % (1 << 31)
 
 

@@ -13,7 +13,7 @@ from envs import EnvSettings
 from warren.errors import ConfigurationError, RemoteFailure, WorkerLost
 from workers.env import runner
 from workers.env.group import Group
-from workers.env.runner import Asking
+from workers.env.runner import ActorCaller
 
 
 class Answered:
@@ -58,21 +58,21 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_group_stays_with_an_actor_and_finds_another_when_that_is_lost() -> None:
     actors = Actors(3)
-    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     assert [asking.answer({"n": n})["action"]["n"] for n in range(4)] == [0, 1, 2, 3]  # type: ignore[index]
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 3, runner.JOIN, *["actor-2.act"] * 2]
 
 
 def test_a_group_whose_actor_ends_asks_another_the_same() -> None:
     actors = Actors(ending=2)
-    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     assert [asking.answer({"n": n})["n"] for n in range(2)] == [0, 1]  # type: ignore[index]
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
 
 
 def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
     actors = Actors()
-    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     for number in range(3):
         asking.answer({"leave": ""} if number == 1 else {})
     assert actors.sent == [runner.JOIN, *["actor-1.act"] * 2, runner.JOIN, "actor-2.act"]
@@ -80,7 +80,7 @@ def test_a_group_that_is_told_to_leave_asks_who_is_next() -> None:
 
 def test_a_group_that_is_told_where_to_go_asks_there_and_elsewhere_when_nobody_is() -> None:
     actors = Actors(2)
-    asking = Asking(actors, "a", threading.Event())  # type: ignore[arg-type]
+    asking = ActorCaller(actors, "a", threading.Event())  # type: ignore[arg-type]
     for number in range(2):
         asking.answer({"leave": "actor-9.act"} if number == 0 else {})
     assert actors.sent == [runner.JOIN, "actor-1.act", "actor-9.act", runner.JOIN, "actor-2.act"]
@@ -88,7 +88,7 @@ def test_a_group_that_is_told_where_to_go_asks_there_and_elsewhere_when_nobody_i
 
 def test_actors_that_answer_by_errors_alone_are_not_asked_for_ever() -> None:
     with pytest.raises(RemoteFailure):
-        Asking(Actors(failing=True), "a", threading.Event()).answer({})  # type: ignore[arg-type]
+        ActorCaller(Actors(failing=True), "a", threading.Event()).answer({})  # type: ignore[arg-type]
 
 
 def test_who_is_told_to_stop_waits_for_no_actor() -> None:
@@ -100,7 +100,7 @@ def test_who_is_told_to_stop_waits_for_no_actor() -> None:
 
     actors = Actors()
     actors.send = lambda service, argument: Answered(late)  # type: ignore[method-assign]
-    assert Asking(actors, "a", stopping).answer({}) is None  # type: ignore[arg-type]
+    assert ActorCaller(actors, "a", stopping).answer({}) is None  # type: ignore[arg-type]
 
 
 def test_a_group_says_what_came_of_the_last_decision_and_repeats_itself_until_the_next() -> None:
