@@ -31,17 +31,15 @@ settings.load_profile("warren")
 
 # Processes are killed and servers restarted: two of these at a time would make each other late.
 FAULTS = "faults/"
-# Whole runs, which start launchers.
-WHOLE_RUNS = ("integration/test_training", "integration/test_league_run", "integration/test_scaling",
-              "integration/test_own_services", "integration/test_flower")  # fmt: skip
+# Begun in this order; the many short ones come last, so that no process is left with a long one at the end.
+LONGEST_FIRST = (FAULTS, "integration/test_page_commands", "integration/")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark `servers` whatever uses them: `-m "not servers"` runs the rest. Say what two processes may share.
 
-    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to one, and first. Whole
-    runs come last, so that both processes share what is left of them.
+    A file stays with one process of pytest-xdist, which has servers of its own; all faults go to one, and first.
     """
     here = Path(__file__).parent
     order = {}
@@ -50,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.servers)
         file = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else str(item.path)
         item.add_marker(pytest.mark.xdist_group(FAULTS if file.startswith(FAULTS) else file))
-        order[item] = 0 if file.startswith(FAULTS) else 2 if file.startswith(WHOLE_RUNS) else 1
+        order[item] = next((at for at, name in enumerate(LONGEST_FIRST) if file.startswith(name)), len(LONGEST_FIRST))
     if hasattr(config, "workerinput"):  # one of several processes
         items.sort(key=order.__getitem__)
 
