@@ -20,7 +20,7 @@ from agents.algorithms.kept_arrays import joined, selected
 from agents.networks import Memory
 from agents.operators.unrolls import Unroll
 from agents.policies import Policy
-from agents.policies.policy import Evaluated
+from agents.policies.policy import Evaluation
 from agents.trajectories import Trajectory
 from warren.trees import Tree, map_tree
 
@@ -37,7 +37,7 @@ class Minibatch:
     begins: Tensor | None = None
     head: Head | None = None  # the steps between `memory` and the unrolls' first
 
-    def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluated:
+    def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
         """Return what `policy` says of the actions, with gradients: [B], or [T, n]."""
         if self.begins is None:
             return policy.evaluate(self.observation, self.action, self.action_mask, exact_entropy)
@@ -109,7 +109,7 @@ class Batch:
         """One array of each trajectory, as long as that is, as a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
 
-    def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluated]:
+    def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluation]:
         """Return what returns follow from, and what `policy`, which learns, says of an unrolled batch, with gradients.
 
         Values are its own, that of the moment after the last step included; only of episodes that ran out of time the

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from agents.operators.unrolls import Unroll
-from agents.policies.policy import Evaluated
+from agents.policies.policy import Evaluation
 from warren.errors import NotFinite
 
 REMEDY = (
@@ -42,7 +42,7 @@ def not_finite(
     return NotFinite(f"{where}: {said}{because}; {REMEDY}")
 
 
-def inputs_of(unroll: Unroll, said: Evaluated) -> dict[str, Tensor]:
+def inputs_of(unroll: Unroll, said: Evaluation) -> dict[str, Tensor]:
     """What the loss of an unroll is computed from, beside what the weights that acted said."""
     return {
         "reward": unroll.reward,

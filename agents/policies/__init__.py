@@ -1,7 +1,7 @@
 """Policies: from an observation to an action and its log-probability. `build_policy` makes one for two spaces."""
 
 from agents.policies.build import build_policy
-from agents.policies.policy import Acted, Evaluated, Policy
+from agents.policies.policy import ActionBatch, Evaluation, Policy
 from agents.policies.slot_memory import SlotMemory
 
-__all__ = ["Acted", "Evaluated", "Policy", "SlotMemory", "build_policy"]
+__all__ = ["ActionBatch", "Evaluation", "Policy", "SlotMemory", "build_policy"]

@@ -48,7 +48,7 @@ class Segment:
             return policy.distribution.numpy(action), memory
 
     def extras(self, observations: Any, actions: Any) -> dict[str, np.ndarray]:
-        """Return what `Acted.extras` holds of one step, of all: [T, N, ...], as `observations` and `actions` are."""
+        """Return `ActionBatch.extras` of all steps, [T, N, ...], for `observations` and `actions` of that shape."""
         policy, extras = self._policy, {}
         with torch.inference_mode():
             if "log_prob" in self._names:

@@ -153,7 +153,7 @@ def train(ranks: Ranks, job: Job, say: Say, first: Learner) -> None:
             curve.append(float(np.mean(returns)) if returns else None)
             learner.trajectory = learner.sampler.collect(UNROLL_LENGTH)
         learner.enter()  # compares the last weights
-        steps = float(learner.algorithm.optimizer.state["step"])
+        steps = float(learner.algorithm.descent.optimizer.state["step"])
         say(
             {
                 "compression": name, "seed": seed, "curve": curve, "optimizer_steps": int(steps),

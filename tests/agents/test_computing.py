@@ -39,7 +39,7 @@ def test_in_bfloat16_every_algorithm_learns_nearly_the_same_and_weights_stay_flo
     algorithm: str, device: str
 ) -> None:
     whole, half = make().to(device), make().to(device)
-    half.learn_in(torch.bfloat16)
+    half.set_learning_precision(torch.bfloat16)
     before = torch.cat([parameter.detach().cpu().flatten() for parameter in whole.parameters()])
     one, other = (learned(policy, algorithm) - before for policy in (whole, half))
     assert other.dtype is torch.float32
@@ -59,7 +59,7 @@ def test_outputs_of_a_network_in_bfloat16_are_float32_and_near_to_its_own(core: 
         return [evaluated.log_prob, evaluated.entropy, evaluated.value, *memory.values()]
 
     exact = said()
-    policy.learn_in(torch.bfloat16)
+    policy.set_learning_precision(torch.bfloat16)
     for near, number in zip(said(), exact, strict=True):
         assert near.dtype is torch.float32
         torch.testing.assert_close(near, number, rtol=0.05, atol=0.05)
@@ -78,7 +78,7 @@ def test_a_compiled_network_learns_the_same_and_is_traced_once_for_batches_of_al
     # Tracing is what can fail or be repeated; a C++ compiler would take a minute here, and give the same numbers.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     plain, compiled = make(activation=activation), make(activation=activation)
-    compiled.learn_in(compiled=True)
+    compiled.set_learning_precision(compiled=True)
     torch.testing.assert_close(learned(compiled, "ppo"), learned(plain, "ppo"), rtol=0, atol=1e-5)
     assert len(traced) == 1, "minibatches of 21 and 22 steps were traced apart"
 
@@ -95,7 +95,7 @@ def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
 
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     plain, compiled = make(name), make(name)
-    compiled.learn_in(compiled=True)
+    compiled.set_learning_precision(compiled=True)
     generator = torch.Generator().manual_seed(1)
 
     def said(policy: Policy, ending: float) -> torch.Tensor:
@@ -114,7 +114,7 @@ def test_a_compiled_recurrent_network_learns_the_same_wherever_episodes_end(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_a_network_compiled_for_a_gpu_learns_the_same() -> None:
     plain, compiled = make().to("cuda"), make().to("cuda")
-    compiled.learn_in(compiled=True)
+    compiled.set_learning_precision(compiled=True)
     torch.testing.assert_close(learned(compiled, "ppo"), learned(plain, "ppo"), rtol=0, atol=1e-3)
 
 

@@ -146,7 +146,7 @@ def test_adams_settings_are_the_optimizers_and_may_change():
     policy = build_policy({"hidden_sizes": [8]}, Box(-1, 1, (4,), np.float32), Discrete(2), 1)
     algorithm = build_algorithm("ppo", {"adam_beta1": 0.5, "adam_epsilon": 0.01, "minibatch_size": 16}, policy, 1)
     algorithm.update([random_trajectory(policy)])
-    optimizer = algorithm.optimizer
+    optimizer = algorithm.descent.optimizer
     assert (optimizer.beta1, optimizer.beta2, optimizer.epsilon) == (0.5, 0.999, 0.01)
     algorithm.adjust({"adam_beta2": 0.9})
     algorithm.update([random_trajectory(policy)])

@@ -78,7 +78,7 @@ def figures(trainer: Any) -> dict[str, float]:
     return {
         "steps": progress.steps,
         "clock": algorithm.steps,
-        "rate": algorithm.optimizer.learning_rate,
+        "rate": algorithm.descent.optimizer.learning_rate,
         "entropy": algorithm.entropy_coefficient,
     }
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from agents.networks import Memory
-from agents.policies import Acted, Policy, SlotMemory
+from agents.policies import ActionBatch, Policy, SlotMemory
 from envs import TwoPlayerVectorEnv
 from league.empirical_game.quantal_response import quantal_response
 from league.empirical_game.restricted_game import gain_interval, restricted_game
@@ -51,7 +51,7 @@ class Player(Protocol):
         generator: torch.Generator | None = None,
         value: bool = True,
         noise: np.ndarray | None = None,
-    ) -> Acted: ...
+    ) -> ActionBatch: ...
 
 
 class Uniform:
@@ -70,11 +70,11 @@ class Uniform:
         generator: torch.Generator | None = None,
         value: bool = True,
         noise: np.ndarray | None = None,
-    ) -> Acted:
+    ) -> ActionBatch:
         """Return a legal action for each observation, int64 [N]."""
         assert action_mask is not None
         chance = torch.rand(action_mask.shape, generator=generator).numpy() if noise is None else noise
-        return Acted(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
+        return ActionBatch(np.where(action_mask, chance, -1.0).argmax(axis=1), {}, memory)
 
 
 def play(

@@ -56,7 +56,7 @@ class PlayerState:
         """Return a policy with fresh weights, and the algorithm that trains it."""
         policy = self.recipe.new_policy(self.generation)
         policy.to(devices.resolve(self.config.device))
-        policy.learn_in(computing.PRECISIONS[self.config.precision], self.config.compile)
+        policy.set_learning_precision(computing.PRECISIONS[self.config.precision], self.config.compile)
         seed, settings = self.recipe.order_seed(self.generation), self.recipe.algorithm_settings
         algorithm = build_algorithm(self.recipe.algorithm_name, settings, policy, seed)
         self._teach(policy, algorithm)

@@ -72,16 +72,16 @@ class PPO(GradientAlgorithm[PPOConfig]):
         """One pass over the batch; False once the policy has moved further than target_kl allows."""
         config, scale = self.config, self.policy.value_scale
         for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
-            of_actors = minibatch.columns
-            advantage = of_actors["advantage"]
+            recorded = minibatch.columns
+            advantage = recorded["advantage"]
             log_prob, entropy, value, output = minibatch.evaluate(self.policy, self.pays_entropy)
-            log_ratio = log_prob - of_actors["log_prob"]
+            log_ratio = log_prob - recorded["log_prob"]
             ratio = log_ratio.exp()
             if config.normalize_advantage:
                 advantage = self.standardize(advantage)
 
             policy_term = clipped_surrogate(ratio, advantage, config.clip_range)
-            value_term = value_loss(value, of_actors["target"], of_actors["value"], config.clip_range_value, scale)
+            value_term = value_loss(value, recorded["target"], recorded["value"], config.clip_range_value, scale)
             entropy_term = entropy.mean()
             loss = policy_term + config.value_coefficient * value_term - self.entropy_coefficient * entropy_term
 
@@ -94,7 +94,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
                 "policy_loss": policy_term, "value_loss": value_term, "entropy": entropy_term,
                 "approx_kl": kl, "clip_fraction": clip_fraction,
             }  # fmt: skip
-            loss = self.with_teacher(loss, terms, output, of_actors)
+            loss = self.with_teacher(loss, terms, output, recorded)
             if config.target_kl is not None and kl.item() > 1.5 * config.target_kl:
                 if not history:  # too far already, as data of older weights may be: nothing is learned from it
                     history.append(_detached(terms | {"grad_norm": torch.zeros_like(kl)}))
@@ -103,7 +103,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
             grad_norm = self.descend(
                 loss,
                 terms,
-                of_actors | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
+                recorded | {"new log_prob": log_prob, "new value": value, "ratio": ratio},
                 len(history) + 1,
                 log_ratio.numel(),
             )

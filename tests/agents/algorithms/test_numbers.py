@@ -23,8 +23,8 @@ def make(name, way="at once", **settings):
         name, {**SMALL.get(name, {}), **settings}, policy.to("cuda" if way == "cuda" else "cpu"), 1
     )
     if way == "late":
-        algorithm.late = LateChecks(algorithm.parameters.gradient)
-    assert (algorithm.late is None) == (way == "at once")
+        algorithm.descent.late = LateChecks(algorithm.descent.parameters.gradient)
+    assert (algorithm.descent.late is None) == (way == "at once")
     return algorithm
 
 
@@ -60,14 +60,14 @@ def test_weights_and_optimizer_stay_and_the_term_and_its_inputs_are_named(name, 
 @WAYS
 def test_a_later_minibatch_leaves_what_those_before_it_made(way):
     algorithm, steps = make("ppo", way), []
-    step = algorithm.optimizer.step
+    step = algorithm.descent.optimizer.step
 
     def counted(skipped=None):
         step(skipped)
         if not skipped:
             steps.append(everything(algorithm))
 
-    algorithm.optimizer.step = counted
+    algorithm.descent.optimizer.step = counted
     trajectory = random_trajectory(algorithm.policy, seed=2)
     trajectory.extras["log_prob"][3, 1] = -1e4  # a ratio of infinity, and a gradient where its advantage is negative
     trajectory.reward[3, 1] = -50.0
@@ -119,8 +119,8 @@ def raised(way, bad):
             # The derivative of the root of 0 is infinite, and no number where it is multiplied by 0.
             loss = (weight * 0).square().sum().sqrt() if minibatch in bad else weight[0].square().sum() * minibatch
             algorithm.descend(loss, {"loss": loss}, {"weight": weight}, minibatch)
-        algorithm.late.look()
-    return str(error.value), everything(algorithm), algorithm.parameters.gradient.isnan()
+        algorithm.descent.late.look()
+    return str(error.value), everything(algorithm), algorithm.descent.parameters.gradient.isnan()
 
 
 @pytest.mark.parametrize("bad", [{1}, {2, 3}, {3, 5}, {5}])

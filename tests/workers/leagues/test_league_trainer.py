@@ -157,7 +157,7 @@ def test_schedules_begin_anew_at_a_reset_and_go_on_at_an_exploit(run: Run, to_a_
     trainer.progress.steps = 12_345
     trainer.course._start_from(model, generation=0, anew=False)
     assert trainer.algorithm.steps == 12_345
-    assert not trainer.algorithm.optimizer.state, "Adam's moments were of other weights"
+    assert not trainer.algorithm.descent.optimizer.state, "Adam's moments were of other weights"
     assert run.client.close_period(trainer.course.period, 12_345, 3).status == "reset"
     trainer.course.begin()
     assert (trainer.state.generation, trainer.algorithm.steps, is_pooled(trainer)) == (1, 0, to_a_model)

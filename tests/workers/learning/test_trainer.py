@@ -218,7 +218,7 @@ def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_o
     second = run.trainer()
     assert second.progress.version == 1
     assert second.algorithm.steps == second.progress.steps == 32, "schedules are where the player is"
-    assert not second.algorithm.optimizer.state
+    assert not second.algorithm.descent.optimizer.state
     assert all(torch.equal(tensor, weights[name]) for name, tensor in second.state.policy.state_dict().items())
 
 

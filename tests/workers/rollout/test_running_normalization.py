@@ -138,7 +138,10 @@ def test_rewards_are_in_units_of_the_deviation_of_their_discounted_sums_which_ch
     np.testing.assert_allclose(scaled.reward, trajectory.reward / sums.std(), rtol=1e-4)
     other = build_algorithm("a2c", {"scale_rewards": True}, policy, 2)
     other.load_state(*algorithm.state())
-    assert torch.equal(other.discounted.variance, algorithm.discounted.variance) and other.discounted.count == 512
+    assert (
+        torch.equal(other.rewards.moments.variance, algorithm.rewards.moments.variance)
+        and other.rewards.moments.count == 512
+    )
 
 
 def test_what_cannot_be_normalised_is_refused_by_name():

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from agents.policies import Acted, Policy
+from agents.policies import ActionBatch, Policy
 from league.state.league_state import Match
 
 FOLDER = "WARREN_MATCH_RECORD"
@@ -37,7 +37,7 @@ class Watched:
         self.first = self.last = 0
         self.changed = False
 
-    def step(self, observation: np.ndarray, *args: Any, **kwargs: Any) -> Acted:
+    def step(self, observation: np.ndarray, *args: Any, **kwargs: Any) -> ActionBatch:
         """As Policy.step."""
         self.last = checksum(self._policy)
         if not self.decisions:
