@@ -24,7 +24,7 @@ def listed(options: argparse.Namespace) -> int:
     any_found = False
     for servers in places:
         try:
-            seen = runs.on(servers)
+            seen = runs.list_runs(servers)
         except BrokerError as error:
             print(f"passed over: {error}", file=sys.stderr)
             continue
@@ -35,7 +35,7 @@ def listed(options: argparse.Namespace) -> int:
                 messages = ", ".join(f"{name} {count}" for name, count in runs.waiting(one).items())
                 print(f"    {f'messages: {messages}; ' if messages else ''}to remove it: purge {one.run}")
         if seen.unseen:
-            print(f"note: {runs.blind(seen.unseen)}")
+            print(f"note: {runs.explain_unlisted(seen.unseen)}")
     if not any_found:
         looked = f"{len(places)} pairs of servers" if places else "no servers: none are named, and no run has its own"
         print(f"no runs ({looked})")

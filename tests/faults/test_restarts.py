@@ -79,6 +79,6 @@ def test_ctrl_c_ends_a_run_whose_broker_is_gone_for_good(tmp_path: Path, own_ser
         run.until(lambda: "queues unknown" in run.output)
         run.process.send_signal(signal.SIGINT)
         assert run.wait(40) == 130
-    assert "warning: the servers are away, so something of this run may be left there" in run.output
+    assert "warning: the servers are away, so parts of this run may be left there" in run.output
     assert "Traceback" not in run.output
     assert list((run.folder / "checkpoints").glob("*.safetensors")), "the learner wrote its checkpoint all the same"

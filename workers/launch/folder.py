@@ -1,4 +1,4 @@
-"""A run's folder: locked before anything is written, whole files only, room kept for the last on a full disk."""
+"""A run's folder: locked before anything is written; files are replaced as a whole; room is kept for the outcome."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from warren.files import read_json, write_whole
 from workers.servers.folder_lock import FolderLock
 from workers.servers.record import FOLDER
 
-RESERVE = 256 << 10  # bytes that are kept for the outcome, should the disk fill up meanwhile
+RESERVE = 256 << 10  # bytes kept for the outcome, in case the disk fills up
 OUTCOME, COUNTS, RESERVED = "outcome.json", "counts.json", "reserve"
 
 
 class RunFolder:
-    """The folder at `path`, from `take` on this launcher's alone. Use as a context manager."""
+    """The folder at `path`, which belongs to this launcher alone after `take`. Use as a context manager."""
 
     def __init__(self, path: Path, lock: FolderLock, made: Sequence[Path] = ()) -> None:
-        """`made`: the folder and those above it that were not there before.
+        """`made`: the folder and its parents that did not exist before.
 
-        Until `begun` is set, an error of Warren's own or a Ctrl-C removes those again: no run has begun there.
+        Until `begun` is set, a WarrenError or a Ctrl-C removes them again: no run has begun there.
         """
         self.path, self.lock, self._made = path, lock, made
         self.begun = False
@@ -34,19 +34,19 @@ class RunFolder:
 
     @classmethod
     def take(cls, path: Path) -> RunFolder:
-        """Lock it, then keep room in it. Raises ConfigurationError when another launcher has it; nothing is changed."""
+        """Lock the folder and reserve room in it. Raises ConfigurationError if another launcher has it."""
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         folder = cls(path, FolderLock.take(path), made)
-        with contextlib.suppress(OSError):  # full already: what can be written will be
-            folder._reserve.write_bytes(os.urandom(RESERVE))  # no zeros: a file system may store those as nothing
+        with contextlib.suppress(OSError):  # the disk is full already
+            folder._reserve.write_bytes(os.urandom(RESERVE))  # random: a file system may store zeros as nothing
         return folder
 
     def write(self, name: str, text: str) -> None:
-        """Replace a file by another as a whole: a full disk leaves the one before. Raises OSError."""
+        """Replace a file as a whole: a full disk leaves the old one. Raises OSError."""
         write_whole(self.path / name, text)
 
     def write_last(self, name: str, value: Any, say: Callable[[str], object]) -> None:
-        """Write JSON at the end of the run: with the room that was kept for it, and without an error."""
+        """Write JSON at the end of the run in the reserved room; print a warning where that fails."""
         self._reserve.unlink(missing_ok=True)
         try:
             self.write(name, json.dumps(value, indent=1) + "\n")
@@ -54,7 +54,7 @@ class RunFolder:
             say(f"warning: {self.path / name} could not be written: {error}")
 
     def read(self, name: str) -> dict[str, Any]:
-        """A file of JSON; empty when there is none that can be read."""
+        """Return the content of a JSON file; empty if it cannot be read."""
         return read_json(self.path / name)
 
     def remove(self, name: str) -> None:
@@ -62,9 +62,9 @@ class RunFolder:
         (self.path / name).unlink(missing_ok=True)
 
     def tidy(self) -> None:
-        """Remove what was begun and never finished: half-written checkpoints and models, of processes that are gone."""
+        """Remove half-written files, such as checkpoints and models, of processes that are gone."""
         for part in self.path.iterdir():
-            if part.name == FOLDER:  # the servers', which look after their own
+            if part.name == FOLDER:  # the servers remove their own files
                 continue
             for half in [part] if part.is_file() else [*part.rglob("*.tmp")]:
                 with contextlib.suppress(OSError):
@@ -72,11 +72,11 @@ class RunFolder:
                         half.unlink()
 
     def _server_logs(self) -> list[Path]:
-        """List what servers have printed: it may say more of why they did not begin than the error does."""
+        """List the servers' logs: they may explain a failed start better than the error does."""
         return [log for log in (self.path / FOLDER).rglob("*.log") if log.is_file() and log.stat().st_size]
 
     def _discard(self, kept: Sequence[Path]) -> None:
-        """Remove the folder, and those above it, unless they were there before; but for the files `kept`."""
+        """Remove the folders that this launcher made, except the files `kept`."""
         for folder in self._made:
             if folder == self.path:
                 _remove(folder, kept)
@@ -85,7 +85,7 @@ class RunFolder:
                     folder.rmdir()
 
     def release(self) -> None:
-        """Let another launcher have it."""
+        """Release the folder for other launchers."""
         with contextlib.suppress(OSError):
             self._reserve.unlink(missing_ok=True)
         self.lock.release()
@@ -102,12 +102,12 @@ class RunFolder:
 
 
 def _remove(folder: Path, kept: Sequence[Path]) -> None:
-    """Remove a folder; of one that holds files to be `kept` all else."""
+    """Remove a folder, except the files `kept`."""
     if not kept:
         shutil.rmtree(folder, ignore_errors=True)
         return
-    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
-        with contextlib.suppress(OSError):  # a folder that holds something that is kept
+    for path in sorted(folder.rglob("*"), reverse=True):  # contents before their folder
+        with contextlib.suppress(OSError):  # a folder with a kept file
             if path.is_symlink() or path.is_file():
                 if path not in kept:
                     path.unlink()

@@ -43,15 +43,15 @@ READY_WITHIN = 180.0  # s from the start of a service process until it serves
 
 
 class Says(Protocol):
-    """What the launcher needs of a view: lines that stay."""
+    """The part of a view that the launcher uses: lines that stay."""
 
     def say(self, text: str) -> None:
-        """Print it."""
+        """Print `text` as a line that stays."""
 
 
 @dataclass
 class Outcome:
-    """How a run ended on this host. `state`: solved, finished, done, stopped, failed, or superseded by another."""
+    """The end of a run on this host. `state`: solved, finished, done, stopped, failed or superseded."""
 
     state: str
     status: int
@@ -63,9 +63,10 @@ FromCard = Callable[[dict[str, Any]], RunSpec]
 
 
 class Launcher:
-    """One host's launcher of one run. `from_card`: for who joins and learns only from the leader what it is to run.
+    """The launcher of one run on one host.
 
-    `forks`: what forks its processes; without it exec starts them.
+    `from_card`: makes the spec of a host that joins from the card that the leader has posted. `forks`: forks the
+    processes; without it exec starts them.
     """
 
     def __init__(
@@ -90,14 +91,14 @@ class Launcher:
         self._stalls = Stalls()
         self._note = ""
 
-    def run(self, begun: servers.Begun | None = None) -> Outcome:
-        """To the end, on servers that were `begun`. Raises WarrenError when nothing could be started."""
+    def run(self, pending: servers.PendingServers | None = None) -> Outcome:
+        """Run to the end, on the servers that are `pending`. Raises WarrenError when nothing could be started."""
         self.folder.remove(OUTCOME)
         for name, text in self.spec.files.items():
             self.folder.write(name, text)
         self.folder.tidy()
         self.say(f"run folder {self.spec.folder}\nrun name   {self.spec.run}")
-        with (begun or begin_servers(self.spec.servers, self.folder, self.spec.run)).finish(self.say) as found:
+        with (pending or begin_servers(self.spec.servers, self.folder, self.spec.run)).finish(self.say) as found:
             self.interrupts.install(lambda: found.children)
             if self.spec.leads:
                 self._examine(found)
@@ -164,7 +165,7 @@ class Launcher:
             raise
 
     def _examine(self, found: servers.Servers) -> None:
-        """Check the servers and this machine; warn of what may do harm. Raises BrokerError for what would."""
+        """Check the servers and this machine and print warnings. Raises BrokerError for what would prevent a run."""
         count = sum(len(spec.ranks) for spec in self.spec.processes)
         league = self.spec.kind == "league"
         doctor.quick(found, self.spec.run, self.folder.path, self.say, processes=count, league=league)
@@ -203,7 +204,7 @@ class Launcher:
         assert self.monitor is not None
         while True:
             if self.interrupts.asked:
-                self.say("stopping: what is under way is finished and kept (Ctrl-C again stops at once)")
+                self.say("stopping: work in progress is finished and kept (Ctrl-C again stops at once)")
                 return Outcome("stopped", KILLED)
             self._found.revive(self.say, self.spec.restarts)
             if self.supervisor.poll():
@@ -226,7 +227,7 @@ class Launcher:
         try:
             return self.place.beat(self)
         except redis.RedisError:
-            return None  # the watch tells
+            return None  # the watch reports it
 
     def _look_at_health(self) -> None:
         assert self.monitor is not None and self._answering is not None
@@ -263,10 +264,10 @@ class Launcher:
         except OSError as error:
             self.say(f"warning: a resumed run will not have the new counts: {error}")
 
-    # What the place asks (hosts.Share).
+    # Implementation of places.Share.
 
     def ready(self) -> bool:
-        """Whether all services of this share are served. Raises WarrenError when one has not begun for too long."""
+        """Return whether all services of this share are served. Raises WarrenError when one takes too long to start."""
         if not self.spec.waits_for_hosts:
             return True
         wanted = {managed.name for managed in self.supervisor.children if not managed.spec.phase}
@@ -274,11 +275,11 @@ class Launcher:
             self._serving = self.place.membership.serving()
         missing = sorted(wanted - self._serving)
         if missing and time.monotonic() - self._started_at > READY_WITHIN:
-            raise WarrenError(f"{', '.join(missing)} did not begin to serve within {READY_WITHIN:g} s; see the logs")
+            raise WarrenError(f"{', '.join(missing)} did not start to serve within {READY_WITHIN:g} s; see the logs")
         return not missing
 
     def left(self) -> int:
-        """Processes of phase 1 that are not done."""
+        """Return the number of processes of phase 1 that are not done."""
         all_of_them = sum(len(spec.ranks) for spec in self.spec.processes if spec.phase)
         return all_of_them - sum(managed.done for managed in self.supervisor.children if managed.spec.phase)
 
@@ -288,13 +289,13 @@ class Launcher:
         self._start_phase(1)
 
     def update_seconds(self) -> float:
-        """Return how long an update of a learner takes, as far as this host sees."""
+        """Return the longest time of an update of a learner, in s, that this host has seen."""
         return 0.0 if self.monitor is None else self.monitor.update_seconds()
 
     # Ending.
 
     def _end(self, outcome: Outcome) -> None:
-        """Stop all, tell all, remove what is ours to remove; the outcome is written whatever fails on the way."""
+        """Stop all processes, tell the other hosts, remove the run; the outcome is written whatever fails."""
         monitor = self.monitor
         try:
             if self._answering is not None:
@@ -331,7 +332,7 @@ class Launcher:
 
     def _remove(self, place: Leading, outcome: Outcome) -> None:
         if (death := self._found.dead()) is not None:
-            self.say(f"{death}\nthis run's own server is gone, and nothing has to be removed from it")
+            self.say(f"{death}\nthis run's own server is gone, so nothing has to be removed from it")
             return
         topology = self.topology
         try:
@@ -344,7 +345,7 @@ class Launcher:
             self.say(f"error: {error}")
 
     def _lengthen_graces(self) -> None:
-        """Give a learner that is in the middle of an update the time that updates take."""
+        """Give learners enough time to finish an update."""
         if self.monitor is not None:
             longest = 2.0 * max(self.update_seconds(), self.place.update)
             for managed in self.supervisor.children:
@@ -360,8 +361,8 @@ class Launcher:
             self.say(f"warning: {what}: {error}")
 
 
-def begin_servers(asked: ServersSpec, folder: RunFolder, run: str) -> servers.Begun:
-    """Those of a run: what is private boots from now on."""
+def begin_servers(asked: ServersSpec, folder: RunFolder, run: str) -> servers.PendingServers:
+    """Start the servers of a run: private ones boot from now on."""
     return servers.begin(
         asked.mode, asked.broker_url, asked.redis_url,
         folder=folder.path, listen=asked.listen, lock=folder.lock, run=run,

@@ -1,4 +1,4 @@
-"""What is particular to one kind of run: its queues and events, its figures, how it ends, its last lines.
+"""The contract of a monitor: the queues, events, figures and end that are particular to one kind of run.
 
 training_monitor.py, league_monitor.py and services_monitor.py implement this; the launcher is the same for all.
 """
@@ -18,7 +18,7 @@ from workers.launch.watching.server_watch import ServerWatch
 
 @dataclass
 class Context:
-    """What the launcher has, for its monitor. `watch` and `supervisor` belong to the launcher."""
+    """The launcher's objects that its monitor uses. `watch` and `supervisor` belong to the launcher."""
 
     spec: RunSpec
     folder: RunFolder
@@ -34,51 +34,51 @@ class Context:
 
 @dataclass(frozen=True)
 class Health:
-    """How the run's processes stand. `notes`: what is wrong or waited for, a line each."""
+    """The state of the run's processes. `notes`: troubles and what is waited for, a line each."""
 
     processes: str
     notes: Sequence[str] = ()
 
 
 class Monitor(Protocol):
-    """One kind of run, seen by its leader."""
+    """A kind of run, as its leader sees it."""
 
     @property
     def topology(self) -> Topology:
-        """The run's names, with what was added since it began."""
+        """Return the run's names, with those added since its start."""
 
     def begin(self) -> None:
-        """Declare what has to be there before any process starts, and subscribe."""
+        """Declare the queues that have to exist before any process starts, and subscribe."""
 
     def poll(self) -> str | None:
-        """Called often. How the run has ended ("solved", "finished"); None while it goes on."""
+        """Return how the run has ended ("solved", "finished"), or None while it goes on. Called often."""
 
     def steps(self) -> Mapping[str, int]:
-        """Player -> steps, for those who watch for stalls; empty where there are none."""
+        """Return player -> steps, by which stalls are detected; empty for a run without steps."""
 
     def excused(self) -> Mapping[str, str]:
-        """Player -> why it makes no steps and need not."""
+        """Return player -> reason, for players that rightly make no steps."""
 
     def show(self, health: Health) -> None:
         """Show the figures."""
 
     def update_seconds(self) -> float:
-        """s that an update takes at most, as far as is known: what a learner may need to finish."""
+        """Return the longest time of an update seen so far, in s, which a learner may need to finish."""
 
     def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
-        """What is wrong with new numbers of processes."""
+        """Return the problems of new numbers of processes."""
 
     def keep_counts(self, counts: Mapping[str, int]) -> None:
-        """Put them where the run's roles look. Raises redis.RedisError."""
+        """Store the numbers where the run's roles read them. Raises redis.RedisError."""
 
     def announce(self, state: str) -> None:
         """Tell roles that were started elsewhere that the run is over."""
 
     def stop(self) -> None:
-        """Subscribe no more."""
+        """Stop the subscriptions."""
 
     def account(self) -> None:
-        """Once all processes are gone, and before the run is removed from the servers."""
+        """Write the run's account: called when all processes are gone, before the run is removed from the servers."""
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
-        """What outcome.json is to hold."""
+        """Return the content of outcome.json."""

@@ -1,4 +1,4 @@
-"""What a launcher is to run, as data: processes, what the end of each means, in which order they stop.
+"""The specification of a launcher's run: its processes, the meaning of their ends, the order of their stops.
 
 Training, a league and a file of services compile to this (training_spec.py, services_spec.py); launcher.py runs it.
 """
@@ -12,19 +12,19 @@ from pathlib import Path
 
 from workers.config.roles import Done, Restart
 
-GRACE = 8.0  # s that a process has to finish what it holds after being told to stop, where nothing else is configured
+GRACE = 8.0  # s that a process gets to finish its work after being told to stop, unless configured otherwise
 
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One kind of process and how many of it this host starts: one of each of `ranks`.
+    """A kind of process; this host starts one for each of `ranks`.
 
-    `command`: without the interpreter. `numbered`: more of it, in which {rank} and {name} stand for those of the
-    process. `phase`: 0 for what starts at once, 1 for what starts when all services of all hosts are served; the run
-    is over when all that started in phase 1, anywhere, is done. `stop_order`: those of 0 are stopped first.
-    `setting`: what a person calls the number of them, where it may be changed while the run lasts. `forked`: it may be
-    forked from a process that has imported what most roles need (workers/servers/fork_server.py). `longest`: s of grace
-    that it gets at most where an update takes longer than `grace`. `answers`: it answers remote control.
+    `command`: without the interpreter. `numbered`: further arguments, in which {rank} and {name} are replaced by those
+    of the process. `phase`: 0 starts at once, 1 when all services of all hosts are served; the run is over when all
+    processes of phase 1, on any host, are done. `stop_order`: processes of 0 are stopped first. `setting`: the setting
+    that holds their number, if that may be changed while the run lasts. `forked`: it may be forked from a process that
+    has imported most roles' modules (workers/servers/fork_server.py). `longest`: s of grace at most, where an update
+    takes longer than `grace`. `answers`: it answers remote control.
     """
 
     role: str
@@ -39,25 +39,25 @@ class ProcessSpec:
     grace: float = GRACE
     longest: float = 0.0
     setting: str | None = None
-    suffix: str = ""  # of the names: tells them from another host's
-    single: bool = False  # there is one of it in the run, and its name is the role's alone
-    num: int | None = None  # processes of it in the whole run; default: those of `ranks`
+    suffix: str = ""  # of the names, to distinguish them from another host's
+    single: bool = False  # the run has one, whose name is the role's
+    num: int | None = None  # processes of this kind in the whole run; default: those of `ranks`
     forked: bool = False
     answers: bool = False
 
     def name(self, rank: int) -> str:
-        """The process's name, and that of its log."""
+        """Return the name of the process and of its log."""
         return self.role + ("" if self.single else f"-{rank}") + self.suffix
 
     def line(self, rank: int) -> list[str]:
-        """The whole command line of one process."""
+        """Return the whole command line of one process."""
         numbered = [part.replace("{rank}", str(rank)).replace("{name}", self.name(rank)) for part in self.numbered]
         return [sys.executable, *self.command, *numbered]
 
 
 @dataclass(frozen=True)
 class ServersSpec:
-    """Where the servers come from; see `workers.servers.acquire`."""
+    """The origin of the servers; see `workers.servers.acquire`."""
 
     mode: str = "auto"
     broker_url: str | None = field(default=None, repr=False)
@@ -67,12 +67,12 @@ class ServersSpec:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One launcher's share of one run.
+    """The share of one launcher in one run.
 
-    `host`: its name in the run; None where it is alone. `leads`: it opens the run, ends it and cleans up after it;
-    others join. `hosts`: all that take part, the leader first. `waits_for_hosts`: nothing of phase 1 starts before all
-    of them are there. `join_command`: what a person types on another host, {host} standing for its name. `card`: what
-    those who join, and `python -m workers.runs`, are told of the run. `sweep`: the name may be that of an earlier run.
+    `host`: its name in the run; None if it is the only one. `leads`: it opens, ends and removes the run; others join.
+    `hosts`: all hosts, the leader first. `waits_for_hosts`: phase 1 starts only when all of them have joined.
+    `join_command`: the command for another host, with {host} for its name. `card`: facts of the run for hosts that
+    join and for `python -m workers.runs`. `sweep`: the name may be that of an earlier run.
     """
 
     kind: str  # "training", "league" or "services"
@@ -93,5 +93,5 @@ class RunSpec:
 
     @property
     def finite(self) -> bool:
-        """Whether it is over when its processes of phase 1 are done."""
+        """Return whether the run is over when its processes of phase 1 are done."""
         return any(spec.phase for spec in self.processes)

@@ -12,15 +12,15 @@ writes into the run folder where they are.
 from workers.servers.checks import check, check_broker, check_redis, kind_of, redact
 from workers.servers.machine import Machine
 from workers.servers.modes import MODES, given_urls
-from workers.servers.resolve import Begun, acquire, begin
+from workers.servers.resolve import PendingServers, acquire, begin
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Servers
 
 __all__ = [
     "BROKER_VARIABLE",
     "MODES",
     "REDIS_VARIABLE",
-    "Begun",
     "Machine",
+    "PendingServers",
     "Servers",
     "acquire",
     "begin",

@@ -14,7 +14,7 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundServer:
     """A server that answered."""
 
     url: str = field(repr=False)
@@ -23,7 +23,7 @@ class Found:
 
 
 # What is left of a step, which takes time and says so. Raises BrokerError, or Unavailable.
-Finish = Callable[[Say], Found]
+Finish = Callable[[Say], FoundServer]
 
 
 class Choice:
@@ -48,7 +48,7 @@ class Choice:
             except Unavailable as reason:
                 self._reasons.append(f"{self._step}: {reason}")
 
-    def finish(self, say: Say) -> Found:
+    def finish(self, say: Say) -> FoundServer:
         """What was found. Raises BrokerError, naming what was tried and why it failed."""
         while self._finish is not None:
             try:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from warren.errors import ConfigurationError
 from workers.servers import debian, record
 from workers.servers.checks import check_broker, check_redis, kind_of, redact
-from workers.servers.choice import Choice, Finish, Found, Unavailable
+from workers.servers.choice import Choice, Finish, FoundServer, Unavailable
 from workers.servers.exposure import BROKER_PORT, REDIS_PORT, OpenAddress, open_address
 from workers.servers.folder_lock import FolderLock
 from workers.servers.machine import Machine
@@ -49,7 +49,7 @@ def begin(
     machine: Machine | None = None,
     lock: FolderLock | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Begun:
+) -> PendingServers:
     """Begin to find or start a broker and a Redis for the run in `folder`: a private broker boots from now on.
 
     mode -- `auto` takes the first that works of the steps below; every other mode takes one of them alone.
@@ -79,7 +79,7 @@ def begin(
         mode, broker_url, redis_url, folder, durable, unsaved or (lambda: False), broker_port, redis_port, opened,
         machine or Machine(), run, lock,
     )  # fmt: skip
-    return Begun(settings)
+    return PendingServers(settings)
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class _Settings:
     lock: FolderLock | None
 
 
-class Begun:
+class PendingServers:
     """Servers that are being found or started. Use as a context manager: it stops what `finish` was not called for."""
 
     def __init__(self, settings: _Settings) -> None:
-        self.set = settings
+        self.settings = settings
         self.home = settings.folder / record.FOLDER
         self.node: PrivateRabbitMQ | None = None
         self.embedded: PrivateRedis | None = None
@@ -120,15 +120,15 @@ class Begun:
             raise
 
     def _holds_unsaved(self) -> bool:
-        return self.set.unsaved() and holds_data(self.home / "redis")
+        return self.settings.unsaved() and holds_data(self.home / "redis")
 
     def _refuse_others(self) -> None:
         """Raises ConfigurationError where a Redis is named although a private one has left what is nowhere else."""
-        private = set(REDIS_STEPS[self.set.mode]) & set(PRIVATE)
-        if self._holds_unsaved() and (self.set.redis_url or not private):
+        private = set(REDIS_STEPS[self.settings.mode]) & set(PRIVATE)
+        if self._holds_unsaved() and (self.settings.redis_url or not private):
             raise ConfigurationError(
-                f"the launcher that had {self.set.folder} was killed, and its private Redis left what is not saved "
-                f"elsewhere: go on with broker=private and no URLs, or remove {self.home / 'redis'} to do without it"
+                f"the launcher of {self.settings.folder} was killed, and its private Redis left data that is not saved "
+                f"elsewhere: go on with broker=private and no URLs, or remove {self.home / 'redis'} to lose it"
             )
 
     def finish(self, say: Say = print) -> Servers:
@@ -138,13 +138,13 @@ class Begun:
         """
         try:
             broker = self._broker.finish(say)
-            if self.embedded is not None and not self.set.redis_url:
-                redis = Found(self.embedded.url, "", broker.temporary)  # the one server is all three
+            if self.embedded is not None and not self.settings.redis_url:
+                redis = FoundServer(self.embedded.url, "", broker.temporary)  # the one server is all three
             else:
-                steps = REDIS_STEPS[self.set.mode]
+                steps = REDIS_STEPS[self.settings.mode]
                 if self._holds_unsaved():
                     steps = tuple(step for step in steps if step in PRIVATE)
-                redis = self._choice("redis", {self.set.mode: steps}).finish(say)
+                redis = self._choice("redis", {self.settings.mode: steps}).finish(say)
             servers = self.running
             servers.broker_url, servers.redis_url = broker.url, redis.url
             servers.kind = kind_of(broker.url)
@@ -154,18 +154,18 @@ class Begun:
             )
             node = self.node.node.as_dict() if self.node else None
             found = record.Record(
-                broker.url, redis.url, servers.kind, servers.description, os.getpid(), node, self.set.run
+                broker.url, redis.url, servers.kind, servers.description, os.getpid(), node, self.settings.run
             )
-            found.write(self.set.folder)
+            found.write(self.settings.folder)
         except BaseException:
             self.stop()
             raise
-        self.running = Servers("", "", "", "", self.set.folder)  # what was found is the caller's
+        self.running = Servers("", "", "", "", self.settings.folder)  # what was found is the caller's
         say(servers.description)
-        if self.set.open_at is not None:
+        if self.settings.open_at is not None:
             say(
-                self.set.open_at.invitation(
-                    servers.kind, self.set.broker_port or BROKER_PORT, self.set.redis_port or REDIS_PORT
+                self.settings.open_at.invitation(
+                    servers.kind, self.settings.broker_port or BROKER_PORT, self.settings.redis_port or REDIS_PORT
                 )
             )
         return servers
@@ -179,7 +179,7 @@ class Begun:
         finally:
             self.running.stop()
 
-    def __enter__(self) -> Begun:
+    def __enter__(self) -> PendingServers:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -188,7 +188,7 @@ class Begun:
     # The steps.
 
     def _choice(self, what: str, steps: Mapping[str, tuple[str, ...]]) -> Choice:
-        mode = self.set.mode
+        mode = self.settings.mode
         named = {step: getattr(self, f"_{what}_{step}") for step in steps[mode]}
         return Choice("Redis" if what == "redis" else what, mode, named)
 
@@ -204,41 +204,41 @@ class Begun:
     # given
 
     def _broker_given(self) -> Finish:
-        return _given(self.set.broker_url, BROKER_VARIABLE, check_broker)
+        return _given(self.settings.broker_url, BROKER_VARIABLE, check_broker)
 
     def _redis_given(self) -> Finish:
-        return _given(self.set.redis_url, REDIS_VARIABLE, check_redis)
+        return _given(self.settings.redis_url, REDIS_VARIABLE, check_redis)
 
     # already listening
 
     def _broker_listening(self) -> Finish:
-        port = self.set.machine.amqp_port
+        port = self.settings.machine.amqp_port
         return _listening(f"amqp://guest:guest@{LOOPBACK}:{port}/%2F", port, check_broker)
 
     def _redis_listening(self) -> Finish:
-        port = self.set.machine.redis_port
+        port = self.settings.machine.redis_port
         return _listening(f"redis://{LOOPBACK}:{port}/0", port, check_redis)
 
     # private
 
     def _broker_private(self) -> Finish:
-        binaries = self.set.machine.rabbitmq()
+        binaries = self.settings.machine.rabbitmq()
         if binaries is None:
             raise Unavailable("rabbitmq-server, rabbitmqctl, erl and epmd are not all on PATH or in the usual places")
-        place, port = self.home / "rabbitmq", self.set.broker_port
-        starting = self._begun(PrivateRabbitMQ.begin(binaries, place, port=port, open_at=self.set.open_at))
+        place, port = self.home / "rabbitmq", self.settings.broker_port
+        starting = self._begun(PrivateRabbitMQ.begin(binaries, place, port=port, open_at=self.settings.open_at))
 
-        def finish(say: Say) -> Found:
+        def finish(say: Say) -> FoundServer:
             say("starting a private RabbitMQ")
             node = self.node = self._finished(starting)
             self.running.children += node.children
             self.running.on_stop.insert(0, node.discard)
-            return Found(node.url, f"private {node.version} at {LOOPBACK}:{node.port}", temporary=True)
+            return FoundServer(node.url, f"private {node.version} at {LOOPBACK}:{node.port}", temporary=True)
 
         return finish
 
     def _redis_private(self) -> Finish:
-        binary = self.set.machine.redis()
+        binary = self.settings.machine.redis()
         if binary is None:
             raise Unavailable("neither redis-server nor valkey-server is on PATH or in the usual places")
         return self._redis_of("private", self._begin_redis(binary))
@@ -246,15 +246,15 @@ class Begun:
     # installed
 
     def _broker_installed(self) -> Finish:
-        if reason := debian.why_not(self.set.machine):
+        if reason := debian.why_not(self.settings.machine):
             raise Unavailable(reason)
-        names = debian.missing(self.set.machine)
-        if not names and self.set.mode == "auto":
+        names = debian.missing(self.settings.machine)
+        if not names and self.settings.mode == "auto":
             raise Unavailable("the binaries are there already")
 
-        def finish(say: Say) -> Found:
+        def finish(say: Say) -> FoundServer:
             if names:
-                debian.install(names, self.set.machine, say)
+                debian.install(names, self.settings.machine, say)
             return self._broker_private()(say)
 
         return finish if names else self._broker_private()
@@ -264,11 +264,13 @@ class Begun:
     def _broker_embedded(self) -> Finish:
         starting = self._begin_embedded()
 
-        def finish(say: Say) -> Found:
+        def finish(say: Say) -> FoundServer:
             server = self.embedded = self._finished_redis(starting)
             server.empty(EMBEDDED_BROKER_DATABASE)  # queues of a launcher that was killed are nobody's
             description = f"embedded {_described(server)}, for everything"
-            return Found(server.database(EMBEDDED_BROKER_DATABASE), description, temporary=not self.set.durable)
+            return FoundServer(
+                server.database(EMBEDDED_BROKER_DATABASE), description, temporary=not self.settings.durable
+            )
 
         return finish
 
@@ -276,29 +278,28 @@ class Begun:
         return self._redis_of("embedded", self._begin_embedded())
 
     def _begin_embedded(self) -> Starting[PrivateRedis]:
-        binary = self.set.machine.embedded_redis()
+        binary = self.settings.machine.embedded_redis()
         if binary is None:
-            raise Unavailable(
-                f"the Python package {self.set.machine.embedded_package} is not installed, or not for this platform"
-            )
+            package = self.settings.machine.embedded_package
+            raise Unavailable(f"the Python package {package} is not installed, or not for this platform")
         return self._begin_redis(binary)
 
     def _begin_redis(self, binary: Path) -> Starting[PrivateRedis]:
-        home, port = self.home / "redis", self.set.redis_port
+        home, port = self.home / "redis", self.settings.redis_port
 
         def end() -> None:
-            if not self.set.unsaved():
+            if not self.settings.unsaved():
                 forget(home)
 
-        if not self.set.durable:
+        if not self.settings.durable:
             self.running.on_stop.insert(0, end)
-        durable = self.set.durable or self.set.unsaved()
-        return self._begun(PrivateRedis.begin(binary, home, port=port, durable=durable, open_at=self.set.open_at))
+        durable = self.settings.durable or self.settings.unsaved()
+        return self._begun(PrivateRedis.begin(binary, home, port=port, durable=durable, open_at=self.settings.open_at))
 
     def _redis_of(self, kind: str, starting: Starting[PrivateRedis]) -> Finish:
-        def finish(say: Say) -> Found:
+        def finish(say: Say) -> FoundServer:
             server = self._finished_redis(starting)
-            return Found(server.url, f"{kind} {_described(server)}", temporary=not self.set.durable)
+            return FoundServer(server.url, f"{kind} {_described(server)}", temporary=not self.settings.durable)
 
         return finish
 
@@ -316,10 +317,10 @@ def _described(server: PrivateRedis) -> str:
 def _given(url: str | None, variable: str, check: Callable[[str], str]) -> Finish:
     if not url:
         raise Unavailable(f"no URL given, and {variable} is not set")
-    return lambda _: Found(url, f"{check(url)} at {redact(url)}, as given")
+    return lambda _: FoundServer(url, f"{check(url)} at {redact(url)}, as given")
 
 
 def _listening(url: str, port: int, check: Callable[..., str]) -> Finish:
     if not listens(port):
         raise Unavailable(f"nothing listens on port {port}")
-    return lambda _: Found(url, f"{check(url, timeout=LOCAL_TIMEOUT)} already listening at {LOOPBACK}:{port}")
+    return lambda _: FoundServer(url, f"{check(url, timeout=LOCAL_TIMEOUT)} already listening at {LOOPBACK}:{port}")

@@ -238,7 +238,7 @@ def test_resuming_what_cannot_be_resumed_says_what_can(tmp_path: Path) -> None:
     done = command("train", f"folder={tmp_path}", "resume=nowhere")
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: resume: nowhere is no run folder (it has no config.yaml); the newest run folders are {folder}\n"
+        f"error: resume: nowhere is not a run folder (it has no config.yaml); the newest run folders are {folder}\n"
     )
     done = command(
         *("train", f"resume={folder}", "env.id=Acrobot-v1", "+env.kwargs.x=1", "network.hidden_sizes=[8]"),

@@ -19,7 +19,7 @@ from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.doctor import broker_facts
 from workers.launch.traces import runs
-from workers.launch.traces.broker_names import Names, listed
+from workers.launch.traces.broker_names import Names, list_names
 from workers.servers import Servers
 
 BOTH = {
@@ -39,7 +39,7 @@ def control(arguments: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_rabbitmqctl_tells_the_runs_by_their_names() -> None:
-    assert listed("amqp://a:b@box/my%20host", control).runs == FOUND
+    assert list_names("amqp://a:b@box/my%20host", control).runs == FOUND
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def management() -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("scheme", ["amqp", "amqps"])
 def test_management_api_lists_runs_where_it_was_named(management: tuple[str, list[str]], scheme: str) -> None:
     url, asked = management
-    found = listed(f"{scheme}://a:b@127.0.0.1:5672/my%20host", management_url=url)
+    found = list_names(f"{scheme}://a:b@127.0.0.1:5672/my%20host", management_url=url)
     assert (found.runs, found.unseen) == (FOUND, "")
     assert asked == ["/api/queues/my%20host", "/api/exchanges/my%20host"]
 
@@ -84,7 +84,7 @@ def test_no_password_is_sent_where_no_management_api_was_named(
 ) -> None:
     url, asked = management
     monkeypatch.setattr(broker_facts, "MANAGEMENT_PORT", int(url.rpartition(":")[2]))
-    assert listed("amqp://a:b@127.0.0.1:5672/").unseen == "AMQP lists nothing"
+    assert list_names("amqp://a:b@127.0.0.1:5672/").unseen == "AMQP lists nothing"
     assert asked == []
 
 
@@ -104,13 +104,13 @@ def test_management_api_is_asked_past_proxies(
     url, asked = management
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert listed("amqp://a:b@127.0.0.1:5672/my%20host", management_url=url).runs == FOUND
+    assert list_names("amqp://a:b@127.0.0.1:5672/my%20host", management_url=url).runs == FOUND
     assert len(asked) == 2
 
 
 def test_password_does_not_follow_a_redirection(management: tuple[str, list[str]]) -> None:
     url, asked = management
-    found = listed("amqp://a:b@127.0.0.1:5672/my%20host", management_url=f"{url}/moved")
+    found = list_names("amqp://a:b@127.0.0.1:5672/my%20host", management_url=f"{url}/moved")
     assert "302" in found.unseen
     assert asked == ["/moved/api/queues/my%20host"]
 
@@ -119,14 +119,14 @@ def test_where_neither_answers_it_is_said_what_cannot_be_seen() -> None:
     def absent(arguments: Any) -> Any:
         raise FileNotFoundError("no such program: rabbitmqctl")
 
-    found = listed("amqp://a:b@127.0.0.1/", absent, "http://127.0.0.1:1")
+    found = list_names("amqp://a:b@127.0.0.1/", absent, "http://127.0.0.1:1")
     assert found.runs == {}
     assert "no such program" in found.unseen and "management API at http://127.0.0.1:1" in found.unseen
     assert "--rabbitmqctl COMMAND" in runs.blind(found.unseen)
 
 
 def test_a_redis_has_no_names_but_its_keys() -> None:
-    assert listed("redis://127.0.0.1:1/0", control).runs == {}
+    assert list_names("redis://127.0.0.1:1/0", control).runs == {}
 
 
 def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
@@ -160,7 +160,7 @@ def test_a_run_that_is_not_found_where_the_broker_lists_nothing_may_be_there_all
     embedded: Servers,
 ) -> None:
     place = runs.Servers("amqp://127.0.0.1:1/", embedded.redis_url)
-    with pytest.raises(ConfigurationError, match="a run whose Redis keys are gone cannot be seen"):
+    with pytest.raises(ConfigurationError, match="runs whose Redis keys are gone cannot be listed"):
         runs.find("no-such-run", [place])
 
 

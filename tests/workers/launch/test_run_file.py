@@ -110,9 +110,9 @@ def test_everything_wrong_is_said_at_once(refused):
         "services.Actor.path: file 'acter.py' does not exist; did you mean actor.py",
         "services.NoWorker: NoWorker in",
         "has no service: mark a method of it with @service",
-        "services.Learner.num: 0 is no number of processes; it must be an integer of at least 1",
-        "services.Other.kwargs: [1] is no table of arguments",
-        "services[4]: it has no name",
+        "services.Learner.num: 0 is not a number of processes; use an integer of at least 1",
+        "services.Other.kwargs: [1] is not a table of arguments",
+        "services[4]: name: missing",
         "envs.game.nun: key 'nun' does not exist; did you mean num?",
         "envs.game.path: missing",
         "game: two entries have this name",
@@ -130,8 +130,8 @@ def test_everything_wrong_is_said_at_once(refused):
     [
         ("Acter.num=2", "did you mean Actor.num"),
         ("Actor.nums=2", "did you mean Actor.num"),
-        ("Actor.num=many", "services.Actor.num: 'many' is no number of processes"),
-        ("Actor.kwargs.lr", "is no setting; write them as name=value"),
+        ("Actor.num=many", "services.Actor.num: 'many' is not a number of processes"),
+        ("Actor.kwargs.lr", "is not a setting; write settings as name=value"),
         ("broker=privat", "broker: 'privat' does not exist; did you mean private?"),
         ("run=a.b", "run: 'a.b' cannot name a run"),
         ("log_level=LOUD", "log_level: 'LOUD' is not one of DEBUG"),
@@ -190,7 +190,10 @@ def test_oneagents_names_are_taken(reading):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("master: 10.0.0.1", "master: '10.0.0.1' is no table; write what that host starts, as in master: {Actor: 2}"),
+        (
+            "master: 10.0.0.1",
+            "master: '10.0.0.1' is not a table; write what that host starts, as in master: {Actor: 2}",
+        ),
         ("environments: []", "environments: the file has envs as well"),
     ],
 )
@@ -224,10 +227,10 @@ def test_hosts_start_their_shares_and_ranks_count_through(reading):
             ("box-2: {Actor: 2, game: 2}", "box-2: {Acter: 2}"),
             "hosts.box-2: entry 'Acter' does not exist; did you mean",
         ),
-        (("game: 2", "game: two"), "hosts.box-2.game: 'two' is no number of processes"),
+        (("game: 2", "game: two"), "hosts.box-2.game: 'two' is not a number of processes"),
         (("{Actor: 2, game: 2}", "2"), "hosts: write the name of each host with what it starts"),
         (("Actor: 1, game: 1", "game: 1"), ""),
-        (("{Actor: 2, game: 2}", "{Actor: 2, game: 2}\njoin: x"), "join: a file with hosts says by itself who joins"),
+        (("{Actor: 2, game: 2}", "{Actor: 2, game: 2}\njoin: x"), "join: does not fit a file with hosts"),
     ],
 )
 def test_hosts_that_do_not_fit_the_entries_are_refused(reading, change, expected):
@@ -239,9 +242,9 @@ def test_hosts_that_do_not_fit_the_entries_are_refused(reading, change, expected
     ("text", "host", "expected"),
     [
         (HOSTS, "box-3", "host 'box-3' does not exist; did you mean box-2?"),
-        (HOSTS, None, "say which of master, box-2 this machine is, with --host NAME"),
+        (HOSTS, None, "give the name of this machine, one of master, box-2, with --host NAME"),
         (PLAIN, "master", "has no hosts"),
-        (PLAIN + "join: other", "a.b", "is no name"),
+        (PLAIN + "join: other", "a.b", "is not a name"),
     ],
 )
 def test_a_host_has_to_be_one_of_the_file(reading, text, host, expected):
@@ -273,7 +276,7 @@ def test_middleware_are_classes_in_files_beside_the_run_file(reading, folder):
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        ("'trace.py:Trace'", "is no list"),
+        ("'trace.py:Trace'", "is not a list"),
         ("['trace.py:Trce']", "did you mean Trace"),
         ("['trase.py:Trace']", "file 'trase.py' does not exist; did you mean trace.py"),
         ("['trace.py']", "names no class"),

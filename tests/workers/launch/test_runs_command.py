@@ -96,7 +96,7 @@ def test_a_run_of_live_roles_without_a_launcher_is_listed_and_not_purged(
     assert f"{run_name} is running: learner of player main (process " in refused
     assert "end these processes where they were started" in refused and "then purge it" in refused
     assert command.main([*named, "stop", run_name]) == 2
-    assert "since no launcher is there to be told" in capsys.readouterr().err
+    assert "since the run has no launcher" in capsys.readouterr().err
     assert client.get(f"{prefix}pool") == b"weights"
     assert not client.exists(f"{prefix}leader", f"{prefix}leader:last"), "the place of a launcher that is suspended"
     learner.release()

@@ -57,7 +57,7 @@ def test_where_nothing_is_known_to_be_wrong_the_queues_tell() -> None:
 
 def test_a_player_that_is_paused_or_frozen_is_not_waited_for() -> None:
     assert explain({"main": 12.0, "late": 12.0}, {"late": "paused"}, [], {}, True) == [
-        "player main: no step for 12 s, waiting for rollouts that actors have in hand"
+        "player main: no step for 12 s, waiting for rollouts in progress"
     ]
 
 

@@ -1,1 +1,1 @@
-"""The places of a launcher's run among machines: its lease, who leads and who follows, how many processes each has."""
+"""The hosts of a run: leases of their launchers, leader and followers, numbers of processes."""

@@ -1,9 +1,9 @@
-"""Who leads a run, which hosts take part, who is ready, how it ended: leases in Redis, one a launcher.
+"""The leases of a run's launchers in Redis: they hold the leader, the hosts, their readiness and the run's end.
 
-A launcher that is killed is missed when its lease has run out, LEASE s later. A thread of its own renews the lease
-from its taking on, however long the launcher is busy with stopping processes or removing the run. A launcher that was
-away for longer (suspended, say) finds its place taken and touches nothing of the run any more: every lease holds a
-token of its launcher's own, and `renew` fails for any other. What ends or removes a run renews the lease first.
+A killed launcher is missed when its lease has expired, LEASE s later. A thread renews the lease from the moment it is
+taken, however long the launcher is busy with stopping processes or removing the run. One that was away for longer
+(suspended, for example) finds its place taken and no longer touches the run: each lease holds a token of its launcher,
+and `renew` fails with any other token. Code that ends or removes a run renews the lease first.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from workers.runtime.run_settings import card_key, read_card
 
 ENDED = "run-ended"  # the event that the leader fires last; its payload is the exit status
 LEASE = 12.0  # s for which a lease holds; it is renewed every second, and by a thread
-NAMED = 4  # processes that a message names at most
+NAMED = 4  # most processes that a message names
 DAY = 24 * 3600
-ANSWER_WITHIN = 4.0  # s; who renews also looks after processes, and must not wait for Redis for long
+ANSWER_WITHIN = 4.0  # s; the launcher also supervises processes, and must not wait long for Redis
 TOKEN_LENGTH = 16
 
-# KEYS: lease, last token, index of hosts. ARGV: token, text, ms, whether it is taken, name of a host that follows or
-# "". Sets the lease when it is free or ours; else who has it.
+# KEYS: lease, last token, index of hosts. ARGV: token, text, ms, "1" to take a place or "0" to renew it, name of a
+# following host or "". Sets the lease if it is free or ours; else returns its value.
 _RENEW = """
 local held = redis.call('GET', KEYS[1])
 if held and string.sub(held, 1, 16) ~= ARGV[1] then return held end
@@ -46,7 +46,7 @@ redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'PX', ARGV[3])
 if ARGV[5] ~= '' then redis.call('SADD', KEYS[3], ARGV[5]) end
 return false
 """
-# KEYS, ARGV: as above. Leaves what a lease of ours says as it is; one that has run out is taken as above.
+# KEYS, ARGV: as above. Extends a lease of ours without changing its text; takes an expired one as above.
 _EXTEND = (
     """
 local mine = redis.call('GET', KEYS[1])
@@ -60,17 +60,16 @@ end
 
 
 class Superseded(WarrenError):
-    """Raised when another launcher has taken this one's place in the run: nothing of the run is this one's any more."""
+    """Raised when another launcher has taken this one's place: this one must no longer touch the run."""
 
 
 @dataclass(frozen=True)
 class Presence:
-    """What one launcher tells the others.
+    """The state of one launcher, as the others read it.
 
-    `open`: of the leader, whether the run can be joined. `ready`: all services are served (of its own share; of the
-    leader: of the whole run, so that phase 1 may begin). `left`: processes of phase 1 of its share that are not done.
-    `failed`: why it gave up. `status`: of the leader once the run has ended, the exit status. `update`: of the leader,
-    s that an update of a learner takes.
+    `ready`: all services of its share are served; of the leader: those of the whole run, so that phase 1 may begin.
+    `left`: processes of phase 1 in its share that are not done. `failed`: why it gave up. Of the leader only: `open`:
+    the run can be joined; `status`: the exit status, once the run has ended; `update`: s of a learner's update.
     """
 
     host: str
@@ -86,12 +85,12 @@ class Presence:
 
     @property
     def where(self) -> str:
-        """For a person."""
+        """Return process and machine as text."""
         return f"process {self.pid} on {self.machine}"
 
     @classmethod
     def read(cls, stored: bytes | None) -> Presence | None:
-        """From the value of a lease; None for what is none."""
+        """Read the value of a lease; return None for an invalid one."""
         try:
             text = (stored or b"").decode()
             given = json.loads(text[TOKEN_LENGTH:])
@@ -112,7 +111,7 @@ class Presence:
 
 
 class Membership:
-    """The leases of one run's launchers, and the processes that serve. Raises redis.RedisError."""
+    """The leases of one run's launchers, and the processes that serve. Its methods raise redis.RedisError."""
 
     def __init__(self, redis_url: str, topology: Topology) -> None:
         self._redis = redis_client.connect(
@@ -122,7 +121,7 @@ class Membership:
         self._hosts = f"{self._prefix}hosts"
         self.token = secrets.token_hex(TOKEN_LENGTH // 2)
         self._renew, self._extend = self._redis.register_script(_RENEW), self._redis.register_script(_EXTEND)
-        self._said: tuple[bool, Presence] | None = None  # what the place says
+        self._said: tuple[bool, Presence] | None = None  # the state in the lease
         self._resting = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -140,8 +139,8 @@ class Membership:
             )
 
     def renew(self, leader: bool, presence: Presence) -> None:
-        """Keep the place and say how this launcher stands. Raises Superseded when it is another's by now."""
-        self._said = leader, presence  # before it is sent: the thread never says what is older than what is there
+        """Renew the place and publish this launcher's state. Raises Superseded if another launcher has the place."""
+        self._said = leader, presence  # before it is sent, so that the thread never sends an older state
         held = self._set(leader, presence, first=False)
         if held is not None:
             other = Presence.read(held)
@@ -152,13 +151,13 @@ class Membership:
             )
 
     def hold(self) -> None:
-        """Renew the place that was taken from a thread, until `rest` or `leave`; `renew` tells who has taken it."""
+        """Start a thread that renews the taken place until `rest` or `leave`; only `renew` raises Superseded."""
         self._resting.clear()
         self._thread = threading.Thread(target=self._keep, name="launcher's lease", daemon=True)
         self._thread.start()
 
     def rest(self) -> None:
-        """Renew the place from the thread no more: it runs out. Safe to call twice."""
+        """Stop the thread, so that the place expires. Idempotent."""
         self._resting.set()
         if self._thread is not None:
             self._thread.join()
@@ -169,9 +168,9 @@ class Membership:
             try:
                 assert self._said is not None, "a place is taken first"
                 if self._set(*self._said, first=False, script=self._extend) is not None:
-                    return  # the launcher's own `renew` finds the same and says so
+                    return  # the launcher's own `renew` reports it
             except redis.RedisError:
-                continue  # the launcher tells that Redis is away
+                continue  # the launcher reports that Redis is away
 
     def leave(self, leader: bool, host: str) -> None:
         """Give the place up."""
@@ -184,41 +183,41 @@ class Membership:
                 self._redis.srem(self._hosts, host)
 
     def living(self) -> list[Holder]:
-        """Return the processes of the run that hold a lease of their work, which no launcher does."""
+        """Return the roles of the run that hold a lease; launchers are not among them."""
         return living(self._redis, self._prefix)
 
     def leader(self) -> Presence | None:
-        """Who leads; None when nobody does."""
+        """Return the state of the leader, or None."""
         return self._read(self._key(True, ""))
 
     def hosts(self) -> dict[str, Presence]:
-        """Return host -> what it said last, of those that joined."""
+        """Return host -> last state, for hosts that joined."""
         names: Any = self._redis.smembers(self._hosts)
         stored: Any = self._redis.mget([self._key(False, name.decode()) for name in sorted(names)]) if names else []
         found = [Presence.read(one) for one in stored]
         return {presence.host: presence for presence in found if presence is not None}
 
     def post_card(self, card: Mapping[str, object]) -> None:
-        """What who joins is told of the run; it stays until the run is removed."""
+        """Store the facts for hosts that join; they stay until the run is removed."""
         self._redis.set(card_key(self._prefix), json.dumps(dict(card)))
 
     def card(self) -> dict[str, Any]:
-        """What the leader has posted; empty where there is none."""
+        """Return the facts that the leader has stored; empty if there are none."""
         return read_card(self._redis.get(card_key(self._prefix)))
 
     def serves(self, process: str) -> None:
-        """The process of that name serves now."""
+        """Record that the process of that name serves."""
         self._redis.sadd(f"{self._prefix}ready", process)
         self._redis.expire(f"{self._prefix}ready", DAY)
 
     def serving(self) -> set[str]:
-        """The processes that have begun to serve."""
+        """Return the names of the processes that serve."""
         found: Any = self._redis.smembers(f"{self._prefix}ready")
         return {name.decode(errors="replace") for name in found}
 
     @property
     def kept(self) -> frozenset[str]:
-        """The keys of the leader's place, which go last when a run is removed."""
+        """Return the keys of the leader's place, which are deleted last when a run is removed."""
         key = self._key(True, "")
         return frozenset({key, f"{key}:last"})
 
@@ -238,7 +237,7 @@ class Membership:
 
 
 def still_live(run: str, holders: Sequence[Holder]) -> str:
-    """Return a sentence's beginning: these processes of the run live, and this is how to end them."""
+    """Return the beginning of a sentence: these processes of the run are alive, and how to end them."""
     return (
         f"{run} is running: {named(holders)}; end these processes where they were started (docker compose stop, "
         "docker stack rm, kubectl delete, or SIGTERM to each; a killed one of another machine or container counts "
@@ -247,6 +246,6 @@ def still_live(run: str, holders: Sequence[Holder]) -> str:
 
 
 def named(holders: Sequence[Holder]) -> str:
-    """Return these processes as text, the first of them by name."""
+    """Return the processes as text, the first NAMED of them by name."""
     more = [f"{len(holders) - NAMED} more"] if len(holders) > NAMED else []
     return ", ".join([*map(str, holders[:NAMED]), *more])

@@ -1,4 +1,4 @@
-"""A launcher's place among those of one run: the leader opens the run, ends it and removes it; followers join."""
+"""The place of a launcher in its run: the leader opens, ends and removes the run; followers join."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ from workers.runtime.lease import SECONDS, Holder
 from workers.runtime.run_status import CLOSED, Ending
 
 POLL_EVERY = 0.1  # s
-REMIND_EVERY = 30.0  # s between reminders of what is waited for
-DEAD_WITHIN = 1.2 * SECONDS  # s after which a lease of a role that is still there is that of one that lives
+REMIND_EVERY = 30.0  # s between repeated lines about waiting
+DEAD_WITHIN = 1.2 * SECONDS  # s after which a role whose lease still exists is alive
 STOP_ORDERS = 1 + max(role.stop_order for role in ROLES)
-END_WITHIN = GRACE + 4.0  # s that roles which were started by hand get
+END_WITHIN = GRACE + 4.0  # s for roles that were started by hand to end
 
 
 class Share(Protocol):
-    """What this host runs, as its launcher knows it."""
+    """The share of a run that this host runs, as its launcher knows it."""
 
     def ready(self) -> bool:
-        """Whether all its services are served."""
+        """Return whether all services of the share are served."""
 
     def left(self) -> int:
-        """Processes of phase 1 that are not done."""
+        """Return the number of processes of phase 1 that are not done."""
 
     def play(self) -> None:
-        """Start phase 1; once."""
+        """Start phase 1; called once."""
 
     def update_seconds(self) -> float:
-        """Return how long an update of a learner takes, as far as this host sees."""
+        """Return the longest time of a learner's update, in s, that this host has seen."""
 
     @property
     def playing(self) -> bool:
-        """Whether phase 1 has begun."""
+        """Return whether phase 1 has begun."""
 
 
 class Place:
-    """What both kinds of launchers have."""
+    """The place of a launcher: the part that leaders and followers share."""
 
     def __init__(self, spec: RunSpec, membership: Membership, app: Any, topology: Topology, redis_url: str) -> None:
         self.spec, self.membership, self.app, self.topology = spec, membership, app, topology
         self.redis_url = redis_url
         self.host = spec.host or "alone"
-        self.update = 0.0  # s that an update of a learner takes, as the leader says
+        self.update = 0.0  # s of a learner's update, as the leader has measured
         self.note = ""
         self._reminded_at = float("-inf")
         self.say: Callable[[str], None] = print
 
     def presence(self, share: Share | None = None, **more: Any) -> Presence:
-        """How this launcher stands."""
+        """Return the state of this launcher."""
         return Presence(self.host, left=0 if share is None else share.left(), update=self.update, **more)
 
     def wait_for(self, what: str) -> None:
-        """Say what is being waited for, not too often."""
+        """Print what is waited for, every REMIND_EVERY s at most; "" for nothing."""
         if what and (what != self.note or time.monotonic() - self._reminded_at > REMIND_EVERY):
             self._reminded_at = time.monotonic()
             self.say(what)
@@ -73,7 +73,7 @@ class Place:
 
 
 class Leading(Place):
-    """Leads a run, alone or with other hosts."""
+    """The place of the leader, alone or with other hosts."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -83,9 +83,10 @@ class Leading(Place):
         self._plays = self.spec.finite
 
     def begin(self, asked: Callable[[], bool] = lambda: False) -> None:
-        """Take the lead, and only then sweep what an earlier run of the name may have left whose leader was killed.
+        """Take the lead, then remove the traces of an earlier run of the same name.
 
-        Raises ConfigurationError when another leads, or roles of such a run live; KeyboardInterrupt when asked to stop.
+        Raises ConfigurationError if another launcher leads, or roles of an earlier run are alive; KeyboardInterrupt if
+        asked to stop.
         """
         if self.spec.sweep and self.membership.leader() is None:
             self._wait_for_the_dead(asked)
@@ -100,7 +101,7 @@ class Leading(Place):
             raise
 
     def _wait_for_the_dead(self, asked: Callable[[], bool]) -> None:
-        """Return once no role of the run lives. The lease of one that was killed elsewhere has to run out."""
+        """Wait until no role of the run is alive: the lease of one killed elsewhere has to expire."""
         limit = time.monotonic() + DEAD_WITHIN
         while alive := self.membership.living():
             if time.monotonic() > limit:
@@ -112,7 +113,7 @@ class Leading(Place):
         self.wait_for("")
 
     def _sweep(self) -> None:
-        if alive := self.membership.living():  # begun since they were waited for
+        if alive := self.membership.living():  # started after the wait
             self.membership.leave(True, self.host)
             raise ConfigurationError(self._taken_by(alive))
         client = redis_client.connect(self.redis_url)
@@ -122,18 +123,21 @@ class Leading(Place):
         return f"run {still_live(self.spec.run, alive)}, or name another run with run=NAME"
 
     def admit(self) -> None:
-        """What those who join need is there."""
+        """Open the run for hosts that join: all that they need exists."""
         self.membership.renew(True, self.presence(open=True))
 
     def beat(self, share: Share) -> int | None:
-        """Once a second; the exit status when the run is over. Raises Superseded; WarrenError when a host gave up."""
+        """Renew the lease and greet hosts, once a second; return the exit status if the run is over, else None.
+
+        Raises Superseded; WarrenError if a host gave up.
+        """
         self.update = share.update_seconds()
         hosts = self.membership.hosts()
         self._greet(hosts)
         if not self.open:
             missing = sorted(self._awaited - set(hosts))
             if missing:
-                self.wait_for(f"waiting for {', '.join(missing)}: start there {self._command(missing)}")
+                self.wait_for(f"waiting for {', '.join(missing)}; start there: {self._command(missing)}")
             elif self.spec.waits_for_hosts and not all(presence.ready for presence in hosts.values()):
                 self.wait_for("waiting for the services of the other hosts")
             others_ready = not missing and all(presence.ready for presence in hosts.values())
@@ -151,7 +155,7 @@ class Leading(Place):
         return 0 if self.open and self._plays and not left else None
 
     def _greet(self, hosts: dict[str, Presence]) -> None:
-        """Say who came, went, or gave up."""
+        """Print which hosts joined or left. Raises WarrenError if one gave up."""
         for host, presence in hosts.items():
             if presence.failed:
                 raise WarrenError(f"host {host} gave up: {presence.failed}")
@@ -171,7 +175,7 @@ class Leading(Place):
         return self.spec.join_command.replace("{host}", missing[0] if len(missing) == 1 else "NAME")
 
     def announce_end(self, status: int) -> None:
-        """Tell the others. Raises Superseded when the run is another's by now."""
+        """Tell the other hosts that the run has ended. Raises Superseded."""
         try:
             self.membership.renew(True, self.presence(open=True, ready=True, status=status))
             EventDispatcher(self.app, self.topology).fire(ENDED, status)
@@ -181,9 +185,9 @@ class Leading(Place):
             self.say(f"warning: the other hosts were not told of the end: {error}")
 
     def await_others(self, status: int) -> None:
-        """Wait for the hosts that joined to stop all of theirs, and for roles that were started by hand to end.
+        """Wait for the hosts that joined to stop their processes, and for roles that were started by hand to end.
 
-        Those that have not within their time are said. Raises Superseded when the run is another's.
+        Prints the names of those that take too long. Raises Superseded.
         """
 
         def hosts() -> list[str]:
@@ -195,11 +199,11 @@ class Leading(Place):
             EventDispatcher(self.app, self.topology).fire(STATUS, {"state": CLOSED})
             self._until_gone(lambda: [str(holder) for holder in self.membership.living()], status, END_WITHIN)
         except (BrokerError, redis.RedisError) as error:
-            self.say(f"warning: the servers are away, so other processes of this run may still be there: {error}")
+            self.say(f"warning: the servers are away, so other processes of this run may still be alive: {error}")
 
     @property
     def leave_within(self) -> float:
-        """Return how many s followers get to stop all of theirs: who is last in the order of stops begins last."""
+        """Return the seconds that followers get to stop their processes, one stop order after another."""
         graces = [max(spec.grace, spec.longest) for spec in self.spec.processes]
         return STOP_ORDERS * (max(graces, default=0.0) + GRACE)
 
@@ -214,29 +218,29 @@ class Leading(Place):
             time.sleep(POLL_EVERY)
 
     def remove(self, topology: Topology, temporary: bool = False) -> None:
-        """Take the run off the servers; not off `temporary` ones, which end now. Raises Superseded: it is another's."""
+        """Remove the run from the servers, unless they are `temporary` and end now. Raises Superseded."""
         try:
             client = redis_client.connect(self.redis_url)
             if temporary:
-                remove_shared(client, topology)  # which is the machine's
+                remove_shared(client, topology)  # its shared memory is the machine's
                 return
             remove_run(self.app, client, topology, self.membership.kept, self._still_leading)
             self.membership.leave(True, self.host)
             Ending(client, topology.key_prefix).close()
         except (BrokerError, redis.RedisError) as error:
-            self.say(f"warning: the servers are away, so something of this run may be left there: {error}")
+            self.say(f"warning: the servers are away, so parts of this run may be left there: {error}")
         finally:
             self.membership.rest()
 
     def gave_up(self, why: str) -> None:
-        """Nobody to tell: the status says it."""
+        """Do nothing: followers read the status."""
 
     def _still_leading(self) -> None:
         self.membership.renew(True, self.presence())
 
 
 class Following(Place):
-    """Joins a run that another host leads, and leaves with it."""
+    """The place of a host that joins a run, led by another, and leaves with it."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -246,7 +250,7 @@ class Following(Place):
         self._subscription: Subscription | None = None
 
     def begin(self, asked: Callable[[], bool]) -> None:
-        """Wait for the leader, and join. Raises KeyboardInterrupt when asked to stop meanwhile."""
+        """Wait for the leader, and join. Raises KeyboardInterrupt if asked to stop."""
         where = self.spec.hosts[0] if self.spec.hosts else "its first machine"
         while (leader := self._leader()) is None:
             self.wait_for(f"waiting for run {self.spec.run}, which {where} has to start (Ctrl-C: stop waiting)")
@@ -261,7 +265,7 @@ class Following(Place):
         self._subscription = Subscription(self.app, self.topology, handlers, f"launcher-{self.host}").start()
 
     def _leader(self) -> Presence | None:
-        """Who leads an open run that has not ended."""
+        """Return the state of the leader of an open run that has not ended, else None."""
         try:
             leader = self.membership.leader()
         except redis.RedisError as error:
@@ -269,7 +273,10 @@ class Following(Place):
         return leader if leader is not None and leader.open and leader.status is None else None
 
     def beat(self, share: Share) -> int | None:
-        """Once a second; the exit status when the run is over. Raises WarrenError when the leader is gone."""
+        """Renew the lease, once a second; return the exit status if the run is over, else None.
+
+        Raises WarrenError if the leader is gone.
+        """
         if self._ended:
             return self._ended[0]
         leader = self.membership.leader()
@@ -288,7 +295,7 @@ class Following(Place):
         return None
 
     def gave_up(self, why: str) -> None:
-        """Leave the reason for the leader to read."""
+        """Publish the reason, for the leader to read."""
         self._failed = True
         try:
             self.membership.renew(False, self.presence(failed=why))
@@ -296,10 +303,10 @@ class Following(Place):
             self.say(f"warning: the leader was not told: {error}")
 
     def leave(self, status: int) -> None:
-        """Go, once everything is stopped."""
+        """Leave the run, when all processes are stopped."""
         if self._subscription is not None:
             self._subscription.stop()
-        if not self._failed:  # otherwise the leader is to read why
+        if not self._failed:  # else the leader has to read why
             try:
                 self.membership.leave(False, self.host)
             except redis.RedisError as error:

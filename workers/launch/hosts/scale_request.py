@@ -1,4 +1,4 @@
-"""Asking the launcher of a run that goes on; what answers is in scaling.py. A command line imports this, not torch."""
+"""Requests to the launcher of a run; scaling.py answers them. Imports no torch, for quick command lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_WITHIN = 10.0  # s that a launcher has to carry out a request
 
 
 def redis_time(client: Any) -> float:
-    """Redis's clock, in s: the one that both ends of a request have in common."""
+    """Return the time of Redis in s, a clock that both ends of a request share."""
     seconds, microseconds = client.time()
     return float(seconds) + float(microseconds) / 1e6
 
@@ -26,11 +26,11 @@ def redis_time(client: Any) -> float:
 def request(
     app: Any, run: str, client: Any, wanted: dict[str, str], identity: str | None = None, command: str = COMMAND
 ) -> dict[str, Any]:
-    """Ask the launcher of `run` for the counts `wanted` (setting -> "4", "+1", "-1"): {"done": [...], "counts": {...}}.
+    """Ask the launcher of `run` for the counts `wanted` (setting -> "4", "+1", "-1").
 
-    A launcher that answers too late does nothing. `identity`: of this request; one that was carried out already is
-    answered again, and not carried out a second time. Raises ConfigurationError for a run that is not there (with near
-    names) and for counts that cannot be, BrokerError when a server is away or the launcher does not answer.
+    Returns {"done": [...], "counts": {...}}. A launcher that is too late does nothing. `identity`: of this request;
+    repeating it returns the same answer and carries nothing out again. Raises ConfigurationError for an unknown run
+    (with near names) and for impossible counts, BrokerError if a server is away or the launcher does not answer.
     """
     identity = identity or secrets.token_hex(6)
     try:
@@ -44,7 +44,7 @@ def request(
     if not answers:
         raise BrokerError(
             f"the launcher of run {run} did not answer within {ANSWER_WITHIN:.0f} s, and will not carry this out any "
-            f"more if it has not yet; to ask once more for the same, and no more, add --request {identity}"
+            f"more if it has not yet; to repeat this request without doing it twice, add --request {identity}"
         )
     (answer,) = answers[0].values()
     if not isinstance(answer, dict) or "error" in answer:
@@ -53,7 +53,7 @@ def request(
 
 
 def launched(client: Any) -> list[str]:
-    """The runs on a Redis whose launcher is running: those with a leader's lease."""
+    """Return the names of the runs on a Redis whose launcher is running."""
     pattern = re.compile(re.escape(leader_key(key_prefix("\0"))).replace("\0", "([^:]+)"))
     keys = (key.decode(errors="replace") for key in client.scan_iter(match=leader_key(key_prefix("*")), count=10_000))
     return sorted(match[1] for key in keys if (match := pattern.fullmatch(key)))

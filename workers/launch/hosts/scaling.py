@@ -1,8 +1,8 @@
-"""Growing, shrinking and stopping a run while it goes on: what its launcher is asked for, and what the learner reads.
+"""Growing, shrinking and stopping of a run while it goes on.
 
-A request comes over the run's remote control (`tasks.app.control`, to the node NODE), is carried out in the
-launcher's own thread, and is answered with what was done. How many actors there are stands in Redis as well, for the
-learner: the next round of gathered sampling has as many rollouts. And in the run's folder, for a resume.
+A request comes over the run's remote control (`tasks.app.control`, to the node NODE), is carried out in the launcher's
+main thread, and is answered with what was done. The number of actors is stored in Redis for the learner, whose next
+round of gathered sampling has as many rollouts, and in the run's folder for a resume.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from workers.launch.spec import ProcessSpec
 logger = get_logger(__name__)
 
 STOPS_WITHIN = 0.2  # s
-REMEMBERED = 1000  # requests whose answers are kept, should one be asked for again
+REMEMBERED = 1000  # requests whose answers are kept, for repeated requests
 
 _CHANGE = re.compile(r"([+-]?)(\d{1,4})")
 
 
 @dataclass
-class Group:
-    """Processes of one kind that a person may have more or fewer of. `elsewhere`: how many are other hosts'."""
+class ScaledGroup:
+    """The processes of one kind, whose number can be changed. `elsewhere`: number on other hosts."""
 
     spec: ProcessSpec
     elsewhere: int = 0
     members: list[str] = field(default_factory=list)
-    next_rank: int = 0  # a number is not used again, so each process has a log of its own
+    next_rank: int = 0  # ranks are not reused, so each process has its own log
 
     @property
     def count(self) -> int:
-        """How many the run has, those that are leaving left out."""
+        """Return the number of processes in the run, without those that are leaving."""
         return len(self.members) + self.elsewhere
 
     def add_to(self, supervisor: Supervisor) -> str:
-        """Start one more; return its name. Raises WarrenError."""
+        """Start one more process and return its name. Raises WarrenError."""
         rank, self.next_rank = self.next_rank, self.next_rank + 1
         managed = supervisor.start(self.spec, rank)
         self.members.append(managed.name)
         return managed.name
 
 
-Check = Callable[[Mapping[str, int]], Sequence[str]]  # new counts -> what is wrong with them
-Keep = Callable[[Mapping[str, int]], None]  # puts counts where roles and a resume find them; raises redis.RedisError
+Check = Callable[[Mapping[str, int]], Sequence[str]]  # new counts -> their problems
+Keep = Callable[[Mapping[str, int]], None]  # stores counts for roles and a resume; raises redis.RedisError
 
 
 class Scaling:
-    """The groups of one run, changed when asked for. `say` prints a line in the launcher, `stop_run` ends the run."""
+    """The groups of one run, changed by requests. `say` prints a line in the launcher, `stop_run` ends the run."""
 
     def __init__(
         self,
@@ -75,12 +75,14 @@ class Scaling:
         stop_run: Callable[[], None],
         host: str = "this host",
     ) -> None:
-        """`host`: what the machine is called on which this launcher starts processes."""
+        """`host`: name of the machine on which this launcher starts processes."""
         self._host = host
         self._redis, self._supervisor, self._check, self._keep = client, supervisor, check, keep
         self._say, self._stop_run = say, stop_run
         self._groups = {
-            spec.setting: Group(spec, (spec.num or len(spec.ranks)) - len(spec.ranks), [], spec.num or len(spec.ranks))
+            spec.setting: ScaledGroup(
+                spec, (spec.num or len(spec.ranks)) - len(spec.ranks), [], spec.num or len(spec.ranks)
+            )
             for spec in specs
             if spec.setting is not None
         }
@@ -89,38 +91,38 @@ class Scaling:
         self._listener = RequestListener(app, self._ask)
 
     def start(self) -> None:
-        """Take up what was started so far, and listen."""
+        """Take over the processes that were started so far, and listen for requests."""
         for managed in self._supervisor.children:
             if managed.spec.setting in self._groups:
                 self._groups[managed.spec.setting].members.append(managed.name)
         self._listener.start()
 
     def poll(self) -> None:
-        """Carry out what has been asked for and is still waited for."""
+        """Carry out the requests whose sender still waits."""
         while not self._requests.empty():
             body, answer = self._requests.get()
             if not answer.set_running_or_notify_cancel():
-                continue  # who asked has been told that nothing was done
+                continue  # the sender was told that nothing was done
             try:
                 answer.set_result(self._answer(body))
             except (WarrenError, redis.RedisError, OSError) as error:
                 answer.set_result({"error": str(error)})
 
     def stop(self) -> None:
-        """Listen no more; does not wait."""
+        """Stop listening; does not wait."""
         self._listener.should_stop = True
 
     def ended(self) -> None:
-        """Return when nobody listens any more."""
+        """Wait until the listener has ended."""
         self._listener.join()
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of each group there are, those that are leaving left out."""
+        """Return setting -> number of processes, without those that are leaving."""
         return {setting: group.count for setting, group in self._groups.items()}
 
     def _ask(self, body: dict[str, Any]) -> dict[str, Any]:
-        """In the listener's thread: have it done, and wait for the answer."""
+        """Pass a request to the main thread and wait for the answer; runs in the listener's thread."""
         answer: Future[dict[str, Any]] = Future()
         self._requests.put((body, answer))
         try:
@@ -142,7 +144,7 @@ class Scaling:
         else:
             wanted = body.get("wanted")
             if not isinstance(wanted, dict):
-                raise ConfigurationError(f"{wanted!r} is no table of counts")
+                raise ConfigurationError(f"{wanted!r} is not a table of counts")
             answer = self._change({str(setting): str(change) for setting, change in wanted.items()})
             answer["notes"] = self._notes()
         if isinstance(identity, str):
@@ -154,7 +156,7 @@ class Scaling:
     def _change(self, wanted: dict[str, str]) -> dict[str, Any]:
         new = self._checked(wanted)
         changed = {setting: number for setting, number in new.items() if number != self._groups[setting].count}
-        if changed:  # first: Redis may be away, and nothing is done yet
+        if changed:  # before anything is done, as Redis may be away
             self._keep({**self.counts, **changed})
         done: list[str] = []
         try:
@@ -173,7 +175,7 @@ class Scaling:
         return {"done": done, "counts": self.counts}
 
     def _notes(self) -> list[str]:
-        """What a person who scales a run of several hosts has to know."""
+        """Return notes on groups that have processes on other hosts, which stay as they are."""
         return [
             f"{group.elsewhere} of the {group.count} {setting} are other hosts', and stay as they are: only those of "
             f"{self._host}, where the run is led from, are changed by this command"
@@ -182,7 +184,7 @@ class Scaling:
         ]
 
     def _checked(self, wanted: dict[str, str]) -> dict[str, int]:
-        """The new counts. Raises ConfigurationError with everything that is wrong with them."""
+        """Return the new counts. Raises ConfigurationError with all their problems."""
         new, problems = {}, []
         for setting, change in wanted.items():
             match = _CHANGE.fullmatch(change)
@@ -210,7 +212,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 class RequestListener(ConsumerMixin):  # type: ignore[misc]
-    """A thread that answers the launcher's commands of the remote control; `ask` carries them out."""
+    """A thread that receives the launcher's commands of the remote control; `ask` carries them out."""
 
     def __init__(self, app: Any, ask: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         self.connection = app.connection_for_read(heartbeat=app.conf.broker_heartbeat)
@@ -224,7 +226,7 @@ class RequestListener(ConsumerMixin):  # type: ignore[misc]
         self._thread.start()
 
     def join(self) -> None:
-        """Return when it has left, as it does once `should_stop` is set; the command queue goes with its consumer."""
+        """Wait for the thread to end after `should_stop` is set; the command queue goes with its consumer."""
         if self._thread.is_alive():
             self._thread.join(timeout=5.0)
 
@@ -237,14 +239,14 @@ class RequestListener(ConsumerMixin):  # type: ignore[misc]
         logger.warning("requests: cannot connect (%s), trying again in %.1f s", exc, interval)
 
     def _receive(self, body: Any, message: Any) -> None:
-        # The other commands are for Celery's workers.
+        # Other commands are for Celery's workers.
         if isinstance(body, dict) and body.get("method") in self._node.handlers:
             try:
                 self._node.handle_message(body, message)
             except self.connection.connection_errors:
                 raise
-            except Exception as error:  # of what anybody may have sent; without this thread nobody would be answered
-                logger.warning("requests: one that cannot be read was dropped: %s", error)
+            except Exception as error:  # anything may have been sent, and this thread has to go on
+                logger.warning("requests: dropped one that cannot be read: %s", error)
 
     def _scale(self, state: Any, **body: Any) -> dict[str, Any]:
         return self._ask({**body, "command": COMMAND})

@@ -1,6 +1,6 @@
-"""The account of a run at its end: segments and steps made = learned + dropped, by the reason, + in flight.
+"""The account of a run at its end: segments and steps made = learned + dropped, by reason, + in flight.
 
-As two lines of text, in segments.json, and within outcome.json.
+It is printed in two lines and stored in segments.json and outcome.json.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from workers.runtime.segment_ledger import REASONS, Account
 from workers.runtime.session import Session
 
 SEGMENTS = "segments.json"
-BACK_WITHIN = 5.0  # s within which a queue has what a process held that ended: the broker sees that a little later
+BACK_WITHIN = 5.0  # s for messages of an ended process to return to their queue: the broker notices its end late
 LOOK_EVERY = 0.2  # s
 
 
 def write_account(session: Session, topology: Topology, context: Context) -> None:
-    """Once all processes of the run have ended, and while its queues are there. Raises redis.RedisError, OSError."""
+    """Write and print the account; call it when all processes have ended, while the queues exist.
+
+    Raises redis.RedisError, OSError.
+    """
     account = session.ledger.account()
     found = as_table(account, _waiting(session, topology, context, account.missing))
     context.folder.write(SEGMENTS, json.dumps(found) + "\n")
@@ -34,11 +37,11 @@ def write_account(session: Session, topology: Topology, context: Context) -> Non
 
 
 def as_table(account: Account, left: int | None) -> dict[str, Any]:
-    """Segments by what became of them, and in `steps` their steps. `left`: how many still wait in queues.
+    """Return the numbers of segments by their fate, and in `steps` those of steps. `left`: segments still in queues.
 
-    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + dropped + missing. Where `left` is not
-    known (None), neither are `waiting` and `lost`. `extra` wait in queues beyond what is missing: their sender died
-    before it knew that they were taken, or they come again after a learner died.
+    in_flight = unsent + missing; missing = waiting + lost; confirmed = learned + dropped + missing. Where `left` is
+    unknown (None), so are `waiting` and `lost`. `extra`: segments in queues beyond the missing ones; their sender died
+    before it knew that they were accepted, or they were redelivered after a learner died.
     """
     counts = {"learned": account.learned, **account.dropped, "in_flight": account.in_flight}
     lost = None if left is None else max(0, account.missing - left)
@@ -57,7 +60,7 @@ def as_table(account: Account, left: int | None) -> dict[str, Any]:
 
 
 def as_text(found: dict[str, Any], sampling: Sampling) -> list[str]:
-    """The sum of the segments, and that of their steps; what there is none of is left out. `found`: as a table."""
+    """Return the account as two lines, of segments and of steps, without zeros. `found`: the result of `as_table`."""
     lines = []
     for what, numbers in (("segments", found), ("steps", found["steps"])):
         dropped = [f"{numbers[name]:,} {why}" for name, why in REASONS.items() if numbers[name]]
@@ -76,15 +79,15 @@ def as_text(found: dict[str, Any], sampling: Sampling) -> list[str]:
 
 
 def _waiting(session: Session, topology: Topology, context: Context, missing: int) -> int | None:
-    """Segments in learners' queues, of `missing`; None where the broker is away.
+    """Return how many of the `missing` segments are in learners' queues; None if the broker is away.
 
-    Gathered, those hold whole rounds, and what is not settled nobody has confirmed.
+    With sampling=gathered it is 0: the queues hold whole rounds, whose segments are confirmed only when settled.
     """
     if session.config.sampling is Sampling.gathered or not missing:
         return 0
     if not context.watch.depths_now():
         return None
-    depths = Depths(session.app, topology)  # the watch knows the queues that each run has; a league has one a player
+    depths = Depths(session.app, topology)  # the watch knows the queues of every run; a league has one per player
     keys = [topology.learner_queue(player).routing_key for player in topology.players]
     until = time.monotonic() + BACK_WITHIN
     try:

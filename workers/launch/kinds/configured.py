@@ -1,4 +1,4 @@
-"""What a training run and a league have in common for their launcher: one configuration that all their roles are of."""
+"""The part of a monitor that training runs and leagues share: both have one configuration for all roles."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from workers.runtime.actor_count import count_key
 from workers.runtime.ended import open_run
 from workers.runtime.session import Session
 
-FLOWER_WITHIN = 600.0  # s for which it is waited for
-FLOWER_EVERY = 0.5  # s between looks whether it answers
+FLOWER_WITHIN = 600.0  # s of waiting for Flower
+FLOWER_EVERY = 0.5  # s between attempts to connect
 
 
 class ConfiguredMonitor:
-    """The half of a monitor.Monitor that its configuration decides."""
+    """The half of a monitor.Monitor that depends on the configuration alone."""
 
     def __init__(self, config: Config, context: Context) -> None:
         self.config, self.context = config, context
@@ -39,7 +39,7 @@ class ConfiguredMonitor:
             threading.Thread(target=self._wait_for_flower, name="flower", daemon=True).start()
 
     def _wait_for_flower(self) -> None:
-        """Say where Flower is once it takes connections, some 20 s after the start."""
+        """Print Flower's URL once it accepts connections, some 20 s after the start."""
         address, port = self.config.flower_address, self.config.flower_port
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
         deadline = time.monotonic() + FLOWER_WITHIN
@@ -53,7 +53,7 @@ class ConfiguredMonitor:
                 return
 
     def check_counts(self, counts: Mapping[str, int]) -> Sequence[str]:
-        """What was not wrong before, such as a port that this run uses."""
+        """Return the problems that the new counts cause; others, such as a port that this run uses, are left out."""
         # Hosts name their own counts, which are not those of the whole run.
         config = replace(self.config, flower_port=None, hosts={}, host=None)
         known = [*plain_checks.problems(config, "train")]

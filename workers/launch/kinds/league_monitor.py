@@ -1,7 +1,7 @@
-"""A league as its launcher sees it: its players, their learners, its strength; when it is over.
+"""A league as its launcher sees it: players, learners, strength and end.
 
-It is over when the evaluator finds the league's Nash mixture at the goal, when all steps are done, or when the time is
-up. Players that a person adds while it runs get a learner as well.
+It ends when the evaluator finds the Nash mixture at the goal, when all steps are done, or when the time is up. Players
+that are added while it runs get a learner as well.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from workers.runtime.league_paths import league_folder, league_of, store_of
 from workers.ui.league_view import LEARNING, LeagueFigures, LeagueView, strength
 
 LEAGUE_EVERY = 2.0  # s between polls of the league
-LOOKS = 3  # of the evaluator in a row, at each of which a goal has to be met
+LOOKS = 3  # evaluations in a row, each of which has to meet the goal
 
 
 class LeagueMonitor(ConfiguredMonitor):
-    """See monitor.Monitor."""
+    """The monitor of a league; see monitor.Monitor."""
 
     def __init__(self, config: Config, view: LeagueView, context: Context) -> None:
         super().__init__(config, context)
@@ -101,7 +101,7 @@ class LeagueMonitor(ConfiguredMonitor):
             self.context.say(f"warning: {self.folder} lacks the end of the league: {error}")
 
     def _save_the_rest(self) -> None:
-        """Save what a league worker that was killed has not."""
+        """Save events that a killed league worker has not saved."""
         unsaved = Unsaved(self.folder)
         if unsaved.prefixes == [self.session.topology.key_prefix] and self.store.is_ready():
             Snapshots(self.folder, self.store, self.session.pool).save()
@@ -126,7 +126,7 @@ class LeagueMonitor(ConfiguredMonitor):
                 fields: Any = self.session.redis.hgetall(f"{self.store.prefix}player:{name}")
                 self.figures.kept[name] = progress_from(pairs(fields)).steps
         except (redis.RedisError, OSError, KeyError, ValueError):
-            return  # away for a moment; the watch on the servers says so
+            return  # Redis is away; the watch reports it
         for slot in roster.learning:
             player = roster.by_slot[int(slot)]
             if player.name not in self.figures.players:
@@ -162,13 +162,13 @@ class LeagueMonitor(ConfiguredMonitor):
 
 
 class Goal:
-    """An exploitability that has to hold: a look of an evaluator is noisy, and no league is to stop at its luckiest."""
+    """An exploitability that has to be reached LOOKS times in a row: one lucky, noisy evaluation must not end a run."""
 
     def __init__(self, goal: float | None) -> None:
         self._goal, self._look, self._held = goal, None, 0
 
     def reached(self, score: Mapping[str, Any]) -> bool:
-        """Take in the newest score; whether the mixture was at the goal in each of the last LOOKS."""
+        """Take in the newest score; return whether the last LOOKS evaluations met the goal."""
         if score.get("time") != self._look:
             self._look, mixture = score.get("time"), score.get("mixture")
             within = self._goal is not None and mixture is not None and mixture <= self._goal
@@ -177,7 +177,7 @@ class Goal:
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int) -> int:
-    """The outcome in a few lines, the last that is printed; the exit status."""
+    """Print the outcome in a few lines, the last of a run; return the exit status."""
     found = read_scores(folder)
     for picture in sorted((folder / "pictures").glob("[!.]*.png")):
         print(f"picture {picture}")

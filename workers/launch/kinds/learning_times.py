@@ -9,7 +9,7 @@ from workers.launch.watching.figures import Figures
 
 
 class LearningClock:
-    """Measure the time since the first step that was learned from: loading and connecting are not training."""
+    """A clock that starts at the first step that was learned from: loading and connecting are not training."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -17,24 +17,24 @@ class LearningClock:
         self._first: dict[str, int] = {}
 
     def poll(self, steps: Mapping[str, int]) -> None:
-        """Start when a count of `steps`, by player, grows; the first count of a resumed learner is no step yet."""
+        """Start when a count of `steps`, by player, grows; the first count of a resumed learner does not count."""
         if self._started is None and any(count > self._first.setdefault(name, count) for name, count in steps.items()):
             self._started = self._clock()
 
     @property
     def seconds(self) -> float:
-        """s since then; 0 before."""
+        """Return the seconds since the start; 0 before it."""
         return 0.0 if self._started is None else self._clock() - self._started
 
 
 class UpdateTimes:
-    """Keep the longest time of an update, seen between two weight versions that arrived one after the other."""
+    """The longest time of an update, measured between two weight versions in a row."""
 
     def __init__(self) -> None:
         self._version, self._at, self.longest = -1, 0.0, 0.0
 
     def poll(self, figures: Figures) -> None:
-        """Take the time since the last version, when there is a new one."""
+        """Measure the time since the last version if there is a new one."""
         version, now = figures.get("version", -1), time.monotonic()
         if version != self._version:
             if 0 <= self._version < version:

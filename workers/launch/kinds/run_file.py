@@ -1,4 +1,4 @@
-"""The file of `python -m workers.run`: which services and environments of the user's own run, how many, and where.
+"""The file of `python -m workers.run`: the user's services and environments, their numbers and their hosts.
 
     services:
       - {name: Actor, path: worker.py, num: 2}            # the class called `name` in the file `path`
@@ -10,10 +10,10 @@
       box-2: {Actor: 1, cartpole: 4}
     middleware: [traceparent.py:TraceParent]             # optional: around all calls, in every process of the run
 
-Oneagent's names are taken too: `environments` for `envs`; `master` and `slave` for hosts of those names, or `slaves`, a
-table of several.
+Files of Oneagent, another framework, can be read too: they say `environments` for `envs`; `master` and `slave` for
+hosts of those names, or `slaves`, a table of several.
 
-`read` takes its shape; what is at the paths is looked at by user_code.py.
+`read` checks the file's shape; user_code.py checks the code at its paths.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the file. `num`: processes of it in the whole run; `finite`: it is an environment, and ends."""
+    """One entry of the file. `num`: its processes in the whole run; `finite`: it is an environment, which ends."""
 
     name: str
     place: Place
@@ -52,8 +52,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Share:
-    """What one host starts of an entry: the processes of ranks `first` to `first + count - 1`."""
+class EntryShare:
+    """The part of an entry that one host starts: the processes of ranks `first` to `first + count - 1`."""
 
     entry: Entry
     first: int
@@ -62,7 +62,7 @@ class Share:
 
 @dataclass
 class RunFile:
-    """A file. `hosts`: host -> name of the entry -> processes; empty for one machine."""
+    """The content of a file. `hosts`: host -> name of the entry -> processes; empty for one machine."""
 
     path: Path
     entries: list[Entry]
@@ -78,17 +78,17 @@ class RunFile:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the run: the first; None for one machine."""
+        """Return the host that leads the run, which is the first; None for one machine."""
         return next(iter(self.hosts), None)
 
-    def shares(self, host: str | None) -> list[Share]:
-        """What `host` starts; all there is without hosts. Ranks count through the hosts, in the order of the file."""
+    def shares(self, host: str | None) -> list[EntryShare]:
+        """Return the shares of `host`; everything without hosts. Ranks count through the hosts in the file's order."""
         if not self.hosts:
-            return [Share(entry, 0, entry.num) for entry in self.entries]
+            return [EntryShare(entry, 0, entry.num) for entry in self.entries]
         assert host is not None
         before = list(self.hosts)[: list(self.hosts).index(host)]
         shares = [
-            Share(
+            EntryShare(
                 entry,
                 sum(self.hosts[other].get(entry.name, 0) for other in before),
                 self.hosts[host].get(entry.name, 0),
@@ -99,10 +99,10 @@ class RunFile:
 
 
 def read(path: Path, settings: Sequence[str] = ()) -> tuple[RunFile, list[str]]:
-    """The file at `path` with `settings` of the command line on top, and all that is wrong with its shape.
+    """Read the file at `path` with `settings` of the command line on top; return it and the problems of its shape.
 
-    Settings: `run=NAME`, `Actor.num=3`, `Learner.kwargs.lr=0.1`. Entries that are wrong are left out. Raises
-    ConfigurationError when the file cannot be read as YAML at all.
+    Settings: `run=NAME`, `Actor.num=3`, `Learner.kwargs.lr=0.1`. Wrong entries are left out. Raises ConfigurationError
+    if the file is not YAML.
     """
     tree, problems = _parse(path)
     problems += _override(tree, settings)
@@ -137,10 +137,10 @@ def _parse(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _translated(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """`tree` with Oneagent's names as Warren's, and what is wrong with those."""
+    """Return `tree` with Oneagent's names replaced by Warren's, and the problems of those."""
     tree, problems = dict(tree), []
     if "environments" in tree and "envs" in tree:
-        problems.append("environments: the file has envs as well, which mean the same; write one of them")
+        problems.append("environments: the file has envs as well, which means the same; keep one of them")
     elif "environments" in tree:
         tree["envs"] = tree.pop("environments")
     tree.pop("environments", None)
@@ -154,8 +154,8 @@ def _translated(tree: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
                 hosts.setdefault(host, counts)
         elif counts is not None:
             problems.append(
-                f"{host}: {counts!r} is no table; write what that host starts, as in {host}: {{Actor: 2}}; where the "
-                "servers are, WARREN_BROKER_URL and WARREN_REDIS_URL say"
+                f"{host}: {counts!r} is not a table; write what that host starts, as in {host}: {{Actor: 2}}; give the "
+                "addresses of servers in WARREN_BROKER_URL and WARREN_REDIS_URL"
             )
     return tree, problems
 
@@ -168,7 +168,7 @@ def _override(tree: dict[str, Any], settings: Sequence[str]) -> Iterator[str]:
         key, equals, text = setting.partition("=")
         name, dot, rest = key.partition(".")
         if not equals:
-            yield f"{setting}: is no setting; write them as name=value"
+            yield f"{setting}: is not a setting; write settings as name=value"
         elif not dot and key in known:
             tree[key] = _value(text)
         elif name in entries and (rest in ("num", "path") or re.fullmatch(r"kwargs\.\w+", rest)):
@@ -187,7 +187,7 @@ def _value(text: str) -> Any:
 
 
 def _named(tree: Mapping[str, Any], group: str) -> list[tuple[str, dict[str, Any]]]:
-    """(name, entry) of what is written as a list of entries with names, or as a table of them by name."""
+    """Return (name, entry) of the entries in a group, which is a list of entries with names or a table by name."""
     entries = tree.get(group) or []
     if isinstance(entries, dict):
         return [(str(name), entry) for name, entry in entries.items() if isinstance(entry, dict)]
@@ -199,19 +199,21 @@ def _named(tree: Mapping[str, Any], group: str) -> list[tuple[str, dict[str, Any
 def _entries(tree: Mapping[str, Any], group: str, path: Path, problems: list[str]) -> Iterator[Entry]:
     written = tree.get(group) or []
     if not isinstance(written, (dict, list)):
-        problems.append(f"{group}: {written!r} is no list of entries; each has a name and a path")
+        problems.append(f"{group}: {written!r} is not a list of entries; write entries with a name and a path")
         return
     listed = written.values() if isinstance(written, dict) else written
     for index, entry in enumerate(listed):
         if not isinstance(entry, dict):
-            problems.append(f"{group}[{index}]: {entry!r} is no entry; write name, path and num")
+            problems.append(f"{group}[{index}]: {entry!r} is not an entry; write name, path and num")
         elif isinstance(written, list) and "name" not in entry:
-            problems.append(f"{group}[{index}]: it has no name; a service's name is that of its class")
+            problems.append(f"{group}[{index}]: name: missing; use the class's name for a service")
     for name, entry in _named(tree, group):
         wrong = len(problems)
         where = f"{group}.{name}"
         if not _NAME.fullmatch(name):
-            problems.append(f"{where}: {name!r} is no name; use up to 40 letters, digits, '-' and '_', a letter first")
+            problems.append(
+                f"{where}: {name!r} is not a name; use up to 40 letters, digits, '-' and '_', a letter first"
+            )
         problems += [
             f"{where}.{key}: {unknown_name('key', str(key), FIELDS[group])}"
             for key in entry
@@ -219,10 +221,10 @@ def _entries(tree: Mapping[str, Any], group: str, path: Path, problems: list[str
         ]
         num = entry.get("num")
         if num is not None and (not isinstance(num, int) or isinstance(num, bool) or num < 1):
-            problems.append(f"{where}.num: {num!r} is no number of processes; it must be an integer of at least 1")
+            problems.append(f"{where}.num: {num!r} is not a number of processes; use an integer of at least 1")
         kwargs = entry.get("kwargs") or {}
         if not isinstance(kwargs, dict):
-            problems.append(f"{where}.kwargs: {kwargs!r} is no table of arguments; write kwargs: {{name: value}}")
+            problems.append(f"{where}.kwargs: {kwargs!r} is not a table of arguments; write kwargs: {{name: value}}")
         written_path = entry.get("path")
         if not isinstance(written_path, str):
             problems.append(f"{where}.path: missing; name a file (worker.py), file.py:NAME, module or module:NAME")
@@ -232,7 +234,7 @@ def _entries(tree: Mapping[str, Any], group: str, path: Path, problems: list[str
             problems.append(f"{where}.path: {problem}")
         elif group == "envs" and place.attribute is None and kwargs:
             problems.append(
-                f"{where}.kwargs: a script takes none; name a function of it, path: {written_path}:FUNCTION"
+                f"{where}.kwargs: a script takes none; name one of its functions, path: {written_path}:FUNCTION"
             )
         if len(problems) == wrong:
             yield Entry(name, place, num or 1, kwargs, finite=group == "envs")
@@ -249,10 +251,10 @@ def _hosts(tree: Mapping[str, Any], entries: list[Entry], problems: list[str]) -
     }
     for host, counts in hosts.items():
         if not _NAME.fullmatch(host):
-            problems.append(f"hosts.{host}: {host!r} is no name; use letters, digits, '-' and '_', a letter first")
+            problems.append(f"hosts.{host}: {host!r} is not a name; use letters, digits, '-' and '_', a letter first")
         problems += [f"hosts.{host}: {unknown_name('entry', name, nums)}" for name in counts if name not in nums]
         problems += [
-            f"hosts.{host}.{name}: {count!r} is no number of processes; it must be an integer of at least 0"
+            f"hosts.{host}.{name}: {count!r} is not a number of processes; use an integer of at least 0"
             for name, count in counts.items()
             if not isinstance(count, int) or isinstance(count, bool) or count < 0
         ]
@@ -265,7 +267,7 @@ def _hosts(tree: Mapping[str, Any], entries: list[Entry], problems: list[str]) -
         elif nums[entry.name] not in (None, total):
             problems.append(f"{entry.name}: num is {nums[entry.name]}, and the hosts start {total}; leave num out")
     if tree.get("join") is not None:
-        problems.append("join: a file with hosts says by itself who joins; start it with --host NAME")
+        problems.append("join: does not fit a file with hosts, which join by themselves; start it with --host NAME")
     return hosts
 
 
@@ -280,9 +282,9 @@ def _settings(tree: Mapping[str, Any]) -> Iterator[str]:
         yield f"join: {tree['join']!r} and run: {tree['run']!r}: a run is led here or joined, not both; leave one out"
     restarts = tree.get("restarts", 0)
     if not isinstance(restarts, int) or isinstance(restarts, bool) or restarts < 0:
-        yield f"restarts: {restarts!r} is too small or no number; it must be an integer of at least 0"
+        yield f"restarts: {restarts!r} is not a number of restarts; use an integer of at least 0"
     if not isinstance(tree.get("folder", ""), str):
-        yield f"folder: {tree['folder']!r} is no folder's name"
+        yield f"folder: {tree['folder']!r} is not the name of a folder; write a path"
     if str(tree.get("log_level", "INFO")).upper() not in LEVELS:
         yield f"log_level: {tree['log_level']!r} is not one of {', '.join(LEVELS)}"
     from workers.servers import MODES

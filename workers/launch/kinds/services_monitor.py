@@ -1,4 +1,4 @@
-"""A run from a file as its launcher sees it: who is alive, how many calls are served. Also any follower's share."""
+"""A run from a file as its launcher sees it: living processes and served calls. Also the share of any follower."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workers.ui.run_view import CallCounts, RunView, Standing
 
 
 class ShareMonitor:
-    """See monitor.Monitor: this host's share of a run, and nothing else of it."""
+    """The monitor of this host's share of a run alone; see monitor.Monitor."""
 
     def __init__(self, view: RunView, context: Context) -> None:
         self.view, self.context = view, context
@@ -28,7 +28,7 @@ class ShareMonitor:
         pass
 
     def poll(self) -> str | None:
-        return None  # the launchers know: all that began in phase 1 is done, or the leader has ended the run
+        return None  # the launchers decide: all of phase 1 is done, or the leader has ended the run
 
     def steps(self) -> Mapping[str, int]:
         return {}
@@ -61,7 +61,7 @@ class ShareMonitor:
         return {"state": state, "seconds": seconds}
 
     def standings(self) -> list[Standing]:
-        """Every kind of process of this share."""
+        """Return the state of each kind of process of this share."""
         return [self._standing(spec) for spec in self.context.spec.processes]
 
     def _standing(self, spec: ProcessSpec) -> Standing:
@@ -77,7 +77,7 @@ class ShareMonitor:
 
 
 class ServicesMonitor(ShareMonitor):
-    """Of the leader, or a follower, of a run from a file: with the calls of all its services."""
+    """The monitor of a run from a file, for leader and followers: with the calls of all services."""
 
     def __init__(self, view: RunView, context: Context) -> None:
         super().__init__(view, context)
@@ -88,7 +88,7 @@ class ServicesMonitor(ShareMonitor):
         if context.spec.leads:
             events, roles = context.spec.card["events"], context.spec.card["roles"]
             assert isinstance(events, list) and isinstance(roles, list)
-            # Before anything can be fired: an actor that starts after the learner gets its first weights all the same.
+            # Before any event is sent: an actor that starts after the learner still gets its first weights.
             Retained(context.app, context.topology).subscribe(events)
             if context.broker_kind == "rabbitmq":
                 with context.app.connection_for_write() as connection, connection.channel() as channel:
@@ -104,7 +104,7 @@ class ServicesMonitor(ShareMonitor):
 
 
 def _last_line(log: Path) -> str:
-    """What was printed last, cut to a line of a terminal."""
+    """Return the last line of a log, cut to the width of a terminal."""
     try:
         with log.open("rb") as stream:
             stream.seek(max(0, stream.seek(0, os.SEEK_END) - 2048))

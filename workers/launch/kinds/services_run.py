@@ -21,7 +21,7 @@ from workers.ui.run_view import RunView
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run this host's share to the end; the exit status: 0 when all environments are done, 130 after Ctrl-C."""
+    """Run this host's share to the end; return the exit status: 0 when all environments are done, 130 after Ctrl-C."""
     file, problems = read(Path(options.file), options.settings)
     host, more = host_of(file, options.host)
     problems += more
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def examine(file: RunFile) -> tuple[list[str], list[str], list[str]]:
-    """What the code at the file's paths says of itself: events that it handles, roles that serve; and what is wrong."""
+    """Inspect the code at the file's paths; return the events it handles, the roles that serve, and the problems."""
     problems, events, roles = [], set(), set()
     services = [entry for entry in file.entries if not entry.finite]
     described = describe({entry.name: (entry.place, entry.kwargs) for entry in services}) if services else {}
@@ -53,24 +53,24 @@ def examine(file: RunFile) -> tuple[list[str], list[str], list[str]]:
 
 
 def host_of(file: RunFile, asked: str | None) -> tuple[str | None, list[str]]:
-    """The name under which this machine takes part, and what is wrong with it."""
+    """Return the name of this machine in the run (None without hosts), and its problems."""
     machine = re.sub(r"[^A-Za-z0-9_-]+", "-", socket.gethostname())
     if file.hosts:
         host = asked or (machine if machine in file.hosts else None)
         if host is None:
-            return None, [f"hosts: say which of {', '.join(file.hosts)} this machine is, with --host NAME"]
+            return None, [f"hosts: give the name of this machine, one of {', '.join(file.hosts)}, with --host NAME"]
         return host, [] if host in file.hosts else [unknown_name("host", host, file.hosts)]
     if asked is not None and file.join is None:
         return None, [f"--host {asked}: {file.path} has no hosts; list them there, or join another run with join=RUN"]
     try:
         Topology(asked or machine)
     except ConfigurationError:
-        return None, [f"--host {asked}: is no name; use letters, digits, '-' and '_'"]
+        return None, [f"--host {asked}: is not a name; use letters, digits, '-' and '_'"]
     return (asked or machine) if file.join else None, []
 
 
 def main(description: str | None = None) -> int:
-    """The command line."""
+    """Parse the command line, run the file and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.run", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,7 +79,7 @@ def main(description: str | None = None) -> int:
         "arguments", nargs="*", metavar="FILE [SETTING=VALUE]", help=f"{known}folder=runs, log_level=INFO"
     )
     parser.add_argument("-c", "--config", metavar="FILE", help="the file, as Oneagent has it")
-    parser.add_argument("--host", help="which of the file's hosts this machine is")
+    parser.add_argument("--host", help="name of this machine among the file's hosts")
     options = parser.parse_intermixed_args()
     files = [options.config] if options.config else [argument for argument in options.arguments if "=" not in argument]
     if len(files) != 1:

@@ -1,4 +1,4 @@
-"""From the file of `python -m workers.run` to what its launcher runs: one host's share of services and environments."""
+"""The specification of a run from a file: one host's share of services and environments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from workers.config.roles import Done
-from workers.launch.kinds.run_file import RunFile, Share
+from workers.launch.kinds.run_file import EntryShare, RunFile
 from workers.launch.kinds.user_middleware import VARIABLE as MIDDLEWARE
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 
@@ -19,10 +19,13 @@ PATIENCE = 60  # s that a call waits while its services have no worker: long eno
 
 
 def services(file: RunFile, host: str | None, roles: list[str], events: list[str]) -> RunSpec:
-    """`roles`: first parts of the services' names; `events`: what they subscribe to. The folder is named by time."""
+    """Return the specification of `host`'s share; its folder is named by the time.
+
+    `roles`: first parts of the services' names; `events`: the events to which they subscribe.
+    """
     leads = file.join is None and host == file.leader
     stem = re.sub(r"[^A-Za-z0-9_-]+", "-", file.path.stem).strip("-") or "run"
-    # Hosts have to find each other, so their run has the file's name; others must not meet on shared servers.
+    # Hosts have to find each other, so their run has the file's name; other runs must not share names on servers.
     run = file.join or file.run or (stem if file.hosts else f"{stem[:60]}-{uuid.uuid4().hex[:6]}")
     trial = f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}"
     folder = Path(file.folder) / stem / trial
@@ -47,7 +50,7 @@ def services(file: RunFile, host: str | None, roles: list[str], events: list[str
     )
 
 
-def _process(file: RunFile, host: str | None, folder: Path, share: Share) -> ProcessSpec:
+def _process(file: RunFile, host: str | None, folder: Path, share: EntryShare) -> ProcessSpec:
     entry = share.entry
     module = "workers.script" if entry.finite else "workers.serve"
     command: tuple[str, ...] = ("-m", module, str(entry.place), "--kwargs", json.dumps(dict(entry.kwargs)))
@@ -71,6 +74,6 @@ def _process(file: RunFile, host: str | None, folder: Path, share: Share) -> Pro
         done=Done.once if entry.finite else Done.restart,
         phase=int(entry.finite),  # an environment calls the services until it ends, so it starts last and stops first
         stop_order=0 if entry.finite else 1,
-        suffix=f"-{host}" if file.join else "",  # a joined run has its own processes of the same names
+        suffix=f"-{host}" if file.join else "",  # the joined run has processes of the same names
         num=entry.num,
     )

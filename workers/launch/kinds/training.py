@@ -1,4 +1,4 @@
-"""`python -m workers.train`: from the command line to the last line, for one agent or a league, alone or with hosts."""
+"""`python -m workers.train`: a whole run of one agent or a league, on one host or several."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ FIXED_ON_RESUME = re.compile(
     r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
 )
 
-# What a learner draws its curve with: its end would wait for these imports.
+# The modules with which a learner draws its curve at its end, which would wait for their imports.
 AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")
 
 
 def run(config: Config, forks: Forks | None = None) -> int:
-    """Train to the end; exit status 0 when solved or all steps are done, 130 after Ctrl-C, 1 when it failed.
+    """Train to the end; return the exit status: 0 if solved or all steps are done, 130 after Ctrl-C, 1 after a failure.
 
-    `forks`: what forks the processes of the run; it has been told what all runs need.
+    `forks`: forks the run's processes; it is loading the modules that all runs need.
     """
     if forks is not None:
         if may_fork(config):
@@ -66,26 +66,26 @@ def run(config: Config, forks: Forks | None = None) -> int:
     with RunFolder.take(run_folder(config)) as folder, servers.begin(
         config.broker.mode, config.broker.url, config.broker.redis_url,
         folder=folder.path, lock=folder.lock, run=config.run, unsaved=unsaved_league(config),
-    ) as begun:  # fmt: skip
+    ) as pending:  # fmt: skip
         verify(config, forked)  # while the servers boot
         if forked is not None and config.league is None:
-            forked.load(AT_THE_END)  # while they still do
-        return _lead(config, folder, begun, forks)
+            forked.load(AT_THE_END)  # while the servers boot
+        return _lead(config, folder, pending, forks)
 
 
 def unsaved_league(config: Config) -> Callable[[], bool] | None:
-    """A test whether Redis may hold more of the run's league than its folder; None without a league."""
+    """Return a test for events in Redis that the league's folder lacks; None without a league."""
     if config.league is None:
         return None
-    from league.models.unsaved import Unsaved  # what a run without a league has no use for
+    from league.models.unsaved import Unsaved  # not needed by a run without a league
     from workers.runtime.league_paths import league_folder
 
     unsaved = Unsaved(league_folder(config))
     return lambda: bool(unsaved.prefixes)
 
 
-def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks | None) -> int:
-    from workers.launch.launcher import Launcher  # here as in `_join`: imports while servers boot already
+def _lead(config: Config, folder: RunFolder, pending: servers.PendingServers, forks: Forks | None) -> int:
+    from workers.launch.launcher import Launcher  # here as in `_join`: imported while the servers boot
 
     spec = compiled(config, folder.path)
     if config.league is None:
@@ -94,27 +94,27 @@ def _lead(config: Config, folder: RunFolder, begun: servers.Begun, forks: Forks 
 
         with View(spec.title, config.env.goal, config.total_steps) as view:
             monitor = partial(training_monitor.TrainingMonitor, config, view)
-            outcome = _run(Launcher(spec, folder, view, monitor, forks=forks), begun)
+            outcome = _run(Launcher(spec, folder, view, monitor, forks=forks), pending)
         return training_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status, config)
     from workers.launch.kinds import league_monitor
     from workers.ui.league_view import LeagueView
 
     with LeagueView(spec.title, config.league.get("goal"), config.total_steps) as league_view:
         league = partial(league_monitor.LeagueMonitor, config, league_view)
-        outcome = _run(Launcher(spec, folder, league_view, league, forks=forks), begun)
+        outcome = _run(Launcher(spec, folder, league_view, league, forks=forks), pending)
     return league_monitor.report_end(folder.path, folder.read(OUTCOME), outcome.status)
 
 
-def _run(launcher: Launcher, begun: servers.Begun) -> Outcome:
-    """Run it to the end; another run may follow it, which has signals of its own."""
+def _run(launcher: Launcher, pending: servers.PendingServers) -> Outcome:
+    """Run the launcher to the end and restore the signals, as another run may follow."""
     try:
-        return launcher.run(begun)
+        return launcher.run(pending)
     finally:
         launcher.interrupts.give_back()
 
 
 def _join(config: Config, forks: Forks | None) -> int:
-    """Start this host's share of a run that another host leads; what that is comes from the leader."""
+    """Run this host's share, as the leader gives it, of a run that another host leads; return the exit status."""
     from workers.launch.kinds.services_monitor import ShareMonitor
     from workers.launch.launcher import Launcher
     from workers.ui.run_view import RunView
@@ -144,11 +144,13 @@ def _join(config: Config, forks: Forks | None) -> int:
         try:
             led = from_hydra(OmegaConf.create(card["config"]))
         except (KeyError, ValueError, TypeError) as error:
-            raise ConfigurationError(f"run {config.run} is none that trains: {error}") from None
+            raise ConfigurationError(f"run: {config.run} is not a training run or a league: {error}") from None
         led = replace(led, host=config.host, grace=config.grace, log_level=config.log_level, fork=config.fork)
         if config.host not in led.hosts:
             listed = ", ".join(led.hosts) or "none"
-            raise ConfigurationError(f"host: {config.host!r} is none of the run's hosts ({listed}); list it there")
+            raise ConfigurationError(
+                f"host: {config.host!r} is not one of the run's hosts ({listed}); add it to hosts where the run is led"
+            )
         return compiled(led, path)
 
     with RunFolder.take(path) as folder, RunView(title) as view:
@@ -156,7 +158,7 @@ def _join(config: Config, forks: Forks | None) -> int:
 
 
 def resumed(config: Config) -> Config:
-    """The configuration of the run folder `config.resume`, with this command line's overrides on top."""
+    """Return the configuration of the run folder `config.resume`, with this command line's overrides on top."""
     assert config.resume is not None
     folder = next(
         (p for p in (Path(config.resume), Path(config.folder) / config.resume) if (p / "config.yaml").exists()), None
@@ -166,7 +168,7 @@ def resumed(config: Config) -> Config:
         hint = (
             f"the newest run folders are {', '.join(known[-3:])}" if known else f"there is none under {config.folder}/"
         )
-        raise ConfigurationError(f"resume: {config.resume} is no run folder (it has no config.yaml); {hint}")
+        raise ConfigurationError(f"resume: {config.resume} is not a run folder (it has no config.yaml); {hint}")
     overrides, problems = [], []
     for override in [*HydraConfig.get().overrides.task, *of_resumed_league]:
         key, _, value = override.lstrip("+~").partition("=")
@@ -184,7 +186,7 @@ def resumed(config: Config) -> Config:
     with hydra.initialize_config_dir(str(folder.resolve()), version_base="1.3"):
         try:
             saved = with_choices(from_hydra(hydra.compose("config", overrides)), None, overrides)
-        except REFUSALS as error:  # right for a new run, and not for what this one's folder holds
+        except REFUSALS as error:  # valid for a new run, but not for this folder's configuration
             raise ConfigurationError(redact(f"resume: {' '.join(overrides)}: {error}")) from None
     root = folder.resolve().parent.parent
     return replace(
@@ -200,7 +202,7 @@ def resumed(config: Config) -> Config:
 
 
 def scaled_counts(folder: Path, overrides: list[str]) -> dict[str, Any]:
-    """The counts that the run was scaled to before it ended, but for those that are given anew."""
+    """Return the counts to which the run was scaled before it ended, except those that `overrides` give."""
     given = {override.lstrip("+~").partition("=")[0] for override in overrides}
     counts = read_json(folder / COUNTS)
     return {

@@ -18,7 +18,7 @@ from workers.ui.training_view import View
 
 
 class TrainingMonitor(ConfiguredMonitor):
-    """See monitor.Monitor."""
+    """The monitor of a training run; see monitor.Monitor."""
 
     def __init__(self, config: Config, view: View, context: Context) -> None:
         super().__init__(config, context)
@@ -39,7 +39,7 @@ class TrainingMonitor(ConfiguredMonitor):
         self._clock.poll(self.steps())
         if self.config.seconds is not None and self._clock.seconds >= self.config.seconds:
             return "finished"
-        return None  # of the goal and of total_steps the learner knows, and its end is the run's
+        return None  # the learner checks the goal and total_steps, and its end is the run's
 
     def steps(self) -> Mapping[str, int]:
         return {"": self.figures.get("steps", 0)}
@@ -62,7 +62,7 @@ class TrainingMonitor(ConfiguredMonitor):
             self._subscription.stop()
 
     def outcome(self, state: str, seconds: float) -> dict[str, Any]:
-        """The learner's own; where it could write none, what its last status said."""
+        """Return the learner's own outcome or, if it wrote none, its last status."""
         written = self.context.folder.read(OUTCOME)
         if written.get("state") in ("solved", "finished") or (state == "stopped" and "state" in written):
             return written
@@ -72,7 +72,7 @@ class TrainingMonitor(ConfiguredMonitor):
 
 
 def report_end(folder: Path, outcome: Mapping[str, Any], status: int, config: Config) -> int:
-    """The outcome in one line, the last that is printed; the exit status."""
+    """Print the outcome in one line, the last of a run; return the exit status."""
     curve = folder / "learning_curve.png"
     if curve.exists():
         print(f"learning curve {curve}")

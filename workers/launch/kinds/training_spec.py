@@ -1,4 +1,4 @@
-"""From a configuration to what its launcher runs: a training run, or a league."""
+"""The specification of a training run or a league, compiled from its configuration."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from workers.config.schema import Config, to_yaml
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.servers.forks import ENVIRONMENT
 
-# A role reads the run folder's configuration: Hydra must add no folder and no log of its own there either.
+# A role reads the run folder's configuration; Hydra must not write a folder or a log there.
 HYDRA_QUIET = ("hydra.run.dir=.", "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none")
 
 
 def compiled(config: Config, folder: Path) -> RunSpec:
-    """Return what this host's launcher runs: of each role that such a run has the processes that are this host's."""
+    """Return the specification for this host's launcher, with this host's processes of each role of the run."""
     assert config.run is not None
     leads = hosts.leads(config)
     processes: list[ProcessSpec] = []
@@ -52,17 +52,17 @@ def _title(config: Config) -> str:
 
 
 def may_fork(config: Config) -> bool:
-    """Return whether its processes may be forked: CUDA fails in a child of what has asked for it, as imports do."""
+    """Return whether the run's processes may be forked: CUDA fails in children of a process that has queried it."""
     return config.fork and config.device == config.actor_device == "cpu"
 
 
 def learner_name(player: str) -> str:
-    """Return what the first learner of a league's player is called, as a process."""
+    """Return the process name of the first learner of a league's player."""
     return f"{LEARNER.name}-{player}"
 
 
 def added_learners(config: Config, folder: Path, player: str) -> list[ProcessSpec]:
-    """Return the learners of a player that a person adds while the run lasts, which goes on should those fail."""
+    """Return the learners of a player that is added while the run lasts; the run goes on if they fail."""
     found = _learners(config, folder, player, hosts.share(config, LEARNER, player), Restart.optional)
     return [one for one in found if len(one.ranks)]
 
@@ -70,10 +70,10 @@ def added_learners(config: Config, folder: Path, player: str) -> list[ProcessSpe
 def _learners(
     config: Config, folder: Path, player: str | None, ranks: range, restart: Restart = LEARNER.restart
 ) -> list[ProcessSpec]:
-    """Return the first learner, which is started again in any case, and the others of the same player."""
+    """Return two specs: the first learner, which is always restarted, and the other learners of the same player."""
     if player is None:
         spec = _spec(config, folder, LEARNER, range(0))
-    else:  # in quotes: Hydra would take 1e3 for a number and null for nothing
+    else:  # in quotes: Hydra would read 1e3 as a number and null as None
         spec = _spec(config, folder, LEARNER, range(0), f"player='{player}'")
         spec = replace(spec, role=learner_name(player), done=Done.once)
     again = restart if config.on_rank_loss == "restart" else Restart.never

@@ -133,7 +133,7 @@ def check_script(place: Place) -> str:
     return ""
 
 
-class Described(NamedTuple):
+class Description(NamedTuple):
     """The services and events of a class, or its problems, found before it runs."""
 
     services: list[str]
@@ -141,7 +141,7 @@ class Described(NamedTuple):
     problems: list[str]
 
 
-def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Described]:
+def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, Description]:
     """Inspect the class at each place in a separate process; return name -> its services, events and problems."""
     answer = ask(
         "workers.launch.kinds.user_code",
@@ -151,21 +151,21 @@ def describe(asked: Mapping[str, tuple[Place, Mapping[str, Any]]]) -> dict[str, 
         'put code that does more than define under if __name__ == "__main__"',
         no_answer="importing the services ended the process",
     )
-    return {name: Described(*told) for name, told in answer.items()}
+    return {name: Description(*lists) for name, lists in answer.items()}
 
 
-def _described(name: str, place: Place, kwargs: Mapping[str, Any]) -> Described:
+def _describe(name: str, place: Place, kwargs: Mapping[str, Any]) -> Description:
     try:
         made = find_class(place, name)
         arguments(made, kwargs, 0)
         services = [spec.name for spec in services_of(made)]
     except ConfigurationError as error:
-        return Described([], [], error.problems)
+        return Description([], [], error.problems)
     except WarrenError as error:
-        return Described([], [], [str(error)])
+        return Description([], [], [str(error)])
     if not services:
-        return Described([], [], [f"{made.__name__}: no method is a service; mark one with @service"])
-    return Described(services, sorted({on.event for on in handlers_of(made).values()}), [])
+        return Description([], [], [f"{made.__name__}: no method is a service; mark one with @service"])
+    return Description(services, sorted({on.event for on in handlers_of(made).values()}), [])
 
 
 def loaded(place: Place) -> ModuleType:
@@ -179,9 +179,9 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of user code must not get into the answer
     asked = json.loads(sys.stdin.read())
-    told = {name: _described(name, Place(*place), kwargs) for name, (*place, kwargs) in asked.items()}
+    answers = {name: _describe(name, Place(*place), kwargs) for name, (*place, kwargs) in asked.items()}
     with answer:
-        json.dump(told, answer)
+        json.dump(answers, answer)
     os._exit(0)  # do not wait for threads that imports have started
 
 

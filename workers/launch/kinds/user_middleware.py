@@ -1,4 +1,4 @@
-"""A user's own middleware: named in a run's file or in WARREN_MIDDLEWARE, installed in each process of the run."""
+"""The user's middleware: named in a run's file or in WARREN_MIDDLEWARE, installed in each process of the run."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tasks.middleware import Middleware, install
 from warren.errors import ConfigurationError, unknown_name
 from workers.launch.kinds.user_code import Place, check_script, find, loaded
 
-VARIABLE = "WARREN_MIDDLEWARE"  # places, separated by commas, of what every process of the run installs
+VARIABLE = "WARREN_MIDDLEWARE"  # places of the middleware, separated by commas
 
 
 def find_all(written: Any, folder: Path, problems: list[str]) -> Iterator[Place]:
-    """Yield the places of `written`, a list of `file.py:NAME` and `module:NAME`; tell what is wrong in `problems`."""
+    """Yield the places in `written`, a list of `file.py:NAME` and `module:NAME`; append errors to `problems`."""
     if not isinstance(written, list) or not all(isinstance(one, str) for one in written):
-        problems.append(f"middleware: {written!r} is no list; write the classes, as in [traceparent.py:TraceParent]")
+        problems.append(f"middleware: {written!r} is not a list; write the classes, as in [traceparent.py:TraceParent]")
         return
     for text in written:
         place, problem = find(text, folder)
@@ -30,7 +30,7 @@ def find_all(written: Any, folder: Path, problems: list[str]) -> Iterator[Place]
 
 
 def install_from_environment() -> None:
-    """Make what WARREN_MIDDLEWARE names the middleware of this process. Raises ConfigurationError."""
+    """Install the middleware that WARREN_MIDDLEWARE names in this process. Raises ConfigurationError."""
     problems: list[str] = []
     written = [one for one in os.environ.get(VARIABLE, "").split(",") if one]
     places = list(find_all(written, Path.cwd(), problems))
@@ -51,5 +51,5 @@ def _made(place: Place) -> Middleware:
     except Exception as error:
         raise ConfigurationError(f"middleware {place}: making it failed: {type(error).__name__}: {error}") from error
     if not isinstance(made, Middleware):
-        raise ConfigurationError(f"middleware {place}: it is no tasks.middleware.Middleware; derive it from that")
+        raise ConfigurationError(f"middleware {place}: it is not a tasks.middleware.Middleware; derive it from that")
     return made

@@ -1,10 +1,10 @@
-"""How a launcher is told to stop: the first signal asks, the second ends it and its children at once.
+"""Signals that stop a launcher: the first asks it to stop, the second ends it and its children at once.
 
     interrupts.install(lambda: children)
-    ...                                     # looks at `interrupts.asked` now and then
-    interrupts.give_back()                  # the process goes on without them
+    ...                                     # reads `interrupts.asked` now and then
+    interrupts.give_back()                  # restores the handlers
 
-The end of the terminal (SIGHUP) asks as well; nohup's processes ignore it.
+The end of the terminal (SIGHUP) asks as well, except under nohup.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ KILLED = 130  # exit status after Ctrl-C, as shells have it
 
 
 class Interrupts:
-    """Ctrl-C, SIGTERM and SIGHUP: the first asks for a clean stop, the second kills every child and ends the process.
+    """Handlers of Ctrl-C, SIGTERM and SIGHUP: the first signal asks for a clean stop, the second kills all.
 
-    `restore`: puts the terminal back as it was, ahead of such an end.
+    `restore`: restores the terminal before the second ends the process.
     """
 
     def __init__(self, restore: Callable[[], None] | None = None) -> None:
@@ -34,7 +34,7 @@ class Interrupts:
         self._terminals: list[int] = []  # file descriptors
 
     def install(self, *children: Callable[[], Iterable[Child]]) -> None:
-        """Take over the signals; `children` tell what is to be killed at the second."""
+        """Take over the signals; `children` return the processes to kill at the second."""
         self._children += children
         if self._before:
             return
@@ -44,7 +44,7 @@ class Interrupts:
                 self._before[number] = signal.signal(number, self._note)
 
     def give_back(self) -> None:
-        """Let the signals do what they did before."""
+        """Restore the former handlers."""
         before, self._before = self._before, {}
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -55,14 +55,14 @@ class Interrupts:
         if not self.asked:
             self.asked = True
             return
-        if number == signal.SIGHUP:  # of a shell and of a terminal that end it comes twice
+        if number == signal.SIGHUP:  # it comes twice when both a shell and its terminal end
             return
         for child in [child for children in self._children for child in children()]:
             child.kill_at_once()
         with contextlib.suppress(Exception):
             if self._restore is not None:
                 self._restore()
-        # Whatever this process was waiting for is gone; nothing of it is worth an orderly end.
+        # The children are dead; nothing is left that needs an orderly end.
         with contextlib.suppress(OSError):
             os.write(1, b"\nkilled\n")
         os._exit(KILLED)

@@ -18,48 +18,49 @@ from workers.launch.spec import GRACE, ProcessSpec
 from workers.servers.forks import Forks
 from workers.servers.process import Child, explain_status
 
-ENDED_FOR = 3.0  # s that a child which ended with status 0 is left alone: the learner may be about to end the run too
+ENDED_FOR = 3.0  # s before a child that ended with status 0 is restarted: the learner may be about to end the run
 TERMINATED = 143  # exit status of a child that SIGTERM found still importing, as shells have it
-CALM = 60.0  # s after which a child's earlier deaths are forgiven
-SOON = 20.0  # s after its start in which a child that fails twice in the same way will do so a third time
+CALM = 60.0  # s of life after which a child's earlier deaths no longer count
+SOON = 20.0  # s of life; a child that fails twice in the same way before that would do so a third time
 MOST_WAIT, MOST_WAIT_OPTIONAL = 8.0, 60.0  # s between two tries at most
 
 
 @dataclass
 class Managed:
-    """One process: what it is, and how it has fared."""
+    """A supervised process and its history."""
 
     spec: ProcessSpec
     rank: int
     log: Path
     grace: float = GRACE
-    leaving: bool = False  # was told to, so it is not restarted
+    leaving: bool = False  # it was told to leave, so it is not restarted
     child: Child | None = None
-    deaths: int = 0  # lately
-    restarts: int = 0  # ever
+    deaths: int = 0  # since it was last calm
+    restarts: int = 0  # in all
     started_at: float = 0.0
-    retry_at: float = 0.0  # when it is to be started again; 0.0: it has been
-    ended_at: float = 0.0  # when it was first seen to have ended with status 0
+    retry_at: float = 0.0  # time of its next start; 0.0: none is due
+    ended_at: float = 0.0  # time at which its end with status 0 was first seen
     done: bool = False
-    failure: Failure | None = None  # of its last death
-    given_up: str = ""  # why it is not tried again
+    failure: Failure | None = None  # at its last death
+    given_up: str = ""  # why it is not started again
 
     @property
     def name(self) -> str:
-        """Name of the process, and of its log."""
+        """Return the name of the process and of its log."""
         return self.spec.name(self.rank)
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether the process runs."""
         return self.child is not None and self.child.alive
 
 
 class Supervisor:
-    """Starts and watches processes; `say` prints a line for the person at the terminal.
+    """The launcher's processes, started and watched; `say` prints a line on the terminal.
 
-    `excused`: whether the servers are, or just were, away: what dies of that is no failure of the process's own, and
-    nothing is started until they are back. `forks`: what forks those processes that can be.
+    `excused` returns whether the servers are, or were just now, away: a process that dies then has not failed by
+    itself. `away` returns whether they are away now: nothing is started until they are back. `forks`: forks the
+    processes that can be forked.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Supervisor:
         self.children: list[Managed] = []
 
     def start(self, spec: ProcessSpec, rank: int) -> Managed:
-        """Start one process of `spec`, and supervise it. Raises WarrenError where the system starts none."""
+        """Start and supervise one process of `spec`. Raises WarrenError if the system cannot start it."""
         log = self._folder / "logs" / f"{spec.name(rank)}.log"
         log.parent.mkdir(exist_ok=True)
         managed = Managed(spec, rank, log, spec.grace)
@@ -90,9 +91,9 @@ class Supervisor:
         return managed
 
     def poll(self) -> bool:
-        """Poll every child: restart who died. True when one whose end is the run's has done its work.
+        """Poll every child and restart the dead; return whether a child whose end is the run's has done its work.
 
-        Raises WarrenError when a critical child has died more often than allowed; its message holds the last lines.
+        Raises WarrenError, with the last lines of its log, when a critical child has died too often.
         """
         for managed in list(self.children):
             assert managed.child is not None
@@ -103,7 +104,7 @@ class Supervisor:
         return False
 
     def _ended(self, managed: Managed) -> bool:
-        """Handle a child that has ended; whether the run is over with it."""
+        """Handle a child that has ended; return whether the run is over with it."""
         assert managed.child is not None
         if managed.retry_at:
             if time.monotonic() >= managed.retry_at and not self._away():
@@ -122,25 +123,25 @@ class Supervisor:
         return False
 
     def remove(self, name: str) -> None:
-        """Tell a child to finish what it holds within its grace and leave; `poll` says when it has."""
+        """Tell a child to finish its work within its grace and leave; `poll` reports when it has."""
         (managed,) = (managed for managed in self.children if managed.name == name and not managed.leaving)
         assert managed.child is not None
         managed.leaving = True
         managed.child.ask_to_stop(managed.grace)
 
     def alive(self) -> int:
-        """How many children run."""
+        """Return the number of children that run."""
         return sum(managed.alive for managed in self.children)
 
     def standing(self) -> str:
-        """How many are alive of those that should be, and how many are done."""
+        """Return as text how many children are alive, of those that should be, and how many are done."""
         wanted = [managed for managed in self.children if not managed.done and not managed.leaving]
         done = sum(managed.done for managed in self.children)
         alive = f"{sum(managed.alive for managed in wanted)} of {len(wanted)} alive"
         return f"{alive}, {done} done" if done else alive
 
     def troubles(self) -> list[str]:
-        """One line each on the children that are stopped, down or given up."""
+        """Return a line for each child that is suspended, down or given up."""
         found = []
         for managed in self.children:
             if managed.given_up:
@@ -153,11 +154,11 @@ class Supervisor:
         return found
 
     def processes(self) -> list[Child]:
-        """The processes that were started last, one a child."""
+        """Return the current process of each child."""
         return [managed.child for managed in self.children if managed.child is not None]
 
     def stop(self) -> None:
-        """Tell all to stop at the same time, wait; who has not stopped within the grace time is killed."""
+        """Stop all children, one stop order after another; kill those that take longer than their grace."""
         for order in sorted({managed.spec.stop_order for managed in self.children}):
             stopping = [managed for managed in self.children if managed.spec.stop_order == order and managed.child]
             for managed in stopping:
@@ -178,7 +179,7 @@ class Supervisor:
     def _start(self, managed: Managed) -> None:
         spec = managed.spec
         numbers = {"WARREN_RANK": str(managed.rank), "WARREN_NUM": str(spec.num or len(spec.ranks))}
-        numbers[staying.VARIABLE] = "no"  # the launcher itself starts again what has to be
+        numbers[staying.VARIABLE] = "no"  # the launcher restarts processes itself
         environment: Mapping[str, str] = {**os.environ, **self._environment, **numbers, **spec.environment}
         forks = self._forks if spec.forked else None
         managed.child = Child(managed.name, spec.line(managed.rank), managed.log, environment, managed.grace, forks)
@@ -188,12 +189,12 @@ class Supervisor:
         try:
             self._start(managed)
             managed.restarts += 1
-        except OSError as error:  # no memory, processes or open files are left, for now
+        except OSError as error:  # for now, no memory, processes or open files are left
             managed.retry_at = time.monotonic() + MOST_WAIT
             self._say(f"{managed.name} could not be started: {error}; trying again in {MOST_WAIT:g} s")
 
     def _report(self, managed: Managed) -> None:
-        """A death: say it, and when the next try is; or that there is none."""
+        """Print a death and the time of the restart, or give the process up. Raises WarrenError if it is critical."""
         assert managed.child is not None
         lived = time.monotonic() - managed.started_at
         # One that a signal killed, or that ended well, did not fail of what it printed last.

@@ -1,1 +1,1 @@
-"""Runs that a pair of servers has traces of."""
+"""Traces of runs on a pair of servers."""

@@ -1,4 +1,4 @@
-"""The runs that there are: folders with a launcher, runs on servers, and what those that were killed left there."""
+"""The runs of folders and servers: those with a launcher, and those that left traces when they were killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.config.schema import from_yaml
 from workers.doctor.broker_facts import Control, command_line
 from workers.launch.hosts.membership import Membership, Presence, Superseded, named, still_live
 from workers.launch.hosts.scale_request import STOP, request
-from workers.launch.traces.broker_names import Names, listed
+from workers.launch.traces.broker_names import Names, list_names
 from workers.runtime.lease import Holder, leader_key, living
 from workers.runtime.run_settings import card_key, read_card
 from workers.servers import check_broker, check_redis, record, redact
@@ -35,21 +35,23 @@ _PLAYER = re.compile(r"league:player:([^:]+)")
 
 @dataclass(frozen=True)
 class Servers:
-    """Where to look. `folder`: of the run whose own servers these are; None for servers that were named."""
+    """A pair of servers to search. `folder`: of the run that owns the servers; None for servers that were named."""
 
     broker_url: str = field(repr=False)
     redis_url: str = field(repr=False)
     folder: Path | None = None
     control: Control | None = field(default=None, repr=False, compare=False)  # the broker's rabbitmqctl
-    management_url: str | None = field(default=None, repr=False, compare=False)  # its management API, if it was named
+    management_url: str | None = field(
+        default=None, repr=False, compare=False
+    )  # the broker's management API, if it was named
 
 
 @dataclass
-class Found:
-    """One run on one pair of servers. `leader`: None when its launcher is gone. `keys`: how many it has in Redis.
+class RunTraces:
+    """The traces of one run on one pair of servers. `leader`: None if its launcher is gone. `keys`: number in Redis.
 
-    `living`: its roles that hold a lease, also under a launcher. `names`: its queues and exchanges, as far as the
-    broker lists any.
+    `living`: its roles that hold a lease, with or without a launcher. `names`: its queues and exchanges, if the broker
+    lists them.
     """
 
     run: str
@@ -63,16 +65,16 @@ class Found:
 
     @property
     def topology(self) -> Topology:
-        """Its names, as far as they are known from what it left."""
+        """Return the run's names, as far as its traces show them."""
         return Topology(self.run, players=tuple(dict.fromkeys(["main", *self.players])))
 
     @property
     def gone(self) -> bool:
-        """Return whether neither a launcher nor a role of it lives."""
+        """Return whether neither a launcher nor a role of the run is alive."""
         return self.leader is None and not self.living
 
     def describe(self) -> str:
-        """Return a line for a person."""
+        """Return a line of text about the run."""
         kind = self.card.get("kind", "run")
         where = f", folder {self.card['folder']}" if "folder" in self.card else ""
         if self.leader is not None:
@@ -86,34 +88,36 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What there is on one pair of servers. `unseen`: why the broker lists nothing, so that of runs whose keys are gone
-    nothing is known; "" where it does."""
+class Listing:
+    """The runs on one pair of servers.
 
-    runs: list[Found]
+    `unseen`: why the broker could not be listed, "" if it was; runs without Redis keys are then missing from `runs`.
+    """
+
+    runs: list[RunTraces]
     unseen: str = ""
 
 
-def on(servers: Servers) -> Seen:
-    """The runs that Redis knows of, or the broker lists, by name. Raises BrokerError."""
+def list_runs(servers: Servers) -> Listing:
+    """List the runs in Redis and on the broker, sorted by name. Raises BrokerError."""
     found = _by_keys(servers)
-    if servers.folder is not None:  # its own servers end with it: nothing is left on them
-        return Seen([found[name] for name in sorted(found)])
-    on_broker = listed(servers.broker_url, servers.control, servers.management_url)
+    if servers.folder is not None:  # a run's own servers end with it, so nothing is left on them
+        return Listing([found[name] for name in sorted(found)])
+    on_broker = list_names(servers.broker_url, servers.control, servers.management_url)
     for run, names in on_broker.runs.items():
-        found.setdefault(run, Found(run, servers)).names = names
-    return Seen([found[name] for name in sorted(found)], on_broker.unseen)
+        found.setdefault(run, RunTraces(run, servers)).names = names
+    return Listing([found[name] for name in sorted(found)], on_broker.unseen)
 
 
-def _by_keys(servers: Servers) -> dict[str, Found]:
+def _by_keys(servers: Servers) -> dict[str, RunTraces]:
     client = redis_client.connect(servers.redis_url)
-    found: dict[str, Found] = {}
+    found: dict[str, RunTraces] = {}
     try:
         for key in client.scan_iter(match=f"{key_prefix('*')}*", count=10_000):
             match = _KEY.fullmatch(key.decode(errors="replace"))
             if match is None:
                 continue
-            one = found.setdefault(match[1], Found(match[1], servers))
+            one = found.setdefault(match[1], RunTraces(match[1], servers))
             one.keys += 1
             if player := _PLAYER.fullmatch(match[2]):
                 one.players.append(player[1])
@@ -130,7 +134,7 @@ def _by_keys(servers: Servers) -> dict[str, Found]:
 
 
 def own_servers(runs: Path) -> dict[Path, Servers]:
-    """Run folder -> its servers, of those below `runs` whose launcher is running."""
+    """Return run folder -> its own servers, for folders below `runs` whose launcher is running."""
     found: dict[Path, Servers] = {}
     for folder in record.folders(runs):
         try:
@@ -143,59 +147,59 @@ def own_servers(runs: Path) -> dict[Path, Servers]:
 
 
 def run_of(folder: Path) -> str | None:
-    """The run's name, from the folder of a training run or a league."""
+    """Return the run's name from the folder of a training run or a league; None if it cannot be read."""
     try:
         return from_yaml(folder / "config.yaml").run
     except (ConfigurationError, OSError):
         return None
 
 
-def find(name: str, places: Iterable[Servers]) -> Found:
-    """The run called `name`. Raises ConfigurationError, with near names, when it is on none of the servers."""
-    everywhere: list[Found] = []
+def find(name: str, places: Iterable[Servers]) -> RunTraces:
+    """Return the run called `name`. Raises ConfigurationError, with near names, if it is on none of the servers."""
+    everywhere: list[RunTraces] = []
     unseen: list[str] = []
     for servers in places:
         try:
-            seen = on(servers)
-            everywhere += seen.runs
-            unseen += [blind(seen.unseen)] if seen.unseen else []
+            listing = list_runs(servers)
+            everywhere += listing.runs
+            unseen += [explain_unlisted(listing.unseen)] if listing.unseen else []
         except BrokerError as error:
-            print(f"passed over: {error}", file=sys.stderr)
+            print(f"skipped: {error}", file=sys.stderr)
     for found in everywhere:
         if found.run == name:
             return found
     raise ConfigurationError(unknown_name("run", name, sorted({found.run for found in everywhere}), "; ".join(unseen)))
 
 
-def blind(why: str) -> str:
-    """What cannot be seen, and what would help."""
+def explain_unlisted(why: str) -> str:
+    """Return a sentence that names the runs that cannot be listed, and the remedy."""
     return (
-        f"queues and exchanges of a run whose Redis keys are gone cannot be seen ({why}); give --rabbitmqctl COMMAND "
+        f"queues and exchanges of runs whose Redis keys are gone cannot be listed ({why}); give --rabbitmqctl COMMAND "
         "or --management-url URL, such as http://HOST:15672"
     )
 
 
-def stop(found: Found) -> list[str]:
-    """Have its launcher end it, as at Ctrl-C; return what it answered.
+def stop(found: RunTraces) -> list[str]:
+    """Ask the run's launcher to end it, as Ctrl-C does; return the lines of its answer.
 
     Raises ConfigurationError for a run without a launcher.
     """
     if found.leader is None and found.living:
-        raise ConfigurationError(f"{still_live(found.run, found.living)}, since no launcher is there to be told")
+        raise ConfigurationError(f"{still_live(found.run, found.living)}, since the run has no launcher")
     if found.leader is None:
         raise ConfigurationError(
             f"{found.run}: its launcher is gone, so there is nothing to stop; "
-            f"python -m workers.runs purge {found.run} removes what it left"
+            f"python -m workers.runs purge {found.run} removes its traces"
         )
     app = create_app(found.topology, found.servers.broker_url, found.servers.redis_url)
     answer = request(app, found.run, redis_client.connect(found.servers.redis_url), {}, command=STOP)
     return [str(line) for line in answer["done"]]
 
 
-def purge(found: Found) -> str:
-    """Remove its queues, exchanges and keys; return as text what was removed.
+def purge(found: RunTraces) -> str:
+    """Remove the run's queues, exchanges and keys; return a line that says so.
 
-    Raises ConfigurationError while its launcher or a role of it lives.
+    Raises ConfigurationError while its launcher or one of its roles is alive.
     """
     if found.leader is not None:
         raise ConfigurationError(
@@ -204,13 +208,13 @@ def purge(found: Found) -> str:
     servers, topology = found.servers, found.topology
     membership = Membership(servers.redis_url, topology)
     try:
-        # Before its place is taken, since a launcher that is suspended would find that, and end the run.
+        # Before taking the leader's place: a suspended launcher would notice that, and end the run.
         _refuse_the_living(found.run, membership)
-        # As its leader: one that is started, or comes back, meanwhile is refused, or finds its place taken.
+        # As leader: a launcher that is started meanwhile is refused, one that resumes finds its place taken.
         membership.take(True, Presence("purge"))
         membership.hold()
         try:
-            _refuse_the_living(found.run, membership)  # once more, right before something is deleted
+            _refuse_the_living(found.run, membership)  # again, right before the removal
             app = create_app(topology, servers.broker_url, servers.redis_url)
             client = redis_client.connect(servers.redis_url)
             remove_run(
@@ -225,13 +229,13 @@ def purge(found: Found) -> str:
 
 
 def _refuse_the_living(run: str, membership: Membership) -> None:
-    """Raise ConfigurationError when a role of the run lives."""
+    """Raise ConfigurationError if a role of the run is alive."""
     if alive := membership.living():
         raise ConfigurationError(f"{still_live(run, alive)}, then purge it")
 
 
-def waiting(found: Found) -> dict[str, int]:
-    """Queue -> messages in it, of a run that is gone: what purging it would lose."""
+def waiting(found: RunTraces) -> dict[str, int]:
+    """Return queue -> messages of a run that is gone, which purging would lose."""
     app = create_app(found.topology, found.servers.broker_url, found.servers.redis_url)
     depths = Depths(app, found.topology)
     try:
@@ -241,7 +245,7 @@ def waiting(found: Found) -> dict[str, int]:
 
 
 def places(options: argparse.Namespace, runs: Path = record.RUNS) -> list[Servers]:
-    """The servers that were named, and those of runs below `runs` that have their own. Raises ConfigurationError."""
+    """Return the named servers, and the own servers of runs below `runs`. Raises ConfigurationError."""
     named = bool(options.broker_url), bool(options.redis_url)
     if any(named) and not all(named):
         raise ConfigurationError(

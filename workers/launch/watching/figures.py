@@ -1,4 +1,4 @@
-"""What roles tell the launcher, checked: anything may be sent on an event, and nothing of it may stop a run."""
+"""Checked figures that roles send to the launcher: no content of an event may stop a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from warren.repeats import Repeats
 
 logger = logging.getLogger(__name__)
 
-# Field -> (types, whether it may be null). What is not named here is not taken.
+# Field -> (types, whether it may be null). Other fields are ignored.
 STATUS_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
     "state": (str, False),
     "steps": (int, False),
@@ -45,9 +45,9 @@ SCORE_FIELDS: Mapping[str, tuple[type | tuple[type, ...], bool]] = {
 
 
 class Figures(dict[str, Any]):
-    """The newest figures of one sender; `receive` is the handler of its event. Bad ones are dropped, and told.
+    """The newest figures of one sender; `receive` is the handler of its event. Bad ones are dropped and logged.
 
-    Of bad ones the first gets a line in the log, the rest one every 10 s with their number.
+    The first bad one is logged at once, the others in one line every 10 s with their number.
     """
 
     def __init__(self, fields: Mapping[str, tuple[type | tuple[type, ...], bool]], needed: tuple[str, ...]) -> None:
@@ -56,51 +56,51 @@ class Figures(dict[str, Any]):
         self._dropped = Repeats()
 
     def receive(self, payload: Any) -> None:
-        """Take over what is well formed as a whole; nothing of anything else."""
+        """Take over the payload if all of it is valid."""
         try:
             found = check(payload, self._fields, self._needed)
         except ValueError as error:
-            if line := self._dropped.line(f"an event that cannot be used was dropped: {error}"):
+            if line := self._dropped.line(f"dropped an invalid event: {error}"):
                 logger.warning("%s", line)
             return
         self.update(found)
 
     @property
     def handler(self) -> Callable[[Any], None]:
-        """For a subscription."""
+        """Return `receive`, for a subscription."""
         return self.receive
 
 
 class Troubles:
-    """Print the troubles that learners report, each once, and its end."""
+    """Printer of the troubles that learners report: one line at the start of each and one at its end."""
 
     def __init__(self, say: Callable[[str], object]) -> None:
         self._say, self._known = say, dict[str, str]()
 
     def poll(self, learner: str, figures: Mapping[str, Any]) -> None:
-        """Say what is new in a learner's newest figures."""
+        """Print a line if a learner's trouble has begun, changed or ended."""
         trouble = figures.get("trouble", "")
         if trouble != self._known.get(learner, ""):
             self._known[learner] = trouble
-            self._say(f"warning: {learner} {trouble}; it learns on" if trouble else f"{learner} writes all down again")
+            self._say(f"warning: {learner} {trouble}; it learns on" if trouble else f"{learner} can write again")
 
 
 def statuses() -> Figures:
-    """For a learner's status events."""
+    """Return figures for a learner's status events."""
     return Figures(STATUS_FIELDS, SHOWN)
 
 
 def scores() -> Figures:
-    """For an evaluator's."""
+    """Return figures for an evaluator's events."""
     return Figures(SCORE_FIELDS, ("frozen", "games", "mixture", "references"))
 
 
 def check(
     payload: Any, fields: Mapping[str, tuple[type | tuple[type, ...], bool]], needed: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The fields that are known. Raises ValueError, naming the field, for a value of another type or a missing one."""
+    """Return the known fields. Raises ValueError, naming the field, for one of a wrong type or a missing one."""
     if not isinstance(payload, Mapping):
-        raise ValueError(f"{type(payload).__name__} is no table of figures")
+        raise ValueError(f"{type(payload).__name__} is not a table of figures")
     found = {}
     for name, (types, nullable) in fields.items():
         if name not in payload:
@@ -111,16 +111,16 @@ def check(
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"{name}={value} is not finite")
         if types is dict and not _is_table_of_numbers(value):
-            raise ValueError(f"{name} is no table of numbers")
+            raise ValueError(f"{name} is not a table of numbers")
         found[name] = value
-    # A status that carries the state alone is the launcher's own, at the end of a league's run.
+    # The launcher itself sends a status with only the state at the end of a league's run.
     if set(found) != {"state"} and (missing := [name for name in needed if name not in found]):
         raise ValueError(f"{', '.join(missing)} missing")
     return found
 
 
 def exit_status(payload: Any) -> int:
-    """The exit status that a leader fires at the end; 1 for what is none."""
+    """Return the exit status that a leader sends at the end; 1 for an invalid one."""
     return payload if type(payload) is int and 0 <= payload < 256 else 1
 
 

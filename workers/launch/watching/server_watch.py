@@ -1,4 +1,4 @@
-"""Whether the run's servers answer, looked at in threads of their own: one that is paused must hold up nobody."""
+"""Watches of the run's servers, each in a thread: a paused server must not block the launcher."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from warren import redis_client
 POLL_EVERY = 1.0  # s
 LATE = 4.0  # s without an answer after which a server counts as away
 ENDS_WITHIN = 5.0  # s that a check in flight may take
-RENEWED_EVERY = 3600.0  # s after which the queues of dead letters are declared anew: unused, they would go with time
-AFTERMATH = 20.0  # s after an outage in which a process may still die of it: they wait about 12 s for Redis
+RENEWED_EVERY = 3600.0  # s after which the queues of dead letters are declared again: unused queues expire
+AFTERMATH = 20.0  # s after an outage in which a process may still die of it: processes wait about 12 s for Redis
 
 
-class Watched:
-    """One server. `ask` returns whether it answers."""
+class ServerThread:
+    """The watch of one server. `ask` returns whether it answers."""
 
     def __init__(self, name: str, ask: Callable[[], bool]) -> None:
         self.name, self._ask = name, ask
@@ -41,27 +41,27 @@ class Watched:
         self._stopping.set()
 
     def ended(self, within: float) -> bool:
-        """Whether the thread is gone, within so many seconds."""
+        """Return whether the thread has ended, waiting up to `within` s."""
         if self._thread.ident is not None:
             self._thread.join(within)
         return not self._thread.is_alive()
 
     @property
     def away_for(self) -> float:
-        """s for which it has been away; 0 while it answers."""
+        """Return the seconds for which the server has been away; 0 while it answers."""
         silent = time.monotonic() - self._answered_at
         return silent if silent > LATE or self._refused else 0.0
 
     @property
     def excuses(self) -> bool:
-        """Whether it is, or was a moment ago, away."""
+        """Return whether the server is away, or was within the last AFTERMATH s."""
         return self.away_for > 0 or time.monotonic() - self._outage_ended < AFTERMATH
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 answered = self._ask()
-            except Exception:  # of whatever kind: no answer
+            except Exception:  # any error means no answer
                 answered = False
             now = time.monotonic()
             if answered:
@@ -73,7 +73,7 @@ class Watched:
 
 
 class ServerWatch:
-    """Both servers, and the lengths of the queues: `depths` is empty while they are not known."""
+    """The watches of both servers, and the lengths of the queues; `depths` is empty while they are unknown."""
 
     def __init__(self, app: Any, redis_url: str, depths: Depths) -> None:
         self._depths, self.depths = depths, dict[str, int]()
@@ -83,7 +83,7 @@ class ServerWatch:
         self._redis = redis_client.connect(
             redis_url, retry=Retry(NoBackoff(), 0), socket_timeout=LATE, socket_connect_timeout=LATE
         )
-        self._servers = [Watched("Redis", self._redis_answers), Watched("the broker", self._broker_answers)]
+        self._servers = [ServerThread("Redis", self._redis_answers), ServerThread("the broker", self._broker_answers)]
 
     def start(self) -> None:
         """Start checking."""
@@ -96,21 +96,21 @@ class ServerWatch:
             server.stop()
 
     def away(self) -> list[str]:
-        """Which servers are away and for how long, as text."""
+        """Return a text for each server that is away, with the time since then."""
         return [f"{server.name} is away for {server.away_for:.0f} s" for server in self._servers if server.away_for]
 
     def depths_now(self) -> dict[str, int]:
-        """The lengths of the queues at this moment, once the watch has been stopped; empty where they are not known."""
+        """Return the present lengths of the queues; empty if unknown. Call `stop` before."""
         broker = self._servers[1]
         return self._depths.read() if broker.ended(ENDS_WITHIN) else {}
 
     @property
     def redis_away(self) -> bool:
-        """Whether Redis is away."""
+        """Return whether Redis is away."""
         return self._servers[0].away_for > 0
 
     def excuses(self) -> bool:
-        """Whether a process that dies now may have died of a server that was away."""
+        """Return whether an absent server may be why a process died just now."""
         return any(server.excuses for server in self._servers)
 
     def _redis_answers(self) -> bool:
@@ -120,7 +120,7 @@ class ServerWatch:
         try:
             if self._connection is None:
                 self._connection = self._app.connection_for_read()
-            # Left to itself, kombu would try again for many seconds.
+            # Without limits, kombu would retry for many seconds.
             self._connection.ensure_connection(max_retries=1, interval_start=0)
             if self._connection.transport.driver_type == "redis":
                 self._connection.default_channel.client.ping()
@@ -131,7 +131,7 @@ class ServerWatch:
             if connection is not None:
                 connection.release()
             raise
-        self.depths = self._depths.read()  # empty where the queues are not there, as in a run from a file
+        self.depths = self._depths.read()  # empty if the queues do not exist, as in a run from a file
         if self.depths and time.monotonic() - self._renewed_at > RENEWED_EVERY:
             declare_queues(self._connection, self._app.warren_topology)
             self._renewed_at = time.monotonic()

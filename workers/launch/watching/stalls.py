@@ -1,4 +1,4 @@
-"""Whether a run stands still, since when, and what it waits for."""
+"""Stalls of a run: their start and their causes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from workers.config.roles import ACTOR, LEARNER
 from workers.runtime.session import PLAYER
 
 STALL_AFTER = 10.0  # s without a step after which the panel says so
-ASK_EVERY = 5.0  # s between two questions to the roles, while something stands still
+ASK_EVERY = 5.0  # s between two questions to the roles during a stall
 ANSWER_WITHIN = 2.0  # s that a role has to answer; its event loop is free while it computes
 
 
 class Stalls:
-    """Watches counts of steps by player. `clock` is monotonic, in seconds."""
+    """A watch of the players' counts of steps. `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._seen = clock, dict[str, tuple[int, float]]()
 
     def poll(self, steps: Mapping[str, int]) -> dict[str, float]:
-        """Player -> s since its last step, of those that have not made one for STALL_AFTER."""
+        """Return player -> s since its last step, for players without one for STALL_AFTER s."""
         now = self._clock()
         for player, count in steps.items():
             known = self._seen.get(player)
@@ -39,8 +39,11 @@ def explain(
     depths: Mapping[str, int],
     begun: bool,
 ) -> list[str]:
-    """Lines for the panel. `standing`: player ("" without a league) -> s without a step; `excused`: player -> why that
-    is as it should be (paused, frozen); `causes`: what is known to be wrong; `depths`: messages waiting by queue."""
+    """Return lines for the panel, one per stalled player.
+
+    `standing`: player ("" without a league) -> s without a step; `excused`: player -> reason why that is right (paused,
+    frozen); `causes`: known troubles; `depths`: queue -> waiting messages.
+    """
     lines = []
     for player, seconds in standing.items():
         if player in excused:
@@ -58,11 +61,11 @@ def _what(player: str, causes: Sequence[str], depths: Mapping[str, int], begun: 
         return f"the learner, which has {segments} messages waiting and is computing, or does not answer"
     if rollouts := depths.get(ACTOR.queue.format(policy=PLAYER), 0):
         return f"actors: {rollouts} rollouts wait for one that is free"
-    return "rollouts that actors have in hand" if begun else "actors and the learner to load, and the first rollouts"
+    return "rollouts in progress" if begun else "actors and the learner to load, and the first rollouts"
 
 
 class Answering:
-    """Asks the roles whether they answer, in a thread, while `wanted`; `silent` are those that did not."""
+    """A thread that asks the roles for a sign of life while it is wanted; `silent`: the roles that did not answer."""
 
     def __init__(self, app: Any, expected: Callable[[], Sequence[str]]) -> None:
         self._app, self._expected = app, expected
@@ -72,7 +75,7 @@ class Answering:
         self._thread.start()
 
     def want(self, wanted: bool) -> None:
-        """Whether to ask."""
+        """Set whether to ask."""
         if wanted:
             self._wanted.set()
         else:
@@ -80,7 +83,7 @@ class Answering:
             self.silent = []
 
     def stop(self) -> None:
-        """Ask no more; does not wait."""
+        """Stop asking; does not wait for the thread."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -91,7 +94,7 @@ class Answering:
             try:
                 with self._app.connection_for_write() as connection:
                     replies = self._app.control.ping(timeout=ANSWER_WITHIN, connection=connection) or []
-            except Exception:  # the broker is away, which server_watch.py tells
+            except Exception:  # the broker is away, as server_watch.py reports
                 continue
             answered = {str(name).partition("@")[0] for reply in replies if isinstance(reply, dict) for name in reply}
             self.silent = [name for name in expected if name not in answered] if self._wanted.is_set() else []
