@@ -98,7 +98,7 @@ def test_private_servers_that_are_killed_come_back_and_the_run_goes_on(tmp_path:
         for program, said in (("beam.smp", "private RabbitMQ"), ("redis-server", "private Redis")):
             server = next(one for one in run.children(lambda line, program=program: program in line[0]))
             server.kill()
-            run.until(lambda said=said: f"starting {said} again, with what it held" in run.output)
+            run.until(lambda said=said: f"starting {said} again, with its data" in run.output)
             run.after_updates(5)
         stop(run)
     versions = [update["version"] for update in run.metrics()]
@@ -134,7 +134,7 @@ def test_a_league_loses_nothing_when_its_private_redis_is_killed(tmp_path: Path)
             after = check_books(store)
             assert after["games"] > before["games"]
         stop(run)
-    assert run.output.count("starting private Redis again, with what it held") == 2
+    assert run.output.count("starting private Redis again, with its data") == 2
 
 
 @pytest.mark.slow

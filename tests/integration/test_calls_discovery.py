@@ -23,7 +23,7 @@ from support.calling import ROOT, Calling
 from support.waiting import until
 
 from tasks.admin.discovery import discover
-from workers.ui.services import Found, watch
+from workers.ui.services import QueryResult, watch
 
 
 @pytest.fixture
@@ -182,14 +182,19 @@ def test_watching_in_json_is_a_line_a_look_until_the_reader_goes(calling):
 
 
 def test_watching_goes_on_while_a_server_is_away():
-    reports: list[Any] = [Found([], []), OperationalError("refused"), Found([], ["actor.add"]), KeyboardInterrupt()]
+    reports: list[Any] = [
+        QueryResult([], []),
+        OperationalError("refused"),
+        QueryResult([], ["actor.add"]),
+        KeyboardInterrupt(),
+    ]
     shown: list[Any] = []
 
-    def query() -> Found:
+    def query() -> QueryResult:
         found = reports.pop(0)
         if isinstance(found, BaseException):
             raise found
         return found
 
     assert watch(query, shown.append, shown.append, every=0.0) == 0
-    assert shown == [Found([], []), "cannot query: refused", Found([], ["actor.add"])]
+    assert shown == [QueryResult([], []), "cannot query: refused", QueryResult([], ["actor.add"])]

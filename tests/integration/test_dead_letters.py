@@ -86,7 +86,7 @@ def test_dead_letters_are_listed_shown_and_dropped_when_asked(calling):
     (row,) = [line for line in command(calling).stdout.splitlines() if "actor.push_badly" in line]
     assert row.split()[1] == "2"
     identity = found[1]["id"]
-    assert "2 dead letters begin so" in command(calling, "show", identity[:4]).stderr
+    assert "2 dead letters have ids that begin so" in command(calling, "show", identity[:4]).stderr
     shown = json.loads(command(calling, "show", identity, "--json").stdout)
     assert shown["args"] == ["second"] and shown["exchange"] == calling.topology.service.name
     assert "second" in command(calling, "show", identity).stdout
@@ -215,14 +215,16 @@ def test_mistakes_are_one_line_each(calling):
         (["show"], "show: name one id"),
         (
             ["requeue", "actor.pish"],
-            "actor.pish: no dead letter has that id, and none is of such a service",
+            "actor.pish: is neither the id nor the service of a dead letter",
         ),
         (["drop", "--all", "actor.push"], "drop: name services or ids, or give --all"),
     ):
         done = command(calling, *arguments)
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr, done.stderr
     other = command(calling, "--run", f"{calling.topology.run}-not")
-    assert other.returncode == 0 and "has no queues of dead letters on this broker: is that its name?" in other.stdout
+    assert (
+        other.returncode == 0 and "has no queues of dead letters on this broker; check the run's name" in other.stdout
+    )
 
 
 def test_a_redis_broker_says_that_it_keeps_none(embedded, run_name):

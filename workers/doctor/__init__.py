@@ -1,7 +1,7 @@
-"""What will bite a run: its servers, its machine and its settings, looked at before it starts or while it goes on.
+"""Checks for problems of a run's servers, machine and settings, before it starts or while it goes on.
 
-`python -m workers.doctor` checks everything, `quick` what takes a launcher milliseconds. broker_facts.py,
-redis_server.py and machine.py gather facts; what is judged of them is pure, so that a test can make up any answer.
+`python -m workers.doctor` checks everything; `quick` makes the checks that take milliseconds, for launchers.
+broker_facts.py, redis_server.py and machine.py gather facts; the judging functions are pure, so tests can invent facts.
 """
 
 from workers.doctor.findings import Finding, Level

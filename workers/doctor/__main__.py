@@ -1,8 +1,8 @@
-"""`python -m workers.doctor`: what will bite a run, with the remedy of each.
+"""`python -m workers.doctor`: the problems that a run would have, with their remedies.
 
 python -m workers.doctor                                # the servers that a run would take here, this machine
 python -m workers.doctor experiment=kuhn actors=8       # for a run with these settings
-python -m workers.doctor --run NAME                     # of a run that goes on; a run folder will do
+python -m workers.doctor --run NAME                     # for a run that goes on, by its name or folder
 python -m workers.doctor --role learner run=NAME ...    # before that role starts; needs no run folder
 python -m workers.doctor --broker-url URL --redis-url URL --rabbitmqctl "docker exec NAME rabbitmqctl"
 
@@ -37,7 +37,7 @@ from workers.servers.checks import redact
 
 
 def examine(at: Target, config: Config, management_url: str | None) -> Iterator[Finding]:
-    """All checks of servers."""
+    """Yield the findings about the servers."""
     run, league = str(config.run), config.league is not None
     topology = Topology(run)
     findings, facts = of_broker(at.broker_url, topology, calls=league)
@@ -46,7 +46,7 @@ def examine(at: Target, config: Config, management_url: str | None) -> Iterator[
         facts = with_management(facts, at.broker_url, management_url)
         if at.control is not None:
             facts = with_rabbitmqctl(facts, at.control)
-        yield from broker_checks.judge_told(facts)
+        yield from broker_checks.judge_managed(facts)
     yield from of_redis(at.redis_url, run, league=league, private=at.private)
     try:
         with redis_client.connect(at.redis_url) as client:
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """The command line."""
+    """Parse the command line, check, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.doctor", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -100,7 +100,7 @@ def main() -> int:
     which.add_argument(
         "--role",
         choices=[role.name for role in ROLES],
-        help="check for one process of this role; its folder and its GPU it checks by itself",
+        help="check for one process of this role, which checks its folder and GPU by itself",
     )
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")

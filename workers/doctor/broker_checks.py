@@ -1,4 +1,4 @@
-"""What is judged of a broker's facts. Pure."""
+"""Findings about a broker, judged from its facts by pure functions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tasks.topology import Topology
 from workers.doctor.broker_facts import ANSWER, BrokerFacts
 from workers.doctor.findings import Finding, Level
 
-OLDEST = (3, 9)  # whose settings a private RabbitMQ is given; 3.10 and 4.0 are tested
-TRANSIENT_GONE = (4, 3)  # denies transient non-exclusive queues, and times out consumers of quorum queues alone
-NEAR = 0.9  # share of a limit from which on it is said
+OLDEST = (3, 9)  # oldest version that knows a private RabbitMQ's settings; 3.10 and 4.0 are tested
+TRANSIENT_GONE = (4, 3)  # denies transient non-exclusive queues; only consumers of quorum queues time out
+NEAR = 0.9  # share of a limit from which on there is a warning
 HANDLES_NEAR = 0.8
-DISK_NEAR = 1 << 30  # bytes over the limit at which the broker refuses to store more
+DISK_NEAR = 1 << 30  # bytes above the limit at which the broker refuses messages
 LEAST_HOLD = 600.0  # s for which a paused learner, or one in a long update, may hold a message
 
 
 def judge(facts: BrokerFacts, topology: Topology, *, calls: bool) -> Iterator[Finding]:
-    """The checks of what AMQP tells. `calls`: whether the run calls services, as a league's does."""
+    """Yield the findings from AMQP. `calls`: whether the run calls services, as a league does."""
     yield _version(facts)
     yield _publishing(facts)
     yield _permissions(facts, calls)
@@ -25,8 +25,8 @@ def judge(facts: BrokerFacts, topology: Topology, *, calls: bool) -> Iterator[Fi
     yield _transient_queues(facts)
 
 
-def judge_told(facts: BrokerFacts, hold: float = LEAST_HOLD) -> Iterator[Finding]:
-    """The checks of what only the management API or rabbitmqctl tells."""
+def judge_managed(facts: BrokerFacts, hold: float = LEAST_HOLD) -> Iterator[Finding]:
+    """Yield the findings that need the management API or rabbitmqctl."""
     yield _alarms(facts)
     yield _memory(facts)
     yield _disk(facts)
@@ -36,9 +36,9 @@ def judge_told(facts: BrokerFacts, hold: float = LEAST_HOLD) -> Iterator[Finding
 
 
 def judge_redis_broker() -> Finding:
-    """Of a broker that is no RabbitMQ."""
+    """Return the finding about a Redis that is the broker."""
     return Finding(
-        "broker", Level.warning, "Redis is the broker: a full queue refuses nothing, and a worker may stay silent "
+        "broker", Level.warning, "Redis is the broker: full queues refuse nothing, and a worker may stay silent "
         "after its connection was lost (Celery issues 8030, 8091, 10205)",
         "use RabbitMQ for runs of more than one machine or of many hours: broker=private or broker=external",
     )  # fmt: skip
@@ -48,7 +48,7 @@ def _version(facts: BrokerFacts) -> Finding:
     name = f"{facts.product} {facts.version}".strip()
     if facts.product != "RabbitMQ":
         return Finding(
-            "broker version", Level.warning, f"{name} is no RabbitMQ", "untested; use RabbitMQ 3.10 or later"
+            "broker version", Level.warning, f"{name} is not RabbitMQ", "untested; use RabbitMQ 3.10 or later"
         )
     if facts.numbers < OLDEST:
         return Finding("broker version", Level.error, f"{name} is too old", "use RabbitMQ 3.10 or later")
@@ -58,8 +58,8 @@ def _version(facts: BrokerFacts) -> Finding:
 def _publishing(facts: BrokerFacts) -> Finding:
     if facts.blocked is not None:
         return Finding(
-            "publishing", Level.error, f"the broker blocks who publishes: {facts.blocked}",
-            "it is short of memory or disk: `rabbitmqctl status` says of which; free some, or raise "
+            "publishing", Level.error, f"the broker blocks publishers: {facts.blocked}",
+            "it is short of memory or disk, as `rabbitmqctl status` shows; free some, or raise "
             "vm_memory_high_watermark or lower disk_free_limit",
         )  # fmt: skip
     if facts.confirms is None:
@@ -71,21 +71,21 @@ def _publishing(facts: BrokerFacts) -> Finding:
 
 def _permissions(facts: BrokerFacts, calls: bool) -> Finding:
     if facts.blocked is not None or facts.confirms is False:
-        return Finding("permissions", Level.unseen, "not tried", "needs a broker that takes messages")
+        return Finding("permissions", Level.unseen, "not tried", "needs a broker that accepts messages")
     remedy = r"rabbitmqctl set_permissions -p VHOST USER '^warren\.' '^(warren\.|amq\.default$)' '^warren\.'"
     if facts.refused == (ANSWER,) and not calls:
         found = f"the user may not {ANSWER}, so calls of services would get no answer"
         return Finding("permissions", Level.warning, found, remedy)
     if facts.refused:
         return Finding("permissions", Level.error, f"the user may not {'; may not '.join(facts.refused)}", remedy)
-    return Finding("permissions", Level.ok, "the user may do what a run does with its names")
+    return Finding("permissions", Level.ok, "the user has the permissions that a run needs")
 
 
 def _queue_type(facts: BrokerFacts) -> Finding:
     check, found = "default queue type", facts.default_queue_type
     if found is None:
-        return Finding(check, Level.unseen, "not told", "needs permission to declare queues")
-    return Finding(check, Level.ok, found if found == "classic" else f"{found}; the queues of a run name their own")
+        return Finding(check, Level.unseen, "unknown", "needs permission to declare queues")
+    return Finding(check, Level.ok, found if found == "classic" else f"{found}; a run's queues set their own type")
 
 
 def _transient_queues(facts: BrokerFacts) -> Finding:
@@ -93,7 +93,7 @@ def _transient_queues(facts: BrokerFacts) -> Finding:
     if facts.denies_transient_queues is None:
         return Finding(check, Level.unseen, "not tried", "needs permission to declare queues")
     if not facts.denies_transient_queues:
-        return Finding(check, Level.ok, "permitted, shared ones too")
+        return Finding(check, Level.ok, "permitted, also shared ones")
     return Finding(
         check, Level.warning, "shared ones are denied: Celery's remote control and Flower may need them",
         "rabbitmq.conf: deprecated_features.permit.transient_nonexcl_queues = true",
@@ -106,7 +106,7 @@ def _alarms(facts: BrokerFacts) -> Finding:
     if not facts.alarms:
         return Finding("alarms", Level.ok, "none")
     return Finding(
-        "alarms", Level.error, f"{', '.join(facts.alarms)}: the broker blocks who publishes",
+        "alarms", Level.error, f"{', '.join(facts.alarms)}: the broker blocks publishers",
         "free memory or disk on its machine, or raise vm_memory_high_watermark or lower disk_free_limit",
     )  # fmt: skip
 
@@ -115,7 +115,7 @@ def _memory(facts: BrokerFacts) -> Finding:
     used, limit = facts.memory_used, facts.memory_limit
     if used is None or not limit:
         return _unseen("broker's memory", facts)
-    found = f"{size(used)} of {size(limit)} until it blocks who publishes"
+    found = f"{size(used)} of {size(limit)} until it blocks publishers"
     if used >= NEAR * limit:
         return Finding(
             "broker's memory", Level.warning, found, "raise vm_memory_high_watermark, or give it more memory"
@@ -126,7 +126,7 @@ def _memory(facts: BrokerFacts) -> Finding:
 def _disk(facts: BrokerFacts) -> Finding:
     if facts.disk_free is None or facts.disk_limit is None:
         return _unseen("broker's disk", facts)
-    found = f"{size(facts.disk_free)} free; under {size(facts.disk_limit)} it blocks who publishes"
+    found = f"{size(facts.disk_free)} free; below {size(facts.disk_limit)} it blocks publishers"
     if facts.disk_free < facts.disk_limit + DISK_NEAR:
         return Finding("broker's disk", Level.warning, found, "free some there, or lower disk_free_limit")
     return Finding("broker's disk", Level.ok, found)
@@ -150,7 +150,7 @@ def _consumer_timeout(facts: BrokerFacts, hold: float) -> Finding:
         return Finding(check, Level.unseen, "RabbitMQ's own default is 30 min", why)
     if facts.consumer_timeout == float("inf"):
         return Finding(check, Level.ok, "none")
-    found = f"{facts.consumer_timeout:,.0f} s: who holds a message longer loses its channel"
+    found = f"{facts.consumer_timeout:,.0f} s: a worker that holds a message longer loses its channel"
     if facts.consumer_timeout < hold:
         remedy = f"set consumer_timeout in rabbitmq.conf to at least {hold * 1000:.0f} (ms)"
         return Finding(check, Level.warning, found, remedy)
@@ -162,7 +162,7 @@ def _deprecated(facts: BrokerFacts) -> Finding:
     if facts.deprecated_in_use is None:
         old = facts.numbers < (3, 13)
         why = "needs RabbitMQ 3.13 or later" if old else facts.unseen.get("management", "needs the management plugin")
-        return Finding(check, Level.unseen, "what this broker's users use that later ones deny", why)
+        return Finding(check, Level.unseen, "features in use that later versions deny", why)
     if facts.deprecated_in_use:
         return Finding(
             check, Level.warning, f"in use: {', '.join(facts.deprecated_in_use)}",
@@ -172,11 +172,11 @@ def _deprecated(facts: BrokerFacts) -> Finding:
 
 
 def _unseen(check: str, facts: BrokerFacts) -> Finding:
-    return Finding(check, Level.unseen, "not told", "; ".join(facts.unseen.values()) or "not told by this version")
+    return Finding(check, Level.unseen, "unknown", "; ".join(facts.unseen.values()) or "not reported by this version")
 
 
 def size(number: float) -> str:
-    """Bytes for people."""
+    """Return a number of bytes as text, in B, KiB, MiB or GiB."""
     for unit in ("B", "KiB", "MiB"):
         if number < 1024:
             return f"{number:.0f} {unit}"

@@ -1,6 +1,6 @@
-"""What a RabbitMQ says of itself: by AMQP to anyone, by its management API or rabbitmqctl where there is one.
+"""Facts about a RabbitMQ: by AMQP and, where available, by its management API or rabbitmqctl.
 
-A fact that nobody told stays None.
+Unknown facts are None.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from workers.servers.checks import CHECK_TIMEOUT, answering
 CONFIRM_WITHIN = 5.0  # s; a healthy broker confirms an unroutable message within milliseconds
 MANAGEMENT_PORT = 15672
 MANAGEMENT_TIMEOUT = 3.0  # s
-CONTROL_TIMEOUT = 60.0  # s for one rabbitmqctl; starting its Erlang takes seconds on a busy machine
+CONTROL_TIMEOUT = 60.0  # s for one rabbitmqctl, whose Erlang takes seconds to start on a busy machine
 
 Control = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 @dataclass(frozen=True)
 class BrokerFacts:
-    """Sizes in bytes, times in seconds."""
+    """Facts about a broker: sizes in bytes, times in seconds."""
 
     product: str = ""
     version: str = ""
     # By AMQP.
     confirms: bool | None = None  # whether a publish was confirmed
-    blocked: str | None = None  # the broker's reason for blocking who publishes
-    refused: tuple[str, ...] = ()  # what this user may not do with the run's names
+    blocked: str | None = None  # the broker's reason for blocking publishers
+    refused: tuple[str, ...] = ()  # actions on the run's names that the user may not do
     default_queue_type: str | None = None
     denies_transient_queues: bool | None = None
     # By the management API or rabbitmqctl.
@@ -55,19 +55,19 @@ class BrokerFacts:
     deprecated_in_use: tuple[str, ...] | None = None
     # By rabbitmqctl alone.
     consumer_timeout: float | None = None  # infinite: switched off
-    unseen: dict[str, str] = field(default_factory=dict)  # "management" or "rabbitmqctl" -> why it told nothing
+    unseen: dict[str, str] = field(default_factory=dict)  # "management" or "rabbitmqctl" -> why it gave no facts
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """(4, 0, 5) of "4.0.5"."""
+        """Return the version as numbers: (4, 0, 5) for "4.0.5"."""
         return tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
 
 
 def over_amqp(url: str, topology: Topology) -> BrokerFacts:
-    """Try what a run does, under names of the run. Raises amqp.AMQPError or OSError when the broker goes away."""
+    """Gather facts by actions of a run, with its names. Raises amqp.AMQPError or OSError if the broker goes away."""
     url = answering(url)
     facts = _publishing(url)
-    if facts.blocked or facts.confirms is False:  # whoever publishes waits, and so would this
+    if facts.blocked or facts.confirms is False:  # publishers wait, and so would this
         return facts
     connection = _connect(url)
     try:
@@ -88,7 +88,7 @@ def _connect(url: str, **options: Any) -> Any:
 
 
 def _publishing(url: str) -> BrokerFacts:
-    """On a connection of its own: the broker reads no more from one that it has blocked."""
+    """Publish on a separate connection, as the broker stops reading from one that it blocks; return the facts."""
     reasons: list[str] = []
     confirmed: list[Any] = []
     connection = _connect(url, on_blocked=reasons.append)
@@ -106,7 +106,7 @@ def _publishing(url: str) -> BrokerFacts:
             except TimeoutError:
                 break
         return replace(facts, confirms=bool(confirmed), blocked=reasons[0] if reasons else None)
-    except amqp.AccessRefused:  # of the default exchange, which `ATTEMPTS` tries again
+    except amqp.AccessRefused:  # by the default exchange; `ATTEMPTS` tries it again
         return facts
     finally:
         if reasons:
@@ -129,7 +129,7 @@ def _transfers(channel: Any, topology: Topology) -> None:
 
 
 def _answers(channel: Any, topology: Topology) -> None:
-    """As a service answers a call: through the default exchange."""
+    """Publish through the default exchange, as a service answers a call."""
     channel.basic_publish(amqp.Message(b""), exchange="", routing_key=topology.probe_queue().name)  # to nobody
     channel.basic_qos(0, 1, False)  # waits for an answer, as above
 
@@ -156,7 +156,10 @@ def _refused(connection: Any, topology: Topology, attempt: Callable[[Any, Topolo
 
 
 def _default_queue_type(connection: Any, topology: Topology) -> str | None:
-    """What the virtual host makes of a queue that names no type: a second declaration, which does, tells."""
+    """Return the vhost's default queue type.
+
+    It is found by declaring a queue without a type and declaring it again as classic.
+    """
     queue = topology.probe_queue()
     channel = connection.channel()
     try:
@@ -179,7 +182,7 @@ def _default_queue_type(connection: Any, topology: Topology) -> str | None:
 
 
 def _denies_transient(url: str, topology: Topology) -> bool | None:
-    """RabbitMQ 4.3 ends the connection (541) over a queue that is neither durable nor exclusive."""
+    """Return whether transient shared queues are denied: RabbitMQ 4.3 closes the connection (541) over them."""
     queue = topology.probe_queue()
     queue.durable, queue.auto_delete = False, True
     connection = _connect(url)
@@ -197,25 +200,25 @@ def _denies_transient(url: str, topology: Topology) -> bool | None:
 
 
 def default_management_url(broker_url: str) -> str | None:
-    """Return where the management plugin listens by default; None for a broker that is spoken to over TLS.
+    """Return the default URL of the management plugin; None for a broker with TLS.
 
-    What such a broker's password is sent to in clear text, or by whose certificate, is for its user to say.
+    The user decides where the password of such a broker is sent in clear text, or with which certificate.
     """
     parts = urlsplit(broker_url.partition(";")[0])
     return None if parts.scheme == "amqps" else f"http://{parts.hostname or 'localhost'}:{MANAGEMENT_PORT}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follow no redirection: the password would go with it, to another host maybe."""
+    """A handler that follows no redirections, as they could send the password to another host."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]:
-    """Return a function that gets what is at a path of the management API, past any proxy.
+    """Return a function that gets the JSON at a path of the management API, without any proxy.
 
-    That raises OSError, urllib.error.HTTPError among them, and ValueError for an answer that is no JSON. Over https the
+    It raises OSError (such as urllib.error.HTTPError), and ValueError for an answer that is not JSON. Over https the
     certificate is checked by the broker URL's `ssl_ca_certs`, or the system's authorities.
     """
     parts = urlsplit(broker_url.partition(";")[0])
@@ -237,16 +240,16 @@ def management_api(broker_url: str, management_url: str) -> Callable[[str], Any]
 
 
 def with_management(facts: BrokerFacts, broker_url: str, management_url: str | None = None) -> BrokerFacts:
-    """Return `facts` with those of the management API; by default it is the plugin on the broker's host."""
+    """Return `facts` with those of the management API, which is by default on the broker's host."""
     base = management_url or default_management_url(broker_url)
     if base is None:
-        why = "not asked of a broker with TLS unless told where; give --management-url https://HOST:15671"
+        why = "not asked for a broker with TLS without a URL; give --management-url https://HOST:15671"
         return replace(facts, unseen={**facts.unseen, "management": why})
     try:
         get = management_api(broker_url, base)
         facts = of_nodes(facts, get("nodes"))
     except urllib.error.HTTPError as error:
-        refused = "the management API refuses this user, who needs the tag monitoring: rabbitmqctl set_user_tags"
+        refused = "the management API refuses this user, which needs the tag monitoring: rabbitmqctl set_user_tags"
         why = refused if error.code in (401, 403) else f"{base} answers {error.code}"
         return replace(facts, unseen={**facts.unseen, "management": why})
     except (OSError, ValueError):
@@ -260,7 +263,7 @@ def with_management(facts: BrokerFacts, broker_url: str, management_url: str | N
 
 
 def of_nodes(facts: BrokerFacts, nodes: Sequence[dict[str, Any]]) -> BrokerFacts:
-    """/api/nodes: of a cluster, each fact of the node that is worst off."""
+    """Return `facts` with those of /api/nodes; for a cluster, each fact is that of the worst node."""
     alarms = [
         f"{kind} on {node['name']}"
         for node in nodes
@@ -283,12 +286,12 @@ def of_nodes(facts: BrokerFacts, nodes: Sequence[dict[str, Any]]) -> BrokerFacts
 
 
 def with_rabbitmqctl(facts: BrokerFacts, control: Control) -> BrokerFacts:
-    """What `rabbitmqctl` adds to `facts`; `control` runs it with the arguments given."""
+    """Return `facts` with those of `rabbitmqctl`, which `control` runs with the given arguments."""
     try:
         done = control(["--quiet", "status", "--formatter", "json"])
         if done.returncode != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
-            raise OSError(f"rabbitmqctl ends with status {done.returncode}: {lines[0]}")
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise OSError(f"rabbitmqctl ended with status {done.returncode}: {lines[0]}")
         facts = of_status(facts, json.loads(done.stdout))
         timeout = control(["--quiet", "eval", "application:get_env(rabbit, consumer_timeout)."])
         return replace(facts, consumer_timeout=consumer_timeout_of(timeout.stdout))
@@ -297,10 +300,10 @@ def with_rabbitmqctl(facts: BrokerFacts, control: Control) -> BrokerFacts:
 
 
 def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
-    """`rabbitmqctl status --formatter json`."""
+    """Return `facts` with those of `rabbitmqctl status --formatter json`."""
     memory, files = status.get("memory") or {}, status.get("file_descriptors") or {}
     used = memory.get("total")
-    if isinstance(used, dict):  # by several strategies; the one that alarms go by is the resident set, or the largest
+    if isinstance(used, dict):  # by several strategies; alarms use the resident set, or the largest
         used = used.get("rss") or max(used.values())
     alarms = [str(one.get("resource", one) if isinstance(one, dict) else one) for one in status.get("alarms", ())]
     return replace(
@@ -313,7 +316,7 @@ def of_status(facts: BrokerFacts, status: dict[str, Any]) -> BrokerFacts:
 
 
 def command_line(command: Sequence[str]) -> Control:
-    """rabbitmqctl by a command line such as `docker exec NAME rabbitmqctl`."""
+    """Return a rabbitmqctl that runs by a command line such as `docker exec NAME rabbitmqctl`."""
 
     def control(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -324,7 +327,7 @@ def command_line(command: Sequence[str]) -> Control:
 
 
 def consumer_timeout_of(told: str) -> float | None:
-    """Seconds, from the Erlang term `{ok,1800000}` (milliseconds), `undefined` or `{ok,undefined}`; None: neither."""
+    """Parse `{ok,1800000}` (ms), `undefined` or `{ok,undefined}` into seconds; None for anything else."""
     if match := re.search(r"\{ok,\s*(\d+)\}", told):
         return int(match[1]) / 1000.0
     return float("inf") if "undefined" in told or "infinity" in told else None

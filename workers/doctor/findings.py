@@ -1,4 +1,4 @@
-"""What was found: one line a check, with its remedy, as a table or as JSON."""
+"""Findings: one line per check, with its remedy, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WOULD_NOT_WORK = 2  # exit status
 
 
 class Level(StrEnum):
-    """How bad it is. `error`: a run would not work, or would lose what it holds; `unseen`: could not be looked at."""
+    """Severity of a finding. `error`: a run would not work, or would lose data; `unseen`: could not be checked."""
 
     ok = "ok"
     warning = "warning"
@@ -26,7 +26,7 @@ STYLES = {Level.ok: "green", Level.warning: "yellow", Level.error: "red", Level.
 
 @dataclass(frozen=True)
 class Finding:
-    """One check. `remedy`: what to do, empty where all is well; of what was not seen, what seeing it needs."""
+    """The result of a check. `remedy`: empty if all is well; for `unseen`, what the check needs."""
 
     check: str
     level: Level
@@ -38,12 +38,12 @@ class Finding:
 
 
 def status_of(findings: Iterable[Finding]) -> int:
-    """The exit status: 0 when a run would work, with warnings or without; 2 when it would not."""
+    """Return the exit status: 0 if a run would work, with or without warnings; 2 if not."""
     return WOULD_NOT_WORK if any(one.level is Level.error for one in findings) else 0
 
 
 def table(findings: Sequence[Finding]) -> Table:
-    """The findings as a table, in the order of the checks."""
+    """Return the findings as a table, in the order of the checks."""
     drawn = Table("check", "", "found", "remedy", title_justify="left")
     for one in findings:
         drawn.add_row(one.check, f"[{STYLES[one.level]}]{one.level}[/]", _plain(one.found), _plain(one.remedy))
@@ -51,7 +51,7 @@ def table(findings: Sequence[Finding]) -> Table:
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """The last line."""
+    """Return the last line: the outcome and the numbers of findings by level."""
     errors, warnings, unseen = (
         sum(one.level is level for one in findings) for level in (Level.error, Level.warning, Level.unseen)
     )
@@ -60,7 +60,7 @@ def summary(findings: Sequence[Finding]) -> str:
 
 
 def as_json(findings: Sequence[Finding]) -> str:
-    """The findings for programs."""
+    """Return the findings as JSON."""
     works = status_of(findings) == 0
     return json.dumps({"works": works, "findings": [asdict(one) for one in findings]}, indent=2)
 

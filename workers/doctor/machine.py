@@ -1,4 +1,4 @@
-"""What this machine has, and what is judged of it: disk, shared memory, file handles, cores, memory."""
+"""Facts and findings about this machine: disk, shared memory, file handles, cores, memory."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from workers.doctor.findings import Finding, Level
 
 SHARED_MEMORY = Path("/dev/shm")
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: logs and a few checkpoints; a long run's
+DISK_NEEDED, DISK_WANTED = 200 << 20, 2 << 30  # bytes: for logs and a few checkpoints; for a long run
 SHARED_NEEDED = 48 << 20  # bytes; a container has 64 MiB unless told otherwise
 HANDLES_NEEDED, HANDLES_WANTED = 256, 1024
-PROCESSES_A_CORE = 4  # that wait for each other often enough to share it
+PROCESSES_A_CORE = 4  # they wait for each other often enough to share a core
 MEMORY_A_PROCESS = 350 << 20  # bytes; torch alone takes two thirds of it
 
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """Sizes in bytes; `shared` is None where there is no /dev/shm, `run_folder` where none is looked at."""
+    """Facts about a machine, in bytes; `shared` is None without /dev/shm, `run_folder` if none is checked."""
 
     run_folder: Path | None
     disk_free: int
@@ -38,7 +38,7 @@ class MachineFacts:
 
 
 def inspect(folder: Path | None) -> MachineFacts:
-    """Return what this machine has, and what the run folder `folder`, which need not exist yet."""
+    """Gather the facts about this machine and the run folder `folder`, which need not exist yet."""
     existing = Path(folder or "/").resolve()
     while not existing.exists():
         existing = existing.parent
@@ -50,7 +50,7 @@ def inspect(folder: Path | None) -> MachineFacts:
 
 
 def cores(quota: Path = CPU_QUOTA) -> float:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         allowed, period = quota.read_text().split()
@@ -60,14 +60,14 @@ def cores(quota: Path = CPU_QUOTA) -> float:
 
 
 def processes_of(config: Config) -> int:
-    """Return how many processes a launcher starts on this machine for the run, servers left out."""
-    if any(hosts.problems(config)):  # which are told; what there is without other hosts is looked at all the same
+    """Return the number of processes, without servers, that the launcher of the run starts on this machine."""
+    if any(hosts.problems(config)):  # reported elsewhere; the rest is checked as if there were no other hosts
         config = replace(config, hosts={}, host=None)
     return sum(len(ranks) for _, _, ranks in hosts.shares(config))
 
 
 def judge(facts: MachineFacts, processes: int) -> Iterator[Finding]:
-    """Every check, for a run of so many processes."""
+    """Yield the findings for a run with this number of processes."""
     if facts.run_folder is not None:
         yield _disk(facts)
     yield _shared_memory(facts)
@@ -96,7 +96,7 @@ def _shared_memory(facts: MachineFacts) -> Finding:
 
 
 def _handles(facts: MachineFacts) -> Finding:
-    found = f"{facts.handles:,} a process" if facts.handles != resource.RLIM_INFINITY else "no limit"
+    found = f"{facts.handles:,} per process" if facts.handles != resource.RLIM_INFINITY else "no limit"
     if facts.handles == resource.RLIM_INFINITY or facts.handles >= HANDLES_WANTED:
         return Finding("file handles", Level.ok, found)
     level = Level.error if facts.handles < HANDLES_NEEDED else Level.warning

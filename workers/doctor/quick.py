@@ -1,4 +1,4 @@
-"""The half of the checks that takes milliseconds: for every launcher, when it has its servers and before it starts."""
+"""The checks that take milliseconds: every launcher makes them between finding its servers and starting processes."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def quick(
 ) -> None:
     """Check the servers `found` and this machine; `say` a line for each warning.
 
-    `processes`: how many the launcher is going to start here. `league`: whether the run has one. Raises BrokerError
-    with everything that would keep the run from working.
+    `processes`: number that the launcher will start here. `league`: whether the run has one. Raises BrokerError with
+    everything that would prevent the run.
     """
     findings = [
         *of_broker(found.broker_url, Topology(run), calls=league)[0],
-        *of_redis(found.redis_url, run, league=league, private=bool(found.children), tells=True),
+        *of_redis(found.redis_url, run, league=league, private=bool(found.children), reports=True),
         *machine.judge(machine.inspect(folder), processes),
     ]
     for one in findings:
         if one.level is Level.warning:
             say(str(one))
     if errors := [str(one) for one in findings if one.level is Level.error]:
-        raise BrokerError("\n".join([*errors, "so the run would not work; python -m workers.doctor says more"]))
+        raise BrokerError("\n".join([*errors, "so the run would not work; for details run python -m workers.doctor"]))
 
 
 def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Finding], BrokerFacts | None]:
-    """The findings about a broker by its own protocol, and the facts behind them."""
+    """Return the findings about a broker by its own protocol, and the facts behind them."""
     if kind_of(url) == "redis":
         return [broker_checks.judge_redis_broker()], None
     try:
@@ -51,13 +51,13 @@ def of_broker(url: str, topology: Topology, *, calls: bool) -> tuple[list[Findin
     return list(broker_checks.judge(facts, topology, calls=calls)), facts
 
 
-def of_redis(url: str, run: str, *, league: bool, private: bool, tells: bool = False) -> Iterator[Finding]:
-    """The findings about a Redis. `tells`: let others know of this machine's clock."""
+def of_redis(url: str, run: str, *, league: bool, private: bool, reports: bool = False) -> Iterator[Finding]:
+    """Yield the findings about a Redis. `reports`: store the difference of this machine's clock there."""
     try:
         facts = redis_server.inspect(url, run)
-        if tells and facts.refused is None:
+        if reports and facts.refused is None:
             with redis_client.connect(url) as client:
-                clocks.tell(client, run, facts.skew)
+                clocks.report(client, run, facts.skew)
     except (redis.RedisError, OSError) as error:
         yield Finding("Redis", Level.error, f"it went away: {error}", "see its log")
         return

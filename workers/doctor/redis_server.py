@@ -1,4 +1,4 @@
-"""What a Redis says of itself, and what is judged of it. INFO is enough: managed services refuse CONFIG."""
+"""Facts and findings about a Redis. INFO is enough, as managed services refuse CONFIG."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workers.doctor.broker_checks import NEAR, size
 from workers.doctor.findings import Finding, Level
 from workers.servers.checks import CHECK_TIMEOUT
 
-OLDEST = (6, 2)  # whose commands are used; 7.0 and 8.0 are tested
+OLDEST = (6, 2)  # oldest version with all commands in use; 7.0 and 8.0 are tested
 SKEW_SEEN, SKEW_HARMS = 1.0, 30.0  # s
 
 
 @dataclass(frozen=True)
 class RedisFacts:
-    """`info`: the sections of INFO in one; `skew`: s that its clock is ahead of this machine's."""
+    """Facts about a Redis. `info`: all sections of INFO; `skew`: s by which its clock is ahead of this machine's."""
 
     info: dict[str, Any]
     skew: float
@@ -32,7 +32,7 @@ class RedisFacts:
 
 
 def inspect(url: str, run: str) -> RedisFacts:
-    """Ask the Redis at `url`, and write a key of `run`. Raises redis.RedisError when it goes away."""
+    """Query the Redis at `url`, and write a key of `run`. Raises redis.RedisError if it goes away."""
     client = redis_client.connect(
         url, socket_connect_timeout=CHECK_TIMEOUT, socket_timeout=CHECK_TIMEOUT,
         retry=Retry(NoBackoff(), 0),
@@ -55,7 +55,7 @@ def inspect(url: str, run: str) -> RedisFacts:
 
 
 def judge(facts: RedisFacts, *, league: bool, private: bool) -> Iterator[Finding]:
-    """Every check. `league`: whether the run keeps a league there; `private`: whether it ends with the run anyway."""
+    """Yield the findings. `league`: the run keeps a league there; `private`: the Redis ends with the run."""
     yield _version(facts)
     yield _writes(facts)
     yield _memory(facts)
@@ -104,13 +104,13 @@ def _eviction(facts: RedisFacts) -> Finding:
     policy, limit = str(facts.info.get("maxmemory_policy", "")), int(facts.info.get("maxmemory", 0))
     check = "maxmemory-policy"
     if not policy:
-        return Finding(check, Level.unseen, "not told", "needs INFO memory")
+        return Finding(check, Level.unseen, "unknown", "needs INFO memory")
     if policy == "noeviction":
         return Finding(check, Level.ok, policy)
     remedy = "redis-cli CONFIG SET maxmemory-policy noeviction"
     what = "results, payloads and leases" if policy.startswith("volatile") else "models, results and the league itself"
     if limit:
-        return Finding(check, Level.error, f"{policy}: at {size(limit)} Redis throws away {what}", remedy)
+        return Finding(check, Level.error, f"{policy}: at {size(limit)} Redis evicts {what}", remedy)
     return Finding(check, Level.warning, f"{policy}, without effect while maxmemory is 0", remedy)
 
 
@@ -121,10 +121,10 @@ def _persistence(facts: RedisFacts, league: bool, private: bool) -> Finding:
             return Finding(check, Level.error, "the last write to its file failed", "free disk space on its machine")
         return Finding(check, Level.ok, "on")
     if private:
-        return Finding(check, Level.ok, "off: this Redis ends with the run, whose folder keeps what matters")
-    found = "off: a Redis that restarts has lost the run's weights, results and counts"
+        return Finding(check, Level.ok, "off: this Redis ends with the run, whose folder keeps the results")
+    found = "off: a Redis that restarts loses the run's weights, results and counts"
     if league:
-        found = "off: a Redis that restarts has lost the league since its last snapshot"
+        found = "off: a Redis that restarts loses the league since its last snapshot"
     return Finding(check, Level.warning, found, "redis-cli CONFIG SET appendonly yes, and in redis.conf")
 
 

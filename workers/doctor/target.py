@@ -1,4 +1,4 @@
-"""Which servers and which settings are looked at: of a run that goes on, of URLs, or those that a run would take."""
+"""The servers and settings to check: those of a run that goes on, of URLs, or those that a run would take."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from workers.servers.private_rabbitmq import Node
 
 @dataclass(frozen=True)
 class Target:
-    """`control`: rabbitmqctl, where there is one. `private`: whether the servers end with their run."""
+    """A pair of servers to check. `control`: its rabbitmqctl, if any. `private`: the servers end with their run."""
 
     broker_url: str
     redis_url: str
@@ -39,10 +39,10 @@ class Target:
 def settings(
     overrides: list[str], folder: Path | None, run: str | None, role: str | None = None
 ) -> tuple[Config, list[Finding]]:
-    """Return the settings of a run by these overrides, and findings about them; of `run`, which goes on, its own.
+    """Return the settings of a run with these overrides, or of the `run` that goes on, and the findings about them.
 
-    `run` has its folder already, maybe where this process may not write, or on another machine. With `role` the
-    settings are those of that role's command line; its folder and its devices are left for the role itself to check.
+    The folder of `run` exists, maybe where this process may not write, or on another machine. With `role` the settings
+    are those of that role's command line; the role itself checks its folder and devices.
     """
     name = role or "train"
     wrong: list[str] = []
@@ -61,7 +61,7 @@ def settings(
     if goes_on and folder is None:
         config.run = run
     if goes_on:
-        name_run(config)  # what it is called is not known here: only its folder was given
+        name_run(config)  # its name is unknown: only its folder was given
     if not wrong:
         try:
             verify(config, "actor" if goes_on else name, elsewhere=role is not None)
@@ -76,7 +76,7 @@ def settings(
 def target(
     config: Config, folder: Path | None, broker_url: str | None, redis_url: str | None, rabbitmqctl: str | None
 ) -> Iterator[Target]:
-    """The servers. Raises ConfigurationError or BrokerError, as a run's start would."""
+    """Yield the servers to check. Raises ConfigurationError or BrokerError, as a run's start would."""
     control = None if rabbitmqctl is None else command_line(shlex.split(rabbitmqctl))
     if folder is not None:
         known = record.read(folder)
@@ -90,7 +90,7 @@ def target(
     machine = servers.Machine(os_release=Path(os.devnull))  # a check installs nothing
     if mode == "install":
         if missing := debian.missing(machine):
-            raise BrokerError(f"{' and '.join(missing)} not installed yet; python -m workers.servers install does so")
+            raise BrokerError(f"{' and '.join(missing)} not installed yet; run python -m workers.servers install")
         mode = "private"
     with (
         tempfile.TemporaryDirectory(prefix="warren-doctor-") as scratch,
@@ -107,5 +107,5 @@ def target(
 
 
 def of_node(node: Node) -> Control:
-    """rabbitmqctl of a private node."""
+    """Return the rabbitmqctl of a private node."""
     return lambda arguments: node.control(list(arguments), capture_output=True, text=True, timeout=CONTROL_TIMEOUT)

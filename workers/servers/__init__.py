@@ -3,10 +3,10 @@
     with servers.acquire("auto", folder=run_folder) as found:
         launch_roles(environment=os.environ | found.environment())
 
-modes.py holds the order of the choices, resolve.py makes them, choice.py each of them; running.py is what comes of it;
-machine.py what is looked for and where; checks.py the logins and their errors; private_rabbitmq.py and private_redis.py
-start servers of one's own; process.py and guard.py see to it that none outlives the run; debian.py installs; record.py
-writes into the run folder where they are.
+modes.py holds the order of the choices, resolve.py makes them, choice.py makes one; running.py holds the result;
+machine.py finds binaries; checks.py logs in and explains errors; private_rabbitmq.py and private_redis.py start private
+servers; process.py and guard.py end them with the run; debian.py installs packages; record.py writes the servers'
+addresses into the run folder.
 """
 
 from workers.servers.checks import check, check_broker, check_redis, kind_of, redact

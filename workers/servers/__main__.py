@@ -1,4 +1,4 @@
-"""`python -m workers.servers`: how a run's servers are, control of its private RabbitMQ, installing what is missing."""
+"""`python -m workers.servers`: the state of a run's servers, control of its private RabbitMQ, installation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from workers.servers.private_rabbitmq import Node
 
 
 def main(argv: list[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.servers", description=__doc__)
     parser.add_argument("--run", metavar="RUN", help="the run's name, or its folder (default: the newest below runs/)")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("status", help="what the run uses and whether it answers")
+    commands.add_parser("status", help="show the run's servers and whether they answer")
     commands.add_parser("env", help='for other commands to find the run: eval "$(python -m workers.servers env)"')
     control = commands.add_parser(
-        "rabbitmqctl", add_help=False, prefix_chars="\0",  # whatever follows, options too, is rabbitmqctl's
+        "rabbitmqctl", add_help=False, prefix_chars="\0",  # all that follows, options too, is for rabbitmqctl
         help="run rabbitmqctl against the run's private RabbitMQ, e.g. `rabbitmqctl -q list_queues`",
     )  # fmt: skip
     control.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
 
 def status(folder: Path) -> int:
-    """Print the record and whether both servers answer; exit status 1 when one does not."""
+    """Print the record and whether both servers answer; return the exit status: 1 if one does not."""
     found = record.read(folder)
     print(f"run:    {folder}")
     print(found.description)
@@ -72,7 +72,7 @@ def environment(folder: Path) -> int:
 
 
 def rabbitmqctl(folder: Path, arguments: list[str]) -> int:
-    """rabbitmqctl with the node name and cookie of the run's private RabbitMQ; returns its exit status."""
+    """Run rabbitmqctl with the node name and cookie of the run's private RabbitMQ; return its exit status."""
     found = record.read(folder)
     if found.node is None:
         print(f"error: {folder} has no private RabbitMQ ({found.description})", file=sys.stderr)
@@ -81,7 +81,7 @@ def rabbitmqctl(folder: Path, arguments: list[str]) -> int:
 
 
 def install(machine: Machine) -> int:
-    """Install what is missing where that is possible; where it is not, say so and go on: it is a convenience."""
+    """Install the missing servers if possible, else say why not; return 0 in either case, as it is a convenience."""
     names = debian.missing(machine)
     if not names:
         print("RabbitMQ and Redis are installed")

@@ -1,6 +1,6 @@
-"""Whether a broker and a Redis answer, by their own handshakes, with one clear error for each way they can refuse.
+"""Checks that a broker and a Redis answer, by their own handshakes, with one clear error per cause of failure.
 
-No message here ever holds a password: every URL goes through `redact` first.
+No message holds a password: every URL goes through `redact` first.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
 
 
 def redact(url: str) -> str:
-    """`url` (or several, ";" between) fit to be shown: passwords, and secrets among the options, become "***"."""
+    """Replace passwords and secret options in `url` (or in several, separated by ";") by "***"."""
     # Greedy to the last "@": a password may hold an unescaped one, and hiding too much is the safe mistake.
     shown = re.sub(r"((?:^|;|://)[^:/@;\s]*):(?!//)[^;\s]*@", r"\1:***@", url)
     return re.sub(r"([?&][^=&;\s]*(?:pass|secret|token)[^=&;\s]*=)[^&;\s]*", r"\1***", shown, flags=re.IGNORECASE)
 
 
 def kind_of(broker_url: str) -> str:
-    """ "rabbitmq" or "redis", by the URL's scheme. Raises ConfigurationError for any other."""
+    """Return "rabbitmq" or "redis" for the URL's scheme. Raises ConfigurationError for any other."""
     scheme = broker_url.partition("://")[0].lower()
     if scheme in AMQP_SCHEMES:
         return "rabbitmq"
@@ -53,10 +53,10 @@ def check(broker_url: str, redis_url: str) -> None:
 
 
 def check_broker(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
-    """Log in to the broker at `url` and out again; returns what it calls itself ("RabbitMQ 3.10.8").
+    """Log in to the broker at `url` and out again; return its name and version ("RabbitMQ 3.10.8").
 
-    Of several nodes of a cluster (";" between their URLs) one must answer: clients take the next when one is away; what
-    is wrong with the others is in the text. Raises BrokerError, one message for each cause: nobody listens, the host is
+    Of the nodes of a cluster (";" between their URLs) one must answer, as clients take the next when one is away; the
+    text holds the errors of the others. Raises BrokerError, one message for each cause: nobody listens, the host is
     unknown, no answer in `timeout` seconds, the password is refused, the virtual host is missing or closed to the user.
     """
     if kind_of(url) == "redis":
@@ -73,7 +73,7 @@ def check_broker(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
 
 
 def answering(url: str) -> str:
-    """Of the URLs of several nodes the first whose broker answers, or else the first."""
+    """Return the first of several nodes' URLs (";" between them) whose broker answers, or else the first."""
     first, *others = urls = url.split(";")
     for one in urls if others else ():
         with contextlib.suppress(BrokerError):
@@ -88,10 +88,10 @@ def _check_amqp(url: str, timeout: float) -> str:
         connection = kombu.Connection(url, connect_timeout=timeout)
         user, vhost = connection.userid or "guest", connection.virtual_host or "/"
         host = connection.hostname or "localhost"
-    except ValueError as error:  # e.g. a port that is no number; its text may quote the URL, hence none of it here
+    except ValueError as error:  # e.g. a port that is not a number; its text may quote the URL, so it is left out
         raise ConfigurationError(f"broker URL {shown!r} cannot be read as a URL ({type(error).__name__})") from None
     try:
-        # The transport itself: kombu's own connect() would retry for seconds before saying what is wrong.
+        # By the transport itself: kombu's connect() would retry for seconds before it raises.
         link = connection.transport.establish_connection()
     except amqp.AccessRefused:
         raise BrokerError(
@@ -118,7 +118,7 @@ def _check_amqp(url: str, timeout: float) -> str:
 
 
 def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
-    """PING the Redis at `url`; returns what it calls itself ("Redis 7.0.15", "Valkey 9.1.2").
+    """PING the Redis at `url`; return its name and version ("Redis 7.0.15", "Valkey 9.1.2").
 
     Raises BrokerError, one message for each cause: nobody listens, the host is unknown, no answer in `timeout`
     seconds, a password is missing or refused.
@@ -141,7 +141,7 @@ def check_redis(url: str, *, timeout: float = CHECK_TIMEOUT) -> str:
         raise BrokerError(f"Redis {shown} {remedy}") from None
     except redis.BusyLoadingError:
         raise ServerAway(f"Redis {shown} is still loading its data; try again when it has") from None
-    except redis.ResponseError as error:  # its message holds nothing of the URL's password
+    except redis.ResponseError as error:  # its message does not hold the URL's password
         raise BrokerError(f"Redis {shown} refuses: {error}; correct the URL or its configuration") from None
     except (redis.RedisError, OSError, ValueError) as error:
         host = urlsplit(url).hostname or urlsplit(url).path
@@ -158,13 +158,13 @@ def _has_password(url: str) -> bool:
 
 
 def _unreachable(what: str, error: BaseException, host: str, timeout: float, server: str) -> BrokerError:
-    """Return the error that tells why a connection failed, with the remedy: ServerAway where it may work later."""
+    """Return the error for a failed connection, with its remedy: a ServerAway if it may work later."""
     reason, passes = _network_reason(error, host, timeout, server)
     return (ServerAway if passes else BrokerError)(f"{what} {reason}")
 
 
 def _network_reason(error: BaseException, host: str, timeout: float, server: str) -> tuple[str, bool]:
-    """Return the reason in the errors that wrap one another, and whether it may pass by itself."""
+    """Return the reason found in a chain of errors, and whether it may pass by itself."""
     chain: list[BaseException] = []
     link: BaseException | None = error
     while link is not None and link not in chain:

@@ -1,4 +1,4 @@
-"""One of several ways to a server, each tried in turn: what it begins at once, and what takes time."""
+"""A choice among several ways to a server, tried in turn; each has a quick part and a slow part."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workers.servers.running import Say
 
 
 class Unavailable(Exception):
-    """A step has nothing to offer, for this reason; the next is tried."""
+    """Raised by a step that has no server to offer, with the reason; the next step is tried."""
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,17 @@ class FoundServer:
 
     url: str = field(repr=False)
     description: str
-    temporary: bool = False  # whether it was started for this run, and all that it holds ends with it
+    temporary: bool = False  # whether it was started for this run, and its data ends with it
 
 
-# What is left of a step, which takes time and says so. Raises BrokerError, or Unavailable.
+# The slow part of a step, which prints its progress. Raises BrokerError or Unavailable.
 Finish = Callable[[Say], FoundServer]
 
 
 class Choice:
-    """The first of `steps` that has something to offer; where that fails in the end, the next.
+    """The first of `steps` that has a server to offer or, where its slow part fails, the next.
 
-    A step is a function that looks, begins what is to be started, and returns what is left of it; or raises
-    Unavailable with the reason.
+    A step is a function that searches, begins to start processes, and returns its slow part; or raises Unavailable.
     """
 
     def __init__(self, what: str, mode: str, steps: Mapping[str, Callable[[], Finish]]) -> None:
@@ -49,19 +48,19 @@ class Choice:
                 self._reasons.append(f"{self._step}: {reason}")
 
     def finish(self, say: Say) -> FoundServer:
-        """What was found. Raises BrokerError, naming what was tried and why it failed."""
+        """Return the server. Raises BrokerError, naming the steps that were tried and their errors."""
         while self._finish is not None:
             try:
                 return self._finish(say)
             except Unavailable as reason:
                 self._reasons.append(f"{self._step}: {reason}")
             except BrokerError as error:
-                # A server that was named must work; of those we only looked for, the next may.
+                # A server that was named must work; others may be replaced by the next step.
                 if len(self._steps) == 1 or self._step == "given":
                     raise
-                say(f"passed over: {error}")
+                say(f"skipped: {error}")
                 self._reasons.append(f"{self._step}: {error}")
             self._next()
         lines = "\n".join(f"  {reason}" for reason in self._reasons)
-        remedy = "broker=auto tries each way in turn; broker=embedded needs nothing but its Python package"
+        remedy = "broker=auto tries each way in turn; broker=embedded needs only its Python package"
         raise BrokerError(f"no {self._what} with broker={self._mode}:\n{lines}\n{remedy}")

@@ -25,12 +25,12 @@ apt-get -o DPkg::Lock::Timeout=120 -q install -y --no-install-recommends "$@"
 
 
 def missing(machine: Machine) -> list[str]:
-    """Which of "RabbitMQ" and "Redis" have no binary on this machine."""
+    """Return those of "RabbitMQ" and "Redis" that have no binary on this machine."""
     return [name for name, found in (("RabbitMQ", machine.rabbitmq()), ("Redis", machine.redis())) if found is None]
 
 
 def why_not(machine: Machine) -> str | None:
-    """Why nothing can be installed here, or None when it can."""
+    """Return why nothing can be installed here, or None if it can."""
     if not machine.debian_family():
         return "this is not Debian or Ubuntu"
     if machine.root_prefix() is None:
@@ -41,7 +41,7 @@ def why_not(machine: Machine) -> str | None:
 def install(names: Sequence[str], machine: Machine, say: Callable[[str], object] = print) -> None:
     """Install the packages of `names` (keys of PACKAGES), the package manager's progress going to standard error.
 
-    No service is started: what runs is private to a run. Raises BrokerError when it cannot be done or fails.
+    No service is started, as a run starts its own. Raises BrokerError if it fails or is not possible.
     """
     if reason := why_not(machine):
         raise BrokerError(f"{' and '.join(names)} cannot be installed: {reason}")

@@ -12,25 +12,25 @@ from workers.servers.process import LOOPBACK
 
 PASSWORD_VARIABLE = "WARREN_PASSWORD"
 USER = "warren"
-BROKER_PORT, REDIS_PORT = 5672, 6379  # others have to know them
+BROKER_PORT, REDIS_PORT = 5672, 6379  # fixed, as other machines have to know them
 MODES = ("private", "install", "embedded")
-_PASSWORD = re.compile(r"[A-Za-z0-9_-]{16,}")  # so that it stands in a URL and in a configuration file as it is
+_PASSWORD = re.compile(r"[A-Za-z0-9_-]{16,}")  # needs no quoting in a URL or a configuration file
 
 
 @dataclass(frozen=True)
 class OpenAddress:
-    """An address to listen at besides loopback, and the password of who comes in there."""
+    """An address to listen at besides loopback, and the password for clients there."""
 
     address: str
     password: str = field(repr=False)
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All that a server listens at; an unspecified address (0.0.0.0) holds loopback."""
+        """Return all addresses to listen at; an unspecified address (0.0.0.0) includes loopback."""
         return (self.address,) if ipaddress.ip_address(self.address).is_unspecified else (LOOPBACK, self.address)
 
     def invitation(self, kind: str, broker_port: int, redis_port: int) -> str:
-        """What to set on other machines; names the password's variable, never the password."""
+        """Return the settings for other machines as text; it names the password's variable, never the password."""
         shown = f"${PASSWORD_VARIABLE}"
         redis = f"redis://default:{shown}@THIS_HOST:{redis_port}"
         broker = f"amqp://{USER}:{shown}@THIS_HOST:{broker_port}/%2F" if kind == "rabbitmq" else f"{redis}/1"
@@ -38,13 +38,13 @@ class OpenAddress:
 
 
 def open_address(address: str, mode: str, environment: Mapping[str, str]) -> OpenAddress:
-    """An address to be open at. Raises ConfigurationError with all that is missing for it."""
+    """Return the address to open, with its password. Raises ConfigurationError with all problems."""
     problems = []
     try:
         if ipaddress.ip_address(address).version != 4:
-            problems.append(f"listen: {address} is no IPv4 address; use 0.0.0.0 for all of this machine's")
+            problems.append(f"listen: {address} is not an IPv4 address; use 0.0.0.0 for all of this machine's")
     except ValueError:
-        problems.append(f"listen: {address!r} is no address; use 0.0.0.0 for all of this machine's, or one of them")
+        problems.append(f"listen: {address!r} is not an address; use 0.0.0.0 for all of this machine's, or one of them")
     if mode not in MODES:
         problems.append(f"listen: broker={mode} may take servers that run already; use broker=private")
     password = environment.get(PASSWORD_VARIABLE, "")

@@ -14,20 +14,20 @@ from workers.servers.process import private_folder
 from workers.servers.record import FOLDER
 
 FILE = "lock"
-LOOK = 0.5  # s that a look takes at most, on a busy machine
+LOOK = 0.5  # s for which `is_locked` elsewhere may hold the lock, on a busy machine
 
 
 class FolderLock:
-    """Held from `take` until `release`, or until this process is gone. The file names the process that holds it."""
+    """A lock held from `take` until `release` or the end of this process. The file names the process."""
 
     def __init__(self, folder: Path, file: TextIO) -> None:
         self.folder, self._file = folder, file
 
     @classmethod
     def take(cls, folder: Path) -> FolderLock:
-        """Raises ConfigurationError, naming the holder, when another process has the folder; nothing is changed then.
+        """Lock the folder. Raises ConfigurationError, naming the holder, if another process has it.
 
-        Two runs in one folder would overwrite each other's configuration, so this comes before anything is written.
+        Two runs in one folder would overwrite each other's configuration, so it is locked before anything is written.
         """
         private_folder(folder / FOLDER)
         file = (folder / FOLDER / FILE).open("a+")
@@ -45,12 +45,12 @@ class FolderLock:
         return cls(folder, file)
 
     def release(self) -> None:
-        """Let another run have the folder. Safe to call twice."""
+        """Release the folder for another run. Idempotent."""
         self._file.close()
 
 
 def _locked(file: TextIO) -> bool:
-    """Lock it; who only looks whether it is locked holds it for a moment as well, so one try says nothing."""
+    """Lock the file and return whether that worked; tries for LOOK s, as `is_locked` also locks it for a moment."""
     deadline = time.monotonic() + LOOK
     while True:
         try:
@@ -63,7 +63,7 @@ def _locked(file: TextIO) -> bool:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a launcher has the folder at the moment."""
+    """Return whether a launcher has the folder at the moment."""
     try:
         with (folder / FOLDER / FILE).open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -1,10 +1,10 @@
 """A process with everything imported that forks Python processes on request: a start takes 20 ms instead of seconds.
 
-`forks.py` begins it, out of a launcher that has one thread and has computed nothing: torch that was used before a
-fork hangs in the child. From then on it has one thread and computes nothing either; it imports what it is told to, and
-forks. What it forks is a guard (guard.py), which forks the process proper and sees to its end, as the guard of one that
-was started by exec does. The process is to be like a fresh `python -m MODULE ARGUMENT...` in all that can be seen from
-within and without: environment, folder, output, session, signals, `sys.argv`, `__main__`, exit status.
+`forks.py` forks it from a launcher that has one thread and has computed nothing: torch that was used before a fork
+hangs in the child. It also has one thread and computes nothing; it imports the modules it is told to, and forks. It
+forks a guard (guard.py), which forks the process proper and ends it, as the guard of an executed process does. The
+process looks like a fresh `python -m MODULE ARGUMENT...` from within and without: environment, folder, output, session,
+signals, `sys.argv`, `__main__`, exit status.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from workers.servers import guard
 from workers.servers.process_title import set_title
 
 MOST = 1 << 20  # bytes of a request
-HIGHEST = 1 << 20  # above any number of an open file
+HIGHEST = 1 << 20  # above any file descriptor
 CONTROL, LOG = range(2)  # the files that come with a request
 DEFAULTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 
@@ -37,7 +37,7 @@ def serve(requests: int, launcher: int) -> NoReturn:
 
     A child leaves it by SystemExit, through all frames above, so that it ends as any interpreter does.
     """
-    guard.die_with(launcher)  # nothing here is worth an orderly end
+    guard.die_with(launcher)  # nothing here needs an orderly end
     os.setsid()  # a Ctrl-C in the terminal is for the launcher alone
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -72,7 +72,7 @@ def serve(requests: int, launcher: int) -> NoReturn:
 
 
 def threads() -> int:
-    """How many this process has, those of libraries included."""
+    """Return the number of this process's threads, including those of libraries."""
     return len([*Path("/proc/self/task").iterdir()])
 
 
@@ -88,14 +88,14 @@ def _import(modules: list[str]) -> str:
 
 
 class Forked:
-    """A child of a guard, as subprocess.Popen has it."""
+    """A child of a guard, with the interface of subprocess.Popen that guard.py uses."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Its status, -n by signal n; None while it runs."""
+        """Return its exit status, -n after signal n; None while it runs."""
         if self.returncode is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -103,18 +103,18 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float = float("inf")) -> None:
-        """Return when it has ended, or after `timeout` s."""
+        """Wait until it has ended, for at most `timeout` s."""
         deadline = time.monotonic() + timeout
         while self.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
 
 
 def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn:
-    """In the forked process: guard a child, tell its status on standard input, which is a socket, and end."""
+    """Guard a child, in the forked process; send its status on standard input, which is a socket, and end."""
     line = request["line"]
     set_title(" ".join([sys.executable, guard.__file__, f"{request['grace']:g}", *line]))
     os.setsid()
-    # Other numbers first: one of the files may have the number that another is to get.
+    # Duplicated first: a file may have the number that another one gets.
     kept = [os.dup(file) for file in files]
     os.dup2(kept[CONTROL], 0)
     os.dup2(kept[LOG], 1)
@@ -128,7 +128,7 @@ def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn
         _child(request, me)
 
     status = guard.watch(start, request["grace"], lambda: _gone(launcher))
-    with contextlib.suppress(OSError):  # nobody is left to hear it
+    with contextlib.suppress(OSError):  # the launcher is gone
         os.write(0, str(status).encode())
     os._exit(0)
 
@@ -144,7 +144,7 @@ def _gone(process: int) -> bool:
 
 
 def _child(request: dict[str, Any], parent: int) -> NoReturn:
-    """In the process proper: make it look freshly started, and run it; ends in SystemExit."""
+    """Make the process proper look freshly started and run its module; raises SystemExit at the end."""
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.closerange(3, HIGHEST)
@@ -161,13 +161,13 @@ def _child(request: dict[str, Any], parent: int) -> NoReturn:
     sys.stdout = sys.__stdout__ = _output(1, unbuffered)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _output(2, unbuffered)  # type: ignore[misc]
     if numpy := sys.modules.get("numpy"):
-        numpy.random.seed()  # `random` does it by itself; torch's seed is the same in all fresh processes
+        numpy.random.seed()  # `random` reseeds itself; torch has the same seed in all fresh processes
     importlib.invalidate_caches()  # a file may be newer than the listing of its folder
     sys.argv = ["-m", *line[3:]]
     try:
         os.chdir(request["folder"])
         runpy.run_module(line[2], run_name="__main__", alter_sys=True)
-    except Exception as error:  # the traceback is to begin where the module does
+    except Exception as error:  # the traceback should begin in the module
         traceback = error.__traceback__ and error.__traceback__.tb_next
         sys.excepthook(type(error), error.with_traceback(traceback), traceback)
         sys.exit(1)

@@ -1,10 +1,10 @@
-"""The launcher's side of a fork server (fork_server.py): begins it, asks it for processes, hears of their ends.
+"""The launcher's side of a fork server (fork_server.py): starts it, requests processes, learns of their ends.
 
     with Forks.begin() as forks:  # before any thread, any connection, any tensor
         forks.load(["workers.learning.worker"])
         child = Child("learner", line, log, environment, forks=forks)
 
-Whatever it cannot do is done by exec, as if there were none: see `Forks.start`.
+Processes that it cannot fork are started by exec: see `Forks.start`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ from pathlib import Path
 from typing import Any, BinaryIO, Self
 
 ANSWER_WITHIN = 60.0  # s; it may still be importing torch, on a busy machine
-KILLED = 128 + signal.SIGKILL  # status of a guard that ended without telling one, and of its child with it
+KILLED = 128 + signal.SIGKILL  # status of a guard that ended without sending one, and of its child
 
-# Variables that nothing reads before a role's own code runs: setting them in the forked process is enough. All others
-# may have been read by an import or by the interpreter's start; a process for which one of those differs is started by
-# exec.
+# Variables that are read only by a role's own code, so it is enough to set them in the forked process. Others may have
+# been read by an import or at the interpreter's start; a process for which one of those differs is started by exec.
 READ_LATE = (
     "WARREN_", "CUDA_VISIBLE_DEVICES", "PYTHONUNBUFFERED",
     "TORCHINDUCTOR_CACHE_DIR", "PYGAME_HIDE_SUPPORT_PROMPT",  # set by imports, alike in all processes
 )  # fmt: skip
-# Of all roles, and so of the fork server. One thread of linear algebra a process: they share this machine's cores.
+# For all roles and the fork server. One thread of linear algebra per process, as processes share the cores.
 ENVIRONMENT: Mapping[str, str] = {"OMP_NUM_THREADS": "1"}
 
 
 class ForkedGuard:
-    """The guard of a forked process; `pid` is its own. Its socket tells the process's status when both have ended."""
+    """The guard of a forked process; its socket carries the process's status when both have ended."""
 
     def __init__(self, pid: int, control: socket.socket) -> None:
         self.pid, self._control = pid, control
@@ -50,7 +49,7 @@ class ForkedGuard:
         return self._status is not None
 
     def poll(self) -> int | None:
-        """The process's exit status, 128 + n by signal n; None while it runs."""
+        """Return the process's exit status, 128 + n after signal n; None while it runs."""
         while self._status is None:
             try:
                 part = self._control.recv(64, socket.MSG_DONTWAIT)
@@ -65,7 +64,7 @@ class ForkedGuard:
         return self._status
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status. Raises subprocess.TimeoutExpired after `timeout` s."""
+        """Wait for the exit status and return it. Raises subprocess.TimeoutExpired after `timeout` s."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while (status := self.poll()) is None:
             left = None if deadline is None else deadline - time.monotonic()
@@ -83,7 +82,7 @@ class ForkedGuard:
 
 
 class Forks:
-    """A fork server. Use as a context manager; `say` gets one line when it has died."""
+    """A fork server. Use as a context manager; `say` is called with a line if it dies."""
 
     def __init__(self, pid: int, connection: socket.socket, environment: Mapping[str, str]) -> None:
         self.pid, self._connection, self._environment = pid, connection, environment
@@ -92,10 +91,10 @@ class Forks:
 
     @classmethod
     def begin(cls) -> Forks | None:
-        """Fork it off this process; None where that is not safe: in a process with threads, and on other systems."""
+        """Fork the server off this process; None where that is not safe: with several threads, and off Linux."""
         if sys.platform != "linux":
             return None
-        from workers.servers.fork_server import serve, threads  # what they need, only Linux has
+        from workers.servers.fork_server import serve, threads  # they need Linux
 
         if threads() > 1:
             return None
@@ -113,7 +112,7 @@ class Forks:
         return cls(pid, ours, environment)
 
     def load(self, modules: Iterable[str]) -> None:
-        """Have it import these, of Warren's and libraries' alone: children import the user's own, as it is then."""
+        """Let the server import these modules of Warren or libraries; each child imports the user's modules anew."""
         self._send({"modules": [*modules]}, ())
 
     def start(
@@ -123,7 +122,7 @@ class Forks:
         environment: Mapping[str, str] | None,
         grace: float,
     ) -> ForkedGuard | None:
-        """Fork a guard and a process of `line`, `python -m MODULE ARGUMENT...`; None where exec has to start it."""
+        """Fork a guard and a process of `line`, `python -m MODULE ARGUMENT...`; return None if exec has to start it."""
         environment = dict(os.environ) if environment is None else environment
         if self._gone or [*line[:2]] != [sys.executable, "-m"] or differing(self._environment, environment):
             return None
@@ -139,7 +138,7 @@ class Forks:
         return None
 
     def close(self) -> None:
-        """End it: exec starts what is asked for from now on. What it started lives on under guards."""
+        """End the server; its processes live on under their guards, and exec starts later ones."""
         self._gone = True
         self._connection.close()
         if self.pid:
@@ -156,7 +155,7 @@ class Forks:
 
     def _send(self, request: Mapping[str, object], files: Sequence[int]) -> None:
         carried = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))] if files else []
-        with contextlib.suppress(OSError):  # no answer says so too
+        with contextlib.suppress(OSError):  # the missing answer reports it
             self._connection.sendmsg([json.dumps(request).encode()], carried)
 
     def _answer(self) -> dict[str, Any]:
@@ -166,12 +165,12 @@ class Forks:
             return {}
 
     def _lost(self, why: str) -> None:
-        """Of no more use: an answer may come late, and be taken for another's."""
+        """Close after a failed request, as a late answer could be taken for another's."""
         self.close()
         self.say(f"warning: no more processes can be forked ({why}); those that start from now on take seconds")
 
 
 def differing(ours: Mapping[str, str], asked: Mapping[str, str]) -> list[str]:
-    """The variables that rule out a fork, of a process that is to have `asked`."""
+    """Return the variables that rule out a fork of a process whose environment is `asked`."""
     names = ours.keys() | asked.keys()
     return sorted(name for name in names if ours.get(name) != asked.get(name) and not name.startswith(READ_LATE))

@@ -1,12 +1,12 @@
-"""Runs one server as its child and stops it when the process that asked for it is gone, however that one went.
+"""A process that runs one server as its child and stops it when the launcher is gone, however the launcher ended.
 
     python -I -S guard.py GRACE_SECONDS COMMAND [ARGUMENT...]      # standard library only: it must start at once
 
-Standard input is a pipe whose other end the launcher holds: its end means "stop", be it closed on purpose or by the
-launcher's death (kill -9 included). A number in it is another grace time, in seconds, and means "stop" as well. Why a
-process, not PR_SET_PDEATHSIG in the launcher: that signal comes when the *thread* that forked ends, exists on Linux
-only, needs code between fork and exec of a process full of threads, and gives the server no time to close its files.
-Here it is the second belt, for a guard that is itself killed.
+Standard input is a pipe whose other end the launcher holds: its end means "stop", whether it was closed on purpose or
+by the launcher's death (kill -9 included). A number in it is a new grace time, in seconds, and means "stop" as well.
+PR_SET_PDEATHSIG in the launcher would not do: that signal comes when the *thread* that forked ends, exists on Linux
+only, needs code between fork and exec of a process with threads, and gives the server no time to close its files. Here
+it is used in addition, for a guard that is itself killed.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with(guard: int) -> None:
-    """Between fork and exec of the server: ask Linux for SIGKILL when the guard dies. The guard has one thread."""
+    """Ask Linux for SIGKILL when the guard dies; called between fork and exec. The guard has one thread."""
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != guard:  # it died before the call above: nobody would ever send the signal
+    if os.getppid() != guard:  # it died before the call above, so the signal would never come
         os._exit(1)
 
 
 def signal_group(child: Any, number: int) -> None:
-    """Send to the server's whole process group: a server may be a shell script and what it starts."""
+    """Send a signal to the server's process group, as a server may be a shell script with children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 
 
 def stop(child: Any, grace: float) -> None:
-    """SIGTERM, up to `grace` seconds to finish, then SIGKILL to whatever is left of the group."""
+    """Send SIGTERM, wait up to `grace` seconds, then send SIGKILL to the rest of the group."""
     if child.poll() is None:
         signal_group(child, signal.SIGTERM)
         deadline = time.monotonic() + grace
@@ -56,9 +56,9 @@ def stop(child: Any, grace: float) -> None:
 
 
 def watch(start: Callable[[], Any], grace: float, alone: Callable[[], bool]) -> int:
-    """`start()` the child, a Popen or what behaves like one, and see to its end; its exit status (128 + n by signal).
+    """Start the child by `start()`, which returns a Popen or the like; return its exit status (128 + n after signal n).
 
-    It is stopped when standard input says so, at a signal, and when `alone()`: when who asked for it is gone.
+    It is stopped by standard input, by a signal, and when `alone()` says that the launcher is gone.
     """
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -74,7 +74,7 @@ def watch(start: Callable[[], Any], grace: float, alone: Callable[[], bool]) -> 
         if wake_read in ready:
             os.read(wake_read, 4096)
         if 0 in ready:
-            with contextlib.suppress(ValueError, OSError):  # nothing: the pipe has ended
+            with contextlib.suppress(ValueError, OSError):  # no number: the pipe has ended
                 grace = float(os.read(0, 64))
             break
         if asked or alone():
@@ -85,7 +85,7 @@ def watch(start: Callable[[], Any], grace: float, alone: Callable[[], bool]) -> 
 
 
 def main(argv: list[str]) -> int:
-    """Run, wait for the server's end or for the order to stop; the exit status is the server's (128 + n by signal)."""
+    """Run the server until it ends or is stopped; return its exit status (128 + n after signal n)."""
     grace, command = float(argv[0]), argv[1:]
     parent, guard = os.getppid(), os.getpid()
 

@@ -1,6 +1,6 @@
-"""What servers this machine has: binaries on PATH, in the distribution's places, inside a Python package.
+"""The servers of this machine: binaries on PATH, in the distribution's folders, inside a Python package.
 
-Every look-up is a field or a method of `Machine`, so that a test can describe a machine that lacks something.
+Every look-up is a field or a method of `Machine`, so that a test can describe a machine without some of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RabbitMQBinaries:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where to look. `path` is a PATH string; `places` are folders looked into after it."""
+    """The places to search. `path` is a PATH string; `places` are folders searched after it."""
 
     path: str = field(default_factory=lambda: os.environ.get("PATH", os.defpath))
     places: tuple[str, ...] = PLACES
@@ -46,16 +46,16 @@ class Machine:
 
     @property
     def search_path(self) -> str:
-        """PATH with the places after it."""
+        """Return PATH with the places after it."""
         return os.pathsep.join(part for part in (self.path, *self.places) if part)
 
     def which(self, program: str) -> Path | None:
-        """The program's path, or None."""
+        """Return the program's path, or None."""
         found = shutil.which(program, path=self.search_path)
         return Path(found) if found else None
 
     def rabbitmq(self) -> RabbitMQBinaries | None:
-        """RabbitMQ's server, control and epmd programs, or None when one of them is missing."""
+        """Return RabbitMQ's server, control and epmd programs, or None if one of them is missing."""
         server = self.which("rabbitmq-server")
         if server is None or server.parent in SYSTEM_FOLDERS:
             # The packages' /usr/sbin/rabbitmq-server is a wrapper that insists on the user "rabbitmq"; behind it
@@ -78,11 +78,11 @@ class Machine:
         return next(iter(sorted(root.glob("erts-*/bin/epmd"), reverse=True)), None)
 
     def redis(self) -> Path | None:
-        """An installed redis-server, or valkey-server, which speaks the same protocol."""
+        """Return an installed redis-server or valkey-server, which has the same protocol, or None."""
         return self.which("redis-server") or self.which("valkey-server")
 
     def embedded_redis(self) -> Path | None:
-        """The server binary inside the Python package; the package is not imported (it would import a client)."""
+        """Return the server binary inside the Python package, which is not imported, or None."""
         spec = importlib.util.find_spec(self.embedded_package)
         if spec is None:
             return None
@@ -93,7 +93,7 @@ class Machine:
         return None
 
     def debian_family(self) -> bool:
-        """Whether this is Debian, Ubuntu or one of their kin, with apt-get."""
+        """Return whether this is Debian, Ubuntu or a relative, with apt-get."""
         try:
             lines = self.os_release.read_text(encoding="utf-8").splitlines()
         except OSError:
@@ -103,7 +103,7 @@ class Machine:
         return bool({"debian", "ubuntu"} & set(kin)) and self.which("apt-get") is not None
 
     def root_prefix(self) -> list[str] | None:
-        """What to put before a command to run it as root: nothing, `sudo -n`, or None when neither is allowed."""
+        """Return the prefix that runs a command as root: nothing or `sudo -n`; None if neither is allowed."""
         if self.user == 0:
             return []
         sudo = self.which("sudo")

@@ -1,4 +1,4 @@
-"""Which ways to a server each mode of `broker=` tries, and which URLs it takes."""
+"""The modes of `broker=`: the ways to a server that each tries, and the URLs that it takes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKER_STEPS = {
     "install": ("installed",),
     "embedded": ("embedded",),
 }
-# The embedded server is a full Redis, so nothing is ever installed for want of one.
+# The embedded server is a full Redis, so Redis is never installed.
 REDIS_STEPS = {
     "auto": ("given", "listening", "private", "embedded"),
     "external": ("given",),
@@ -29,22 +29,22 @@ REDIS_STEPS = {
     "install": ("private",),
     "embedded": ("embedded",),
 }
-PRIVATE = ("private", "embedded")  # of the steps those that begin with what the folder holds
+PRIVATE = ("private", "embedded")  # steps whose server starts with the folder's data
 MODES = tuple(BROKER_STEPS)
 
 
 def given_urls(
     mode: str, broker_url: str | None, redis_url: str | None, environment: Mapping[str, str] = os.environ
 ) -> tuple[str | None, str | None]:
-    """(broker's, Redis's) URL as given here or in the environment. Raises ConfigurationError for what does not fit."""
+    """Return the URLs of broker and Redis, given here or in the environment, or None. Raises ConfigurationError."""
     if mode not in BROKER_STEPS:
         raise UnknownName("broker mode", mode, MODES)
-    # What `workers.servers env` exports of a run's private servers ends with that run: only who asks for it gets it.
+    # Private servers, as `workers.servers env` exports them, end with their run: they are used only on request.
     if mode == "external" or (mode == "auto" and environment.get(OF_A_RUN) != "private"):
         broker_url = broker_url or secret(BROKER_VARIABLE, environment)
         redis_url = redis_url or secret(REDIS_VARIABLE, environment)
     elif mode != "auto" and (broker_url or redis_url):
-        raise ConfigurationError(f"broker={mode} takes no URLs, yet one is given; use broker=external, or leave it out")
+        raise ConfigurationError(f"broker={mode} takes no URLs, but one is given; use broker=external, or leave it out")
     if broker_url and not redis_url and kind_of(broker_url) == "redis":
         redis_url = broker_url
     if mode == "external":

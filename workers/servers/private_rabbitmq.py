@@ -1,8 +1,8 @@
-"""A RabbitMQ of one's own: one node of the current user, loopback only, its own epmd, its files under a folder.
+"""A private RabbitMQ: one node of the current user, loopback only, with its own epmd and its files under a folder.
 
-Nothing of the machine's own RabbitMQ is read or touched, and every process ends with the run: epmd, which Erlang would
-otherwise leave behind as a daemon on the well-known port 4369, runs in the foreground as our child on its own port.
-The settings are ones that RabbitMQ 3.9 to 4.x all know; those that 4.x calls deprecated are left alone.
+The machine's own RabbitMQ is neither read nor changed, and every process ends with the run: epmd, which Erlang would
+otherwise leave behind as a daemon on port 4369, runs in the foreground as our child on its own port. All settings are
+known to RabbitMQ 3.9 to 4.x, and none is deprecated in 4.x.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ERLANG_FLAGS = "+sbwt none +sbwtdcpu none +sbwtdio none -start_epmd false -kerne
 
 @dataclass(frozen=True)
 class Node:
-    """What is needed to speak with a private node from another process: kept in the run's record."""
+    """The facts by which another process can control a private node; kept in the run's record."""
 
     folder: str
     name: str
@@ -55,7 +55,7 @@ class Node:
     path: str
 
     def environment(self) -> dict[str, str]:
-        """The whole environment of the node and of rabbitmqctl: the machine's own RabbitMQ settings do not leak in."""
+        """Return the environment of the node and of rabbitmqctl, without settings of the machine's own RabbitMQ."""
         folder = Path(self.folder)
         kept = {
             name: value
@@ -91,12 +91,12 @@ class Node:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """For the run's record; holds no secret."""
+        """Return the fields for the run's record; they hold no secret."""
         return asdict(self)
 
 
 class PrivateRabbitMQ:
-    """A node that was begun, and runs once it is ready; `url` holds its password, which is on no command line."""
+    """A node that was started, and serves once it is ready; `url` holds its password, which is on no command line."""
 
     version = "RabbitMQ"  # as it calls itself, once it is ready
 
@@ -105,19 +105,19 @@ class PrivateRabbitMQ:
 
     @property
     def children(self) -> list[Child]:
-        """Both processes, the node first."""
+        """Return both processes, the node first."""
         return [self.server, self.epmd]
 
     def wait_until_ready(self) -> None:
-        """Return once it completes an AMQP login. Raises BrokerError, with the last lines of the log."""
+        """Wait until an AMQP login works. Raises BrokerError, with the last lines of the log."""
         self.server.wait_until(lambda: _answers(self.url), READY_TIMEOUT)
-        # epmd that finds its port taken ends with status 0, and the node then uses the holder's: not ours to use.
+        # If its port is taken, epmd ends with status 0, and the node uses the other epmd, which is not ours.
         if not self.epmd.alive:
             raise BrokerError(f"port {self.node.epmd_port} in use: {self.epmd.death()}")
         self.version = check_broker(self.url)
 
     def stop(self) -> None:
-        """Stop both processes, and `discard`."""
+        """Stop both processes and discard their data."""
         for child in self.children:
             child.ask_to_stop()
         for child in self.children:
@@ -125,23 +125,23 @@ class PrivateRabbitMQ:
         self.discard()
 
     def discard(self) -> None:
-        """Remove a stopped node's tables: its name and password were for this run alone. The logs stay."""
+        """Remove a stopped node's tables, which belong to this run alone; keep the logs."""
         shutil.rmtree(Path(self.node.folder) / "data", ignore_errors=True)
 
     @classmethod
     def start(
         cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, open_at: OpenAddress | None = None
     ) -> PrivateRabbitMQ:
-        """`begin`, and wait until it is ready. Raises BrokerError, with the last lines of the log, when it is not."""
+        """Start a node and wait until it is ready. Raises BrokerError, with the last lines of the log."""
         return cls.begin(binaries, folder, port=port, open_at=open_at).finish()
 
     @classmethod
     def begin(
         cls, binaries: RabbitMQBinaries, folder: Path, *, port: int | None = None, open_at: OpenAddress | None = None
     ) -> Starting[PrivateRabbitMQ]:
-        """Begin a new, empty node. `open_at`: where others may come in.
+        """Begin to start a new, empty node. `open_at`: an address for other machines.
 
-        Raises ConfigurationError when the `port` asked for is taken.
+        Raises ConfigurationError if the given `port` is taken.
         """
         return Starting(
             lambda at: cls._begin(binaries, private_folder(folder.resolve()), at, open_at), port, "RabbitMQ"
@@ -162,8 +162,8 @@ class PrivateRabbitMQ:
         _write_files(folder, CONFIGURATION.format(listeners=listeners, user=user, password=password))
         environment = node.environment() | {
             "RABBITMQ_DIST_PORT": str(free_port()),
-            # Makes the script become the node instead of its parent, so that signals, the exit status and the
-            # guard's death all reach the node itself. (NOTIFY_SOCKET, systemd's real sign, stays unset.)
+            # Lets the script become the node instead of its parent, so that signals and exit status are the
+            # node's. (NOTIFY_SOCKET, by which RabbitMQ detects systemd, stays unset.)
             "RUNNING_UNDER_SYSTEMD": "true",
             **_plugins(binaries, folder),
         }
@@ -183,7 +183,7 @@ class PrivateRabbitMQ:
 
 
 def _write_files(folder: Path, configuration: str) -> None:
-    shutil.rmtree(folder / "data", ignore_errors=True)  # of an attempt before this one, under another node name
+    shutil.rmtree(folder / "data", ignore_errors=True)  # from an earlier attempt, with another node name
     for name in ("home", "data", "log"):
         private_folder(folder / name)
     cookie = folder / "home" / ".erlang.cookie"
@@ -195,10 +195,10 @@ def _write_files(folder: Path, configuration: str) -> None:
 
 
 def _plugins(binaries: RabbitMQBinaries, folder: Path) -> dict[str, str]:
-    """The variable that names a folder with just the applications that RabbitMQ itself is made of.
+    """Return the variable that names a folder with only the applications of RabbitMQ itself.
 
-    Erlang looks for each of a thousand modules in every plugin's folder: of the whole distribution's it is a fifth of
-    the start. Empty where plugins are not laid out as folders.
+    Erlang searches every plugin's folder for each of a thousand modules: with all of the distribution's plugins that is
+    a fifth of the start. Empty where plugins are not laid out as folders.
     """
     everything = binaries.server.parent.parent / "plugins"
     found = {path.name.rpartition("-")[0]: path for path in everything.glob("*-*") if (path / "ebin").is_dir()}

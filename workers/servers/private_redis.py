@@ -1,4 +1,4 @@
-"""A Redis of one's own: loopback only, a free port, a random password, its files under the run's folder."""
+"""A private Redis: loopback only, a free port, a random password, its files under the run's folder."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from workers.servers.exposure import OpenAddress
 from workers.servers.process import LOOPBACK, Child, Starting, listens, private_folder, write_secret
 
 READY_TIMEOUT = 30.0  # seconds until it answers; it takes a tenth of one
-LOADING_TIMEOUT = 900.0  # seconds until it has read an append-only file back; some 10 take a GB
+LOADING_TIMEOUT = 900.0  # seconds until it has read its append-only file; about 10 per GB
 GRACE = 5.0  # seconds between SIGTERM and SIGKILL; it writes its append-only file meanwhile
-GONE_WITHIN = GRACE + 10.0  # seconds in which a server ends whose launcher was killed
+GONE_WITHIN = GRACE + 10.0  # seconds until a server has ended whose launcher was killed
 UP, LOADING, AWAY = "up", "loading", "away"
-# As Redis says of an append-only file that it cannot read: cut off at its end it can.
+# Redis's errors for an append-only file that it cannot read; one that is only cut off at its end it can.
 DAMAGED = re.compile(r"append[- ]only file|AOF|RDB format|wrong signature", re.IGNORECASE)
 DATA = ("appendonlydir", "appendonly.aof")  # the latter of Redis 6
 
 
 class PrivateRedis:
-    """A redis-server (or valkey-server) that was begun, and runs once it is ready.
+    """A redis-server (or valkey-server) that was started, and serves once it is ready.
 
     `url` holds its password, which is on no command line.
     """
 
     version = "Redis"  # as it calls itself, once it is ready
-    note = ""  # about data that it did not begin with
+    note = ""  # about damaged data that it did not load
 
     def __init__(self, child: Child, folder: Path, port: int, password: str) -> None:
         self.child, self.folder, self.port = child, folder, port
         self._password = password
 
     def wait_until_ready(self) -> None:
-        """Return once it answers a PING. Raises BrokerError, with its last lines.
+        """Wait until it answers a PING. Raises BrokerError, with its last lines.
 
-        Data of an earlier server that it cannot read is set aside: it begins empty then, and says so in `note`.
+        Data of an earlier server that it cannot read is set aside: it then starts empty, and `note` says so.
         """
         try:
             self._wait()
@@ -59,26 +59,26 @@ class PrivateRedis:
         self.child.wait_until(lambda: _state(self.url) == UP, LOADING_TIMEOUT)
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the server."""
         self.child.stop()
 
     @property
     def url(self) -> str:
-        """URL of database 0."""
+        """Return the URL of database 0."""
         return self.database(0)
 
     def database(self, number: int) -> str:
-        """URL of one of the 16 numbered databases; with the user name, without which redis-cli 7 is refused."""
+        """Return the URL of one of the 16 databases, with the user name that redis-cli 7 needs."""
         return f"redis://default:{self._password}@{LOOPBACK}:{self.port}/{number}"
 
     def empty(self, number: int) -> None:
-        """Remove all that one of the databases holds."""
+        """Remove all keys of one database."""
         with redis_client.connect(self.database(number)) as client:
             client.flushdb()
 
     @classmethod
     def start(cls, binary: Path, folder: Path, **given: Any) -> PrivateRedis:
-        """`begin`, and wait until it is ready. Raises BrokerError, with its last lines, when it is not."""
+        """Start `binary` and wait until it is ready. Raises BrokerError, with its last lines."""
         return cls.begin(binary, folder, **given).finish()
 
     @classmethod
@@ -91,14 +91,13 @@ class PrivateRedis:
         durable: bool = False,
         open_at: OpenAddress | None = None,
     ) -> Starting[PrivateRedis]:
-        """Begin `binary`.
+        """Begin to start `binary`.
 
-        Every write goes to an append-only file, so that a server that was killed comes back with what it held (see
-        `Child.start_again`). `durable`: what an earlier server in the same `folder` held is kept as well, one whose
-        launcher was killed a moment ago included; without it this one begins empty. `open_at`: where others may come
-        in.
+        Every write goes to an append-only file, so that a killed server comes back with its data (see
+        `Child.start_again`). `durable`: keep the data of an earlier server in `folder`, even of one whose launcher was
+        killed a moment ago; else the server starts empty. `open_at`: an address for other machines.
 
-        Raises ConfigurationError when the `port` asked for is taken, BrokerError when the earlier server runs on.
+        Raises ConfigurationError if the given `port` is taken, BrokerError if the earlier server does not end.
         """
         private_folder(folder)
         if durable:
@@ -117,12 +116,12 @@ class PrivateRedis:
 
 
 def holds_data(folder: Path) -> bool:
-    """Return True where a server in `folder` has left its data."""
+    """Return whether a server has left data in `folder`."""
     return any((folder / name).exists() for name in DATA)
 
 
 def forget(folder: Path) -> None:
-    """Remove what a server in `folder` held; its logs stay."""
+    """Remove the data of a server in `folder`; keep its logs."""
     for name in DATA:
         shutil.rmtree(folder / name, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -130,7 +129,7 @@ def forget(folder: Path) -> None:
 
 
 def set_aside(folder: Path) -> Path:
-    """Move what a server in `folder` held out of the way of the next; where it is now."""
+    """Move the data of a server in `folder` to another folder; return that."""
     aside = folder / f"damaged-{time.time_ns() // 1_000_000}"
     aside.mkdir()
     for name in DATA:
@@ -140,7 +139,7 @@ def set_aside(folder: Path) -> Path:
 
 
 def wait_for_the_last(folder: Path) -> None:
-    """Return once the server that ran in `folder` before has ended: two would write the same append-only file."""
+    """Wait for the end of an earlier server in `folder`: two would write the same append-only file."""
     path = folder / "redis.conf"
     given = dict(line.split(" ", 1) for line in path.read_text().splitlines() if " " in line) if path.exists() else {}
     if "port" not in given:
@@ -157,7 +156,7 @@ def wait_for_the_last(folder: Path) -> None:
 
 
 def configuration(folder: Path, port: int, password: str, addresses: tuple[str, ...] = (LOOPBACK,)) -> str:
-    """The whole redis.conf; every name in it is known to Redis 6.2 and later and to Valkey."""
+    """Return the text of redis.conf; all its settings are known to Redis 6.2 and later and to Valkey."""
     quoted = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
     return "\n".join(
         (
@@ -178,7 +177,7 @@ def configuration(folder: Path, port: int, password: str, addresses: tuple[str, 
 
 
 def _state(url: str) -> str:
-    """UP, LOADING, or AWAY for anything else."""
+    """Return UP, LOADING, or AWAY for anything else."""
     try:
         check_redis(url, timeout=2.0)
     except BrokerError as error:
@@ -187,7 +186,7 @@ def _state(url: str) -> str:
 
 
 def _is_ours(url: str) -> bool:
-    """Return True unless the server that listens there refuses this password or says nothing."""
+    """Return whether the server at `url` accepts its password and answers."""
     try:
         check_redis(url, timeout=CHECK_TIMEOUT)
     except BrokerError as error:

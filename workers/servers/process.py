@@ -1,4 +1,4 @@
-"""One server process of ours: started under a guard, with its output in a file, stopped within a bounded time."""
+"""A child process: started under a guard, with its output in a file, stopped within a bounded time."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from workers.servers.forks import ForkedGuard, Forks
 
 GUARD = Path(__file__).with_name("guard.py")
 LOOPBACK = "127.0.0.1"
-READ = 256 << 10  # bytes at the end of a log that are looked at
-TAIL_LINES = 12  # of a dead server's output, in its error
+READ = 256 << 10  # bytes read at the end of a log
+TAIL_LINES = 12  # lines of a dead server's output in its error
 PORT_ATTEMPTS = 5
 PORT_TAKEN = re.compile(r"eaddrinuse|address already in use|port \d+ in use", re.IGNORECASE)
 POLL = 0.05  # seconds between two checks whether a server is ready
 
 
 class ExecutedGuard(subprocess.Popen[bytes]):
-    """The guard of a process that exec starts; it is told to stop through its standard input."""
+    """The guard of a process that is started by exec; its standard input tells it to stop."""
 
     @property
     def seen_to_end(self) -> bool:
-        """Return True once a poll has found that it ended. Take no lock, unlike a poll."""
+        """Return whether a poll has found that it ended. Takes no lock, unlike a poll."""
         return self.returncode is not None
 
     def ask(self, grace: float | None) -> None:
@@ -46,9 +46,9 @@ class ExecutedGuard(subprocess.Popen[bytes]):
 
 
 class Child:
-    """A process under its guard; ends with this process, whatever ends this process. Output goes to `log`, appended.
+    """A process under its guard, which ends with this process, however this one ends. `log` is appended to.
 
-    `forks`: what forks it where that is possible; exec starts it otherwise.
+    `forks`: forks the process if possible; else exec starts it.
     """
 
     def __init__(
@@ -84,45 +84,45 @@ class Child:
         return guard, log_start
 
     def start_again(self) -> None:
-        """Start the same command once more, of a server that has ended; returns before it is ready."""
+        """Start the command of a server that has ended again; does not wait until it is ready."""
         self._guard, self._log_start = self._start()
         self._server = None
 
     @property
     def alive(self) -> bool:
-        """Whether the server still runs."""
+        """Return whether the server still runs."""
         return self._guard.poll() is None
 
     @property
     def status(self) -> int | None:
-        """The exit status of the server (128 + n by signal n); None while it runs."""
+        """Return the exit status of the server (128 + n after signal n); None while it runs."""
         return self._guard.poll()
 
     def output(self) -> str:
-        """Return what the server has printed since this start, of much the end."""
+        """Return the output of the server since its last start, of at most READ bytes at the end."""
         with self.log.open("rb") as stream:
             stream.seek(max(self._log_start, stream.seek(0, 2) - READ))
             return stream.read(READ).decode(errors="replace")
 
     def last_lines(self) -> str:
-        """The last lines that the server printed, indented, for an error message."""
+        """Return the last lines of output, indented, for an error message."""
         lines = [line.rstrip()[:400] for line in self.output().splitlines() if line.strip()]
         return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "    (it printed nothing)"
 
     def death(self) -> str:
-        """One message about a server that ended without being asked: its status, its log, its last lines."""
+        """Return a message about a server that ended by itself: its status, its log, its last lines."""
         status = explain_status(self._guard.poll())
         return f"{self.name} ended with status {status}; the end of {self.log}:\n{self.last_lines()}"
 
     def server(self) -> psutil.Process | None:
-        """The process below the guard; None when it is gone, or has not begun."""
-        if self._server is None:  # looked for once: psutil reads the parents of all of the machine's processes for it
+        """Return the process below the guard; None if it has ended or has not started."""
+        if self._server is None:  # searched once, as psutil reads all processes of the machine for it
             with contextlib.suppress(psutil.Error):
                 self._server = next(iter(psutil.Process(self._guard.pid).children()), None)
         return self._server if self._server is not None and self._server.is_running() else None
 
     def wait_until(self, ready: Callable[[], bool], timeout: float) -> None:
-        """Return once `ready()` holds. Raises BrokerError when the server dies or `timeout` seconds pass first."""
+        """Wait until `ready()` holds. Raises BrokerError if the server dies or `timeout` seconds pass first."""
         deadline = time.monotonic() + timeout
         while not ready():
             if not self.alive:
@@ -134,16 +134,16 @@ class Child:
             time.sleep(POLL)
 
     def ask_to_stop(self, grace: float | None = None) -> None:
-        """Begin stopping without waiting, so that several servers can stop at the same time.
+        """Begin to stop without waiting, so that several servers can stop at the same time.
 
-        `grace`: s until SIGKILL, where it is to be another than was said at the start.
+        `grace`: s until SIGKILL; None: as given at the start.
         """
         if grace is not None:
             self._grace = grace
         self._guard.ask(grace)
 
     def stop(self) -> None:
-        """SIGTERM, then SIGKILL after the grace time. Safe to call twice; returns within the grace time and 5 s."""
+        """Stop by SIGTERM, then SIGKILL after the grace time. Idempotent; takes at most the grace time and 5 s."""
         self.ask_to_stop()
         try:
             self._guard.wait(timeout=self._grace + 4)
@@ -152,22 +152,22 @@ class Child:
             self._guard.wait(timeout=1)
 
     def kill_at_once(self) -> None:
-        """Send SIGKILL to the server and to all that it started, and wait for nothing: for a signal's handler.
+        """Send SIGKILL to the server and its children without waiting: for a signal's handler.
 
-        What the handler has interrupted may hold the lock that a wait would take.
+        The code that the handler interrupted may hold the lock that a wait would take.
         """
         if not self._guard.seen_to_end:
             _kill_tree(self._guard.pid)
 
     def kill(self) -> None:
-        """SIGKILL to the server and to all that it started, without asking; returns once they are gone."""
-        if self.alive:  # the system may have given the number of one that has ended to another
+        """Kill the server and its children by SIGKILL; return when they are gone."""
+        if self.alive:  # else its PID may belong to another process by now
             _kill_tree(self._guard.pid)
         self._guard.wait()
 
 
 def explain_status(status: int | None) -> str:
-    """An exit status as text: of one that a signal made (128 + n), the signal's name."""
+    """Return an exit status as text, with the signal's name if it is 128 + n."""
     if status is None or status <= 128:
         return str(status)
     try:
@@ -187,14 +187,14 @@ def _kill_tree(pid: int) -> None:
 
 
 def free_port() -> int:
-    """A TCP port that nothing on the loopback address used a moment ago; another process may still take it first."""
+    """Return a TCP port that is free on loopback; another process may still take it first."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def listens(port: int) -> bool:
-    """Whether anything accepts connections at `port` on loopback."""
+    """Return whether anything accepts connections at `port` on loopback."""
     try:
         socket.create_connection((LOOPBACK, port), timeout=1.0).close()
     except OSError:
@@ -203,22 +203,22 @@ def listens(port: int) -> bool:
 
 
 class Server(Protocol):
-    """A server that was begun."""
+    """A server whose processes were started."""
 
     def wait_until_ready(self) -> None:
-        """Return once it answers. Raises BrokerError when it does not."""
+        """Wait until it answers. Raises BrokerError if it does not."""
 
     def stop(self) -> None:
-        """Stop what was begun; nothing of it is needed any more."""
+        """Stop the server's processes."""
 
 
 S = TypeVar("S", bound=Server)
 
 
 class Starting(Generic[S]):
-    """A server that boots, at the port asked for or at a free one; its beginner may do something else meanwhile.
+    """A server that boots, at the given port or a free one, while its starter may do something else.
 
-    `begin(port)` starts its processes and returns at once. Raises ConfigurationError when the `port` is taken.
+    `begin(port)` starts its processes and returns at once. Raises ConfigurationError if the `port` is taken.
     """
 
     def __init__(self, begin: Callable[[int], S], port: int | None, name: str) -> None:
@@ -228,9 +228,9 @@ class Starting(Generic[S]):
         self._server = begin(free_port() if port is None else port)
 
     def finish(self) -> S:
-        """The server, once it answers: at another port when someone else took that one meanwhile.
+        """Wait until the server answers and return it; try another port if a free one was taken meanwhile.
 
-        Raises BrokerError, and stops it, when it does not.
+        Stops it and raises BrokerError if it does not answer.
         """
         while True:
             try:
@@ -245,25 +245,25 @@ class Starting(Generic[S]):
             self._server = self._begin(free_port())
 
     def stop(self) -> None:
-        """Wait for it no longer."""
+        """Stop the server that boots."""
         self._server.stop()
 
 
 def require_free(port: int, server: str) -> None:
-    """Raises ConfigurationError, naming the holder where it can be seen, when `port` on loopback is taken."""
+    """Raise ConfigurationError, naming the holder if it can be seen, if `port` on loopback is taken."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed connection's leftovers do not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections in TIME_WAIT do not count
         try:
             probe.bind((LOOPBACK, port))
         except OSError as error:
             raise ConfigurationError(
                 f"port {port}, asked for {server}, cannot be used{_holder(port)} ({error.strerror}); "
-                "name another port, or none to have a free one picked"
+                "use another port, or none for any free one"
             ) from None
 
 
 def _holder(port: int) -> str:
-    """ " by PROGRAM (process PID)" where the system tells this user, else nothing."""
+    """Return ": it is held by PROGRAM (process PID)" if this user may see that, else ""."""
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and port in connection.laddr and connection.pid:
@@ -272,14 +272,14 @@ def _holder(port: int) -> str:
 
 
 def private_folder(path: Path) -> Path:
-    """`path`, made if need be, readable by this user alone: it will hold passwords."""
+    """Make `path` readable by this user alone, as it will hold passwords, and return it."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a file that only this user can read, from its first byte on."""
+    """Write a file that only this user can ever read."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What `ps` shows of a process that was forked: its own command line in place of its parent's."""
+"""The command line that `ps` shows for a forked process: its own instead of its parent's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ ARG_START, ARG_END, ENV_END = 45, 46, 48  # of /proc/PID/stat, counted after the
 
 
 def set_title(title: str) -> None:
-    """Show `title` as this process's command line, cut to the room that the first one and its environment took.
+    """Show `title` as this process's command line, cut to the room of the original one and its environment.
 
-    The kernel keeps where those were, and shows what is written over them up to the first NUL, provided that the last
-    byte of the command line is not NUL any more (fs/proc/base.c, get_mm_cmdline). The environment's strings are lost to
-    `getenv` with it: set those that are needed anew beforehand, as os.environ does.
+    The kernel keeps the addresses of those, and shows the text there up to the first NUL, if the last byte of the
+    original command line is no longer NUL (fs/proc/base.c, get_mm_cmdline). The original strings of the environment are
+    overwritten: set variables that `getenv` needs again beforehand, by os.environ.
     """
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     start, end, limit = (int(fields[index]) for index in (ARG_START, ARG_END, ENV_END))
-    if not 0 < start < end <= limit:  # a kernel that does not tell
+    if not 0 < start < end <= limit:  # this kernel does not report the addresses
         return
     text = title.encode(errors="replace")[: limit - start - 1] + b"\0"
     if len(text) < end - start:

@@ -1,4 +1,4 @@
-"""What a run's servers are, in a file of the run's folder that only its owner can read: for tools and for people."""
+"""The record of a run's servers, in a file of its folder that only the owner can read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from warren.files import read_json, write_whole
 from workers.servers.process import write_secret
 
 FOLDER, FILE = "servers", "servers.json"
-STARTED = "started.json"  # when the run last had its servers: {"started_at": s since 1970}; it stays when they stop
+STARTED = "started.json"  # last start of the run's servers: {"started_at": s since 1970}; kept when they stop
 RUNS = Path("runs")
-SEARCH_DEPTH = 4  # folders below RUNS that the newest run is looked for in
+SEARCH_DEPTH = 4  # levels of folders below RUNS that are searched
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class Record:
     redis_url: str = field(repr=False)
     kind: str
     description: str
-    pid: int  # of the process that acquired them; its end is the end of the private ones
+    pid: int  # of the process that acquired the servers; private ones end with it
     node: dict[str, Any] | None = None
-    run: str | None = None  # the run's name on the servers, where whoever acquired them said it
+    run: str | None = None  # the run's name on the servers, if known
 
     def write(self, run_folder: Path) -> None:
-        """Put the record into the run's folder, and the time beside it: the run has started."""
+        """Write the record, and the time of the start, into the run's folder."""
         write_secret(run_folder / FOLDER / FILE, json.dumps(asdict(self), indent=2) + "\n")
         write_whole(run_folder / STARTED, json.dumps({"started_at": time.time()}) + "\n")
 
 
 def read(run_folder: Path) -> Record:
-    """Return the record in a run's folder. Raises ConfigurationError when there is none (none started, or stopped)."""
+    """Read the record in a run's folder. Raises ConfigurationError if the run has no servers."""
     path = run_folder / FOLDER / FILE
     try:
         return Record(**json.loads(path.read_text(encoding="utf-8")))
@@ -55,23 +55,21 @@ def read(run_folder: Path) -> Record:
 
 
 def remove(run_folder: Path) -> None:
-    """Take the record away: the servers are stopped."""
+    """Remove the record of servers that are stopped."""
     with contextlib.suppress(FileNotFoundError):
         (run_folder / FOLDER / FILE).unlink()
 
 
 def started_at(run_folder: Path) -> float | None:
-    """Return when the run last had its servers, in s since 1970; None where it never had, or wrote no such time."""
+    """Return the time of the last start of the run's servers, in s since 1970; None if unknown."""
     found = read_json(run_folder / STARTED).get("started_at")
     return float(found) if isinstance(found, int | float) else None
 
 
 def newest(runs: Path = RUNS) -> Path:
-    """Return the run folder below `runs` whose run was started last, of those that have servers.
+    """Return the folder below `runs` of the run with servers that was started last.
 
-    One that goes on comes before those whose launcher was killed.
-
-    Raises ConfigurationError when there is none.
+    A run that goes on comes before those whose launcher was killed. Raises ConfigurationError if there is none.
     """
     found = folders(runs)
     if not found:
@@ -80,9 +78,9 @@ def newest(runs: Path = RUNS) -> Path:
 
 
 def folder_of(run: str, runs: Path = RUNS) -> Path:
-    """Return the folder of a run that has servers: `run` is that folder, or the run's name.
+    """Return the folder of a run with servers; `run` is that folder or the run's name.
 
-    Raises ConfigurationError where there is no such folder below `runs`.
+    Raises ConfigurationError if there is no such folder below `runs`.
     """
     if (Path(run) / FOLDER / FILE).exists():
         return Path(run)
@@ -103,7 +101,7 @@ def folder_of(run: str, runs: Path = RUNS) -> Path:
 
 
 def name_of(run_folder: Path) -> str | None:
-    """Return the name that the run in a folder has on its servers. Raises ConfigurationError, as `read` does."""
+    """Return the name on its servers of the run in a folder. Raises ConfigurationError, as `read` does."""
     named = read(run_folder).run
     if named is None and (config := run_folder / "config.yaml").exists():
         named = (yaml.safe_load(config.read_text()) or {}).get("run")

@@ -1,4 +1,4 @@
-"""Which RabbitMQ and Redis a run uses: given, already listening, private, installed, or embedded, in that order."""
+"""The choice of a run's RabbitMQ and Redis: given, already listening, private, installed or embedded, in that order."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from workers.servers.private_redis import PrivateRedis, forget, holds_data
 from workers.servers.process import LOOPBACK, Server, Starting, listens
 from workers.servers.running import BROKER_VARIABLE, REDIS_VARIABLE, Say, Servers
 
-EMBEDDED_BROKER_DATABASE = 1  # queues and league apart, so that looking into either shows only its own keys
-LOCAL_TIMEOUT = 3.0  # seconds to wait for whatever listens on a well-known port
+EMBEDDED_BROKER_DATABASE = 1  # apart from the league, so that each database shows only its own keys
+LOCAL_TIMEOUT = 3.0  # seconds to wait for a server that listens on a well-known port
 
 S = TypeVar("S", bound=Server)
 
@@ -60,13 +60,13 @@ def begin(
       `install`: like private, after installing the distribution's packages (Debian or Ubuntu, as root or by sudo).
       `embedded`: one server from a pip package as broker, result backend and pool; needs nothing installed.
     run -- the run's name on the servers, for the record in its folder.
-    durable -- whether a private Redis has the data of an earlier one in `folder`, and leaves its own for the next.
-    unsaved -- asked at the start, and at the end: whether a private Redis holds, or held, what is nowhere else in the
-      run's folder. Then its data is kept, as if `durable`, since the launcher was killed.
+    durable -- whether a private Redis starts with the data of an earlier one in `folder`, and leaves its own.
+    unsaved -- called at the start and at the end: returns whether a private Redis holds data that is missing from the
+      run's folder, since a launcher was killed. If so, the data is kept, as if `durable`.
     broker_port, redis_port -- ports for private servers; default any free one.
     listen -- an address of this machine, or 0.0.0.0, at which private servers listen besides loopback, on the usual
-      ports, for who has the password in WARREN_PASSWORD. What passes there is not encrypted.
-    lock -- of `folder`, where the caller has taken it already; it is left to the caller then.
+      ports, with the password in WARREN_PASSWORD. Traffic there is not encrypted.
+    lock -- the lock of `folder`, if the caller has taken it already; the caller then releases it.
 
     A URL that was given and fails is an error, never a reason to take another server. Raises ConfigurationError for
     settings that make no sense; `finish` raises BrokerError, naming what was tried and why it failed.
@@ -99,14 +99,14 @@ class _Settings:
 
 
 class PendingServers:
-    """Servers that are being found or started. Use as a context manager: it stops what `finish` was not called for."""
+    """Servers that are being found or started. Use as a context manager: without `finish` it stops them."""
 
     def __init__(self, settings: _Settings) -> None:
         self.settings = settings
         self.home = settings.folder / record.FOLDER
         self.node: PrivateRabbitMQ | None = None
         self.embedded: PrivateRedis | None = None
-        self.running = Servers("", "", "", "", settings.folder)  # filled in step by step; stopped whole on failure
+        self.running = Servers("", "", "", "", settings.folder)  # filled in step by step; stopped as a whole on failure
         self._starting: list[Starting[Any]] = []
         self._refuse_others()
         lock = settings.lock or FolderLock.take(settings.folder)
@@ -123,7 +123,7 @@ class PendingServers:
         return self.settings.unsaved() and holds_data(self.home / "redis")
 
     def _refuse_others(self) -> None:
-        """Raises ConfigurationError where a Redis is named although a private one has left what is nowhere else."""
+        """Raise ConfigurationError if another Redis is named although a private one has left unsaved data."""
         private = set(REDIS_STEPS[self.settings.mode]) & set(PRIVATE)
         if self._holds_unsaved() and (self.settings.redis_url or not private):
             raise ConfigurationError(
@@ -132,14 +132,14 @@ class PendingServers:
             )
 
     def finish(self, say: Say = print) -> Servers:
-        """Both, once they have answered a login. Raises BrokerError, naming what was tried and why it failed.
+        """Wait until both answer a login and return them. Raises BrokerError, naming what was tried and why it failed.
 
-        `say` is called with each line of progress; the last one says what was chosen.
+        `say` is called with each line of progress; the last line names the chosen servers.
         """
         try:
             broker = self._broker.finish(say)
             if self.embedded is not None and not self.settings.redis_url:
-                redis = FoundServer(self.embedded.url, "", broker.temporary)  # the one server is all three
+                redis = FoundServer(self.embedded.url, "", broker.temporary)  # one server does everything
             else:
                 steps = REDIS_STEPS[self.settings.mode]
                 if self._holds_unsaved():
@@ -160,7 +160,7 @@ class PendingServers:
         except BaseException:
             self.stop()
             raise
-        self.running = Servers("", "", "", "", self.settings.folder)  # what was found is the caller's
+        self.running = Servers("", "", "", "", self.settings.folder)  # the servers belong to the caller now
         say(servers.description)
         if self.settings.open_at is not None:
             say(
@@ -171,7 +171,7 @@ class PendingServers:
         return servers
 
     def stop(self) -> None:
-        """Stop what was begun and is not the caller's. Safe to call twice."""
+        """Stop the servers that do not belong to the caller. Idempotent."""
         starting, self._starting = self._starting, []
         try:
             for server in starting:
@@ -193,7 +193,7 @@ class PendingServers:
         return Choice("Redis" if what == "redis" else what, mode, named)
 
     def _finished(self, starting: Starting[S]) -> S:
-        """What was started, once it answers. From then on `running` stops it."""
+        """Wait until a server answers and return it; from then on `running` stops it."""
         self._starting.remove(starting)
         return starting.finish()
 
@@ -250,7 +250,7 @@ class PendingServers:
             raise Unavailable(reason)
         names = debian.missing(self.settings.machine)
         if not names and self.settings.mode == "auto":
-            raise Unavailable("the binaries are there already")
+            raise Unavailable("the binaries are installed already")
 
         def finish(say: Say) -> FoundServer:
             if names:
@@ -266,7 +266,7 @@ class PendingServers:
 
         def finish(say: Say) -> FoundServer:
             server = self.embedded = self._finished_redis(starting)
-            server.empty(EMBEDDED_BROKER_DATABASE)  # queues of a launcher that was killed are nobody's
+            server.empty(EMBEDDED_BROKER_DATABASE)  # removes queues of a killed launcher
             description = f"embedded {_described(server)}, for everything"
             return FoundServer(
                 server.database(EMBEDDED_BROKER_DATABASE), description, temporary=not self.settings.durable

@@ -1,4 +1,4 @@
-"""Servers that a run has: the two URLs, and the processes that were started for them, which are started again."""
+"""The servers of a run: their URLs, and the processes that were started for them and are restarted."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from workers.servers.process import Child
 
 BROKER_VARIABLE, REDIS_VARIABLE = "WARREN_BROKER_URL", "WARREN_REDIS_URL"
 ROOM = 16 << 20  # bytes that a private server needs on its disk to start
-CALM = 60.0  # s after which an earlier end of a private server counts no more
+CALM = 60.0  # s after which an earlier end of a private server no longer counts
 
 Say = Callable[[str], object]
 
 
 class Revival:
-    """A private server that ends now and then: started again after growing pauses, once its disk has room for it."""
+    """Restarts of a private server after growing pauses, once its disk has room."""
 
     def __init__(self) -> None:
         self._deaths, self._died_at, self._again_at = 0, 0.0, 0.0
         self._full = False
 
     def check(self, child: Child, say: Say, restarts: int) -> None:
-        """Of a child that is not alive: note its death, or start it again when it is time."""
+        """Count the death of a child that is not alive, or start it again when it is time. Raises BrokerError."""
         now = time.monotonic()
         if self._again_at:
             if now >= self._again_at and self._has_room(child, say):
@@ -36,17 +36,17 @@ class Revival:
             return
         if now - self._died_at > CALM:
             self._deaths = 0
-        if not self._deaths or _room(child) >= ROOM:  # on a full disk it may well die again and again
+        if not self._deaths or _room(child) >= ROOM:  # deaths on a full disk do not count
             self._deaths += 1
         self._died_at = now
         if self._deaths > restarts:
             raise BrokerError(f"{child.death()}\n{child.name} ended {self._deaths} times; giving up ({restarts=})")
         wait = min(0.1 * 2 ** (self._deaths - 1), 5.0)
         self._again_at = now + wait
-        say(f"{child.death()}\nstarting {child.name} again, with what it held, in {wait:g} s")
+        say(f"{child.death()}\nstarting {child.name} again, with its data, in {wait:g} s")
 
     def _has_room(self, child: Child, say: Say) -> bool:
-        """Look at the disk: a server that starts without room there may end again, or never answer."""
+        """Return whether the disk has room: without it a server may end again, or never answer."""
         full = _room(child) < ROOM
         if full and not self._full:
             say(f"{child.name} is started again once there is room on the disk of {child.log.parent}")
@@ -73,31 +73,31 @@ class Servers:
     _revivals: dict[Child, Revival] = field(default_factory=dict, repr=False)
 
     def environment(self) -> dict[str, str]:
-        """What a role's process needs to find them: to be passed as environment, which only its owner can see."""
+        """Return the environment by which roles find the servers; only the owner of a process can see it."""
         return {BROKER_VARIABLE: self.broker_url, REDIS_VARIABLE: self.redis_url}
 
     def check(self) -> None:
-        """Log in to both again. Raises BrokerError with the one cause: of a dead private server, its last lines."""
+        """Log in to both again. Raises BrokerError with the cause; for a dead private server with its last lines."""
         if death := self.dead():
             raise BrokerError(death)
         check_broker(self.broker_url)
         check_redis(self.redis_url)
 
     def dead(self) -> str | None:
-        """The last lines of the first private server that ended unasked, or None; costs nothing, call it often."""
+        """Return the last lines of the first private server that ended by itself, or None. Cheap."""
         return next((child.death() for child in self.children if not child.alive), None)
 
     def revive(self, say: Say, restarts: int) -> None:
-        """Start a private server that ended unasked again, on the same port and with what it held; call it often.
+        """Restart private servers that ended by themselves, on the same port and with their data; call it often.
 
-        Raises BrokerError, with its last lines, when one has ended more than `restarts` times within CALM s each.
+        Raises BrokerError, with its last lines, if one has ended more than `restarts` times within CALM s each.
         """
         for child in self.children:
             if not child.alive:
                 self._revivals.setdefault(child, Revival()).check(child, say, restarts)
 
     def stop(self) -> None:
-        """Stop what was started, all at the same time. Safe to call twice; bounded by the grace times (process.py)."""
+        """Stop all started processes at the same time, within their grace times (process.py). Idempotent."""
         children, self.children = self.children, []
         endings, self.on_stop = self.on_stop, []
         try:

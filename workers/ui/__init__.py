@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: panels, tables, plain lines.
+"""Views in a terminal: panels, tables, plain lines.
 
-launch/ shows its figures with these; nothing in here starts or changes anything.
+launch/ shows its figures with them; nothing here starts or changes anything.
 """

@@ -1,4 +1,4 @@
-"""Where a launcher shows how things stand: a live panel in a terminal, lines that stay anywhere else."""
+"""The output of a launcher: a live panel in a terminal, lines that stay anywhere else."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-REFRESH = 4  # panels a second
-LOCAL_FLAGS = 3  # place of these among a terminal's attributes
+REFRESH = 4  # panels per second
+LOCAL_FLAGS = 3  # their index among a terminal's attributes
 
 
 class Terminal:
-    """`_live` takes what is to be shown while the block lasts, None where there is no terminal; `say` prints a line."""
+    """A terminal, as a context manager. `_live` shows a panel (None without a terminal); `say` prints a line."""
 
     def __init__(self, stream: TextIO = sys.stdout) -> None:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
@@ -38,7 +38,7 @@ class Terminal:
         self.close()
 
     def close(self) -> None:
-        """Take the panel away and leave the terminal as it was. Safe to call twice."""
+        """Remove the panel and restore the terminal. Idempotent."""
         live, self._live = self._live, None
         try:
             if live is not None:
@@ -47,7 +47,7 @@ class Terminal:
             self._echo.restore()
 
     def framed(self, title: str, *parts: Table, notes: Sequence[str]) -> Panel:
-        """A panel of `parts`, one below the other, and of `notes` in yellow."""
+        """Return a panel of `parts`, one below the other, and `notes` in yellow."""
         outer = Table.grid()
         for part in parts:
             outer.add_row(part)
@@ -56,22 +56,24 @@ class Terminal:
         return Panel(outer, title=title, title_align="left", expand=False)
 
     def say(self, text: str) -> None:
-        """Print lines above what is shown."""
+        """Print lines above the panel."""
         self._console.print(text, markup=False)
         if self._console.file is not sys.stdout or not self._console.is_terminal:
             self._console.file.flush()
 
 
 class _Echo:
-    """A terminal prints ^C where the cursor stands, in the panel's last line: that line is then not the one that the
-    panel takes away, and a border stays behind. So it prints none while there is a panel."""
+    """The echo of a terminal, switched off while there is a panel.
+
+    A terminal prints ^C at the cursor, in the panel's last line, and a border would stay behind.
+    """
 
     def __init__(self) -> None:
         self._before: list[Any] | None = None
 
     def off(self) -> None:
         with contextlib.suppress(termios.error, ValueError, OSError):  # standard input is no terminal
-            if not _in_foreground():  # `... &`: whoever changes the terminal from there is stopped
+            if not _in_foreground():  # `... &`: the system stops a background process that changes the terminal
                 return
             attributes = termios.tcgetattr(sys.stdin)
             self._before = [*attributes]
@@ -87,5 +89,5 @@ class _Echo:
 
 
 def _in_foreground() -> bool:
-    """Return True where this process may change the terminal at standard input. Raise OSError without one."""
+    """Return whether this process may change the terminal at standard input. Raises OSError without one."""
     return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()

@@ -23,14 +23,14 @@ from warren.errors import BrokerError, ClaimError, CodecError, ConfigurationErro
 from workers.config.command_line import guarded, urls_from_environment
 from workers.servers import check_broker, check_redis
 
-TELL_EVERY = 2.0  # s between lines that say how far it is
+TELL_EVERY = 2.0  # s between lines of progress
 SHOWN_VALUES = 16  # an array with more of them is shown as its dtype and shape
 
-Known = dict[str, Any]  # of a letter: DeadLetter.as_dict
+Known = dict[str, Any]  # facts about a letter: DeadLetter.as_dict
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what the command line says; return the exit status."""
+    """Carry out the command line; return the exit status."""
     urls_from_environment(options)
     missing = [
         f"--{name}: not given, and {variable} is not set"
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     with DeadLetters(app, topology) as letters:
         found = letters.count()
         if found is None:
-            said = f"run {options.run} has no queues of dead letters on this broker: is that its name?"
+            said = f"run {options.run} has no queues of dead letters on this broker; check the run's name"
             print(json.dumps({"run": options.run, "letters": []}) if options.json else said)
             return 0
         actions = {"list": _list, "show": _show, "requeue": _requeue, "drop": _drop}
@@ -139,7 +139,7 @@ def _drop(letters: DeadLetters, count: int, options: argparse.Namespace) -> int:
 
 
 def _deal(letters: DeadLetters, chosen: list[str], deal: Callable[[DeadLetter], None], done: str) -> int:
-    """Deal with the letters of these ids; say how many were, and why others stayed."""
+    """Call `deal` with the letters of these ids; print how many were dealt with, and why others stayed."""
     wanted, number, stayed, last = set(chosen), 0, dict[str, int](), time.monotonic()
     try:
         for letter in _again(letters):
@@ -161,13 +161,13 @@ def _deal(letters: DeadLetters, chosen: list[str], deal: Callable[[DeadLetter], 
 
 
 def _look(letters: DeadLetters, count: int) -> list[Known]:
-    """Look at all; return what is known of each without its body."""
+    """Read all letters; return the facts about each, without bodies."""
     known, last = [], time.monotonic()
     for letter in letters.each():
         known.append(letter.as_dict())
         if time.monotonic() - last > TELL_EVERY:
             last = time.monotonic()
-            print(f"{len(known)} of {count} looked at", file=sys.stderr)
+            print(f"{len(known)} of {count} read", file=sys.stderr)
     return known
 
 
@@ -182,7 +182,7 @@ def _chosen(letters: DeadLetters, count: int, options: argparse.Namespace) -> li
 
 
 def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
-    """The ids of the letters that are named. Raises ConfigurationError for a name of none, or of several ids."""
+    """Return the ids of the named letters. Raises ConfigurationError for unknown and ambiguous names."""
     found, problems = list[str](), list[str]()
     for name in which:
         of_service = [one["id"] for one in known if one["service"] == name]
@@ -194,11 +194,11 @@ def _ids(known: list[Known], which: Iterable[str]) -> list[str]:
         elif len(by_id) == 1:
             found += by_id
         elif by_id:
-            problems.append(f"{name}: {len(by_id)} dead letters begin so; write more of the id")
+            problems.append(f"{name}: {len(by_id)} dead letters have ids that begin so; write more of the id")
         else:
             services = ", ".join(sorted({_plain(one["service"]) for one in known})) or "none"
             problems.append(
-                f"{name}: no dead letter has that id, and none is of such a service (there are: {services})"
+                f"{name}: is neither the id nor the service of a dead letter; services with some: {services}"
             )
     if problems:
         raise ConfigurationError(problems)
@@ -210,7 +210,7 @@ def _is_meant(one: Known, which: Iterable[str]) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Return what JSON can say of a value: arrays as themselves while they are short, else dtype and shape."""
+    """Return a value for JSON: short arrays with their values, long ones with dtype and shape."""
     if isinstance(value, dict):
         return {str(key): _shown(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -227,7 +227,7 @@ def _shown(value: Any) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A text of anybody's without what a terminal would obey."""
+    """Escape the characters of a text that would control a terminal."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in str(text))
 
 
@@ -254,10 +254,10 @@ def main(description: str | None = None, arguments: list[str] | None = None) -> 
     parser.add_argument("--run", default=os.environ.get("WARREN_RUN"), help="name of the run")
     parser.add_argument("--broker-url")
     parser.add_argument("--redis-url")
-    parser.add_argument("--all", action="store_true", help="of requeue and drop: all there are")
-    parser.add_argument("--each", action="store_true", help="of list: a line a letter, with its id")
-    parser.add_argument("--yes", action="store_true", help="of drop: do not ask")
-    parser.add_argument("--json", action="store_true", help="of list and show: for programs")
+    parser.add_argument("--all", action="store_true", help="with requeue and drop: all letters")
+    parser.add_argument("--each", action="store_true", help="with list: a line per letter, with its id")
+    parser.add_argument("--yes", action="store_true", help="with drop: do not ask")
+    parser.add_argument("--json", action="store_true", help="with list and show: print JSON")
     options = parser.parse_intermixed_args(arguments)
 
     def job() -> int:

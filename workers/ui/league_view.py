@@ -1,4 +1,4 @@
-"""What a person sees while a league trains: its players, its strength, what waits where."""
+"""The view of a league that trains: its players, its strength, its queues."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from rich.text import Text
 
 from workers.ui.training_view import LINE_EVERY, View
 
-LEARNING = "learning"  # the state of a player with which all is well
+LEARNING = "learning"  # the normal state of a player
 
 
 @dataclass
 class LeagueFigures:
     """The newest figures of a league; handlers of events write, the view reads."""
 
-    players: dict[str, dict[str, Any]] = field(default_factory=dict)  # a learner's status each
+    players: dict[str, dict[str, Any]] = field(default_factory=dict)  # player -> newest status of its learner
     score: dict[str, Any] = field(default_factory=dict)  # the evaluator's, see workers/evaluation/scores.py
     counters: dict[str, int] = field(default_factory=dict)  # of the league: matches issued, counted, ...
     states: dict[str, str] = field(default_factory=dict)  # player -> learning, paused, frozen, removed, no learner
     kept: dict[str, int] = field(default_factory=dict)  # player -> decisions as the league knows them
 
     def steps_of(self, player: str) -> int:
-        """Decisions of one player: its learner's figure, or, before there is one, that of the league."""
+        """Return the decisions of one player, as its learner or, before its first status, the league knows them."""
         return max(int(self.players.get(player, {}).get("steps", 0)), self.kept.get(player, 0))
 
     @property
     def steps(self) -> int:
-        """Decisions of all players."""
+        """Return the decisions of all players."""
         return sum(self.steps_of(player) for player in dict.fromkeys([*self.players, *self.kept]))
 
 
 class LeagueView(View):
-    """One live panel in a terminal, plain lines anywhere else."""
+    """The view of a league: a live panel in a terminal, plain lines anywhere else."""
 
     def show_league(
         self, figures: LeagueFigures, waiting: Mapping[str, int], processes: str, notes: Sequence[str] = ()
     ) -> None:
-        """The newest figures, messages waiting by queue, how many processes run; what is wrong or waited for."""
+        """Show the newest figures, waiting messages by queue, the processes, and notes on troubles and waiting."""
         if self._live is not None:
             self._live.update(self._league_panel(figures, waiting, processes, notes))
         elif time.monotonic() >= self._line_at:
@@ -61,7 +61,7 @@ class LeagueView(View):
             players.add_column(column, justify="right")
         for name, found in figures.players.items():
             mean, state = found.get("mean_return"), figures.states.get(name, "")
-            # A learner that has ended told its last speed long ago.
+            # The last speed of a learner that has ended is out of date.
             speed = f"{found.get('steps_per_second', 0.0):,.0f}" if state in ("", LEARNING) else ""
             players.add_row(
                 Text(name),
@@ -73,12 +73,12 @@ class LeagueView(View):
             )
         rest = Table.grid(padding=(0, 2))
         for name, value in cells_of(figures, waiting, processes, self.goal):
-            rest.add_row(Text(name, "dim"), Text(value))  # no markup: names in it came by a wire
+            rest.add_row(Text(name, "dim"), Text(value))  # no markup: its names came over the network
         return self.framed(self.title, players, rest, notes=notes)
 
 
 def strength(score: Mapping[str, Any]) -> str:
-    """The evaluator's figures as text."""
+    """Return the evaluator's figures as text."""
     if not score:
         return "not known yet"
     found = [
@@ -94,7 +94,7 @@ def strength(score: Mapping[str, Any]) -> str:
 def cells_of(
     figures: LeagueFigures, waiting: Mapping[str, int], processes: str, goal: float | None = None
 ) -> list[tuple[str, str]]:
-    """(name, value) of what is shown beside the players. `goal`: exploitability at which the run is over."""
+    """Return (name, value) of the figures beside the players. `goal`: exploitability at which the run ends."""
     counters, score = figures.counters, figures.score
     return [
         ("steps", f"{figures.steps:,}"),
@@ -108,7 +108,7 @@ def cells_of(
 
 
 def league_line(figures: LeagueFigures, processes: str, goal: float | None = None) -> str:
-    """The same as one line of text, with the players that are not learning."""
+    """Return the same as one line of text, with the players that are not learning."""
     cells = [cell for cell in cells_of(figures, {}, processes, goal) if cell[0] != "queues"]
     idle = [f"{name} {state}" for name, state in figures.states.items() if state != LEARNING]
     return ", ".join([*(f"{name} {value}" for name, value in cells), *idle])

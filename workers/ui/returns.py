@@ -1,10 +1,10 @@
-"""A mean return as a person reads it."""
+"""Mean returns as text."""
 
 from __future__ import annotations
 
 
 def shown(mean: float | None) -> str:
-    """One digit after the point; of small returns, as of games that are won or lost, two. None: "unknown"."""
+    """Format a mean return with one decimal, or two below 10; "unknown" for None."""
     if mean is None:
         return "unknown"
     return f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.2f}"

@@ -1,4 +1,4 @@
-"""What a person sees of a run from a file: who is alive and how many calls are served; a table, or plain lines."""
+"""The view of a run from a file: living processes and served calls, as a table or as plain lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOW_EVERY = 0.25  # s between tables
 
 @dataclass(frozen=True)
 class Standing:
-    """How one entry of the file stands on this host; `last`: what its processes printed last, without services."""
+    """The state of one entry of the file on this host; `last`: last line of its output, for environments."""
 
     name: str
     count: int
@@ -40,7 +40,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Calls:
-    """What all workers of one service have done together."""
+    """The calls of one service, summed over its workers."""
 
     service: str
     workers: int
@@ -50,11 +50,11 @@ class Calls:
     failed: int
     dropped: int
     mean_batch: float
-    failures: Sequence[str] = ()  # a line for each of its workers whose calls failed
+    failures: Sequence[str] = ()  # a line for each worker with failed calls
 
 
 class CallCounts:
-    """Asks the workers again and again, in a thread of its own; `newest` is what they answered last."""
+    """A thread that queries the workers every ASK_EVERY s; `newest`: their last answers."""
 
     def __init__(self, app: Any, topology: Topology) -> None:
         self._app, self._topology, self._stopping = app, topology, threading.Event()
@@ -65,12 +65,12 @@ class CallCounts:
         self._thread = threading.Thread(target=self._ask, name="call-counts", daemon=True)
 
     def start(self) -> CallCounts:
-        """Begin to ask."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join(timeout=3.0)
 
@@ -80,7 +80,7 @@ class CallCounts:
                 served = discover(self._app)
                 now = time.monotonic()
                 self.newest, self._asked_at = self._sum(served, now - self._asked_at), now
-            except Exception as error:  # a display must never stop what it displays; the next may succeed
+            except Exception as error:  # a display must not stop the run; the next query may succeed
                 logger.debug("cannot count the calls: %s", error)
                 self._connection = None
 
@@ -110,7 +110,7 @@ class CallCounts:
         return sums
 
     def _queued(self, service: str) -> int:
-        """Calls that no worker has taken yet."""
+        """Return the number of calls that no worker has received yet."""
         if self._connection is None:
             self._connection = self._app.connection_for_read()
             self._connection.ensure_connection(max_retries=1, interval_start=0)
@@ -118,7 +118,7 @@ class CallCounts:
 
 
 class RunView(Terminal):
-    """Shows a run; `say` prints a line that stays."""
+    """The view of a run from a file; `say` prints a line that stays."""
 
     def __init__(self, title: str, stream: TextIO = sys.stdout) -> None:
         super().__init__(stream)
@@ -126,7 +126,7 @@ class RunView(Terminal):
         self._at = 0.0
 
     def show(self, standings: Sequence[Standing], calls: Sequence[Calls], note: str = "") -> None:
-        """How things stand; `note`: what is being waited for."""
+        """Show the state of processes and calls; `note`: what is being waited for."""
         if time.monotonic() < self._at:
             return
         if self._live is not None:
@@ -139,7 +139,7 @@ class RunView(Terminal):
 
 
 def plain_lines(standings: Sequence[Standing], calls: Sequence[Calls], note: str = "") -> list[str]:
-    """The same as lines of text."""
+    """Return the same as lines of text."""
     alive = ", ".join(f"{one.name} {_alive(one)}" for one in standings)
     served = ", ".join(
         f"{one.service} {one.calls:,} calls ({one.per_second:,.0f}/s, {one.waiting} waiting"

@@ -1,4 +1,4 @@
-"""What a run serves, by which workers, how busy, since when: as a table, as JSON, again and again."""
+"""The services of a run, their workers and load: as a table or as JSON, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from warren.errors import ConfigurationError
 from workers.config.command_line import guarded, urls_from_environment
 from workers.servers import check_broker, check_redis, record
 
-WATCH_EVERY = 2.0  # s between queries; each takes as long as workers have to answer
+WATCH_EVERY = 2.0  # s between queries; each takes as long as the workers' time to answer
 AWAY = (*GONE, redis.RedisError)  # what a query raises while a server is away
 COLUMNS = (
     *("service", "worker", "host", "pid", "up", "busy", "waiting"),
     *("calls", "failed", "dropped", "refused", "retried", "mean batch"),
 )
-SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out where lines are short
+SPARE = (">dropped", "host", ">mean batch", ">up", ">pid", ">failed", ">waiting")  # left out on narrow terminals
 RARE = ("refused", "retried")  # left out where all are 0
 NUMBERS = COLUMNS.index("pid")  # the first of the columns that hold numbers
 
 
-class Found(NamedTuple):
-    """What one query found."""
+class QueryResult(NamedTuple):
+    """The result of a query: services with workers, and names of services without."""
 
     served: list[Served]
     unserved: list[str]
 
 
-Query = Callable[[], Found]
+Query = Callable[[], QueryResult]
 
 
-def table(found: Found, run: str, width: int) -> Table:
-    """What was found as a table of at most `width` characters a line."""
+def table(found: QueryResult, run: str, width: int) -> Table:
+    """Return the result as a table of lines of at most `width` characters."""
     workers = len({one.worker for one in found.served})
     title = f"run {run} at {time.strftime('%X')}: {workers} workers"
     rows = describe(found.served, found.unserved)
@@ -68,16 +68,16 @@ def table(found: Found, run: str, width: int) -> Table:
     return drawn
 
 
-def as_json(found: Found, run: str, **more: Any) -> str:
-    """What was found as JSON."""
+def as_json(found: QueryResult, run: str, **more: Any) -> str:
+    """Return the result as JSON."""
     return json.dumps({"run": run, "served": list(map(as_dict, found.served)), "unserved": found.unserved}, **more)
 
 
 @contextlib.contextmanager
 def _ended_by_ctrl_c() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second one interrupts.
+    """Yield an event that the first Ctrl-C sets; the second one interrupts.
 
-    Raised amid a query, a KeyboardInterrupt would leave half a frame read of the connection, which then never closes.
+    A KeyboardInterrupt during a query would leave half a frame unread, and the connection could never be closed.
     """
     ended = threading.Event()
 
@@ -92,8 +92,8 @@ def _ended_by_ctrl_c() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def watch(query: Query, show: Callable[[Found], None], tell: Callable[[str], None], every: float) -> int:
-    """`show` what each query found until Ctrl-C, which is no failure; `tell` of a server that is away, and go on."""
+def watch(query: Query, show: Callable[[QueryResult], None], tell: Callable[[str], None], every: float) -> int:
+    """Show the result of each query until Ctrl-C and return 0; `tell` of a server that is away, and go on."""
     with _ended_by_ctrl_c() as ended, contextlib.suppress(KeyboardInterrupt):
         while not ended.is_set():
             began = time.monotonic()
@@ -106,7 +106,7 @@ def watch(query: Query, show: Callable[[Found], None], tell: Callable[[str], Non
 
 
 def watch_table(query: Query, run: str, every: float) -> int:
-    """A table that is drawn over in a terminal, and one below the other anywhere else."""
+    """Print a table repeatedly, in place in a terminal; return the exit status."""
     console = Console()
     if not console.is_terminal:
         return watch(query, lambda found: console.print(table(found, run, console.width)), console.print, every)
@@ -121,20 +121,20 @@ def watch_table(query: Query, run: str, every: float) -> int:
 
 
 def watch_json(query: Query, run: str, every: float) -> int:
-    """A line a query."""
+    """Print a line of JSON per query; return the exit status."""
 
     def tell(error: str) -> None:
         print(json.dumps({"run": run, "error": error}), flush=True)
 
     try:
         return watch(query, lambda found: print(as_json(found, run), flush=True), tell, every)
-    except BrokenPipeError:  # who read has read enough
+    except BrokenPipeError:  # the reader has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def run(options: argparse.Namespace) -> int:
-    """Query once, or again and again; exit status 0, or 1 when the one query finds that nothing is served."""
+    """Query once or repeatedly; return the exit status: 0, or 1 if a single query finds no served service."""
     urls_from_environment(options)
     take_servers_of_run(options)
     missing = [
@@ -153,9 +153,9 @@ def run(options: argparse.Namespace) -> int:
     topology = Topology(options.run)
     app = create_app(topology, options.broker_url, options.redis_url)
 
-    def query() -> Found:
+    def query() -> QueryResult:
         served = discover(app, options.timeout)
-        return Found(served, unserved(app, topology, served))
+        return QueryResult(served, unserved(app, topology, served))
 
     if options.watch is not None:
         return (watch_json if options.json else watch_table)(query, options.run, options.watch)
@@ -169,7 +169,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def take_servers_of_run(options: argparse.Namespace) -> None:
-    """Fill in the servers and the name of the run that --run names, by its folder or, without URLs, by its name."""
+    """Set the servers and the name of the run that --run names by its folder or, without URLs, by its name."""
     if options.run is None or (options.broker_url and options.redis_url and not Path(options.run).is_dir()):
         return
     try:
@@ -185,7 +185,7 @@ def take_servers_of_run(options: argparse.Namespace) -> None:
 
 
 def main(description: str | None = None) -> int:
-    """The command line."""
+    """Parse the command line, query, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.services", description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -196,6 +196,6 @@ def main(description: str | None = None) -> int:
     parser.add_argument(
         "--watch", nargs="?", type=float, const=WATCH_EVERY, metavar="SECONDS", help="query again and again"
     )
-    parser.add_argument("--json", action="store_true", help="for programs; with --watch a line each time")
+    parser.add_argument("--json", action="store_true", help="print JSON; with --watch a line per query")
     options = parser.parse_args()
     return guarded(lambda: run(options))

@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: one live panel in a terminal, plain lines anywhere else."""
+"""The view of a training run: a live panel in a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LINE_EVERY = 5.0  # s between plain lines
 
 
 class View(Terminal):
-    """Shows a run's figures; `say` prints a line that stays."""
+    """The view of a training run; `say` prints a line that stays."""
 
     def __init__(self, title: str, goal: float | None, total_steps: int, stream: TextIO = sys.stdout) -> None:
         super().__init__(stream)
@@ -33,9 +33,9 @@ class View(Terminal):
         processes: str,
         notes: Sequence[str] = (),
     ) -> None:
-        """The newest figures (None before the learner's first), queue depths, how many processes run.
+        """Show the newest figures (None before the learner's first), queue depths and processes.
 
-        `notes`: what is wrong, or waited for.
+        `notes`: troubles, and what is waited for.
         """
         if self._live is not None:
             self._live.update(self._panel(figures, depths, processes, notes))
@@ -70,7 +70,7 @@ class View(Terminal):
 
 
 def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str) -> list[tuple[str, str]]:
-    """(name, value) of everything shown."""
+    """Return (name, value) of all figures in the view."""
     waiting = ", ".join(f"{name} {count}" for name, count in depths.items()) or "unknown"
     if figures is None:
         return [("state", "waiting for the first update"), ("processes", processes), ("queues", waiting)]
@@ -91,6 +91,6 @@ def cells_of(figures: Mapping[str, Any] | None, depths: Mapping[str, int], proce
 
 
 def plain_line(figures: Mapping[str, Any] | None, depths: Mapping[str, int], processes: str, goal: float | None) -> str:
-    """The same as one line of text."""
+    """Return the same as one line of text."""
     line = ", ".join(f"{name} {value}" for name, value in cells_of(figures, depths, processes))
     return f"{line}, goal {goal:g}" if goal is not None else line

@@ -36,7 +36,7 @@ MACHINE = machine.MachineFacts(Path("runs/x"), 50 * GIB, GIB, 4096, 4.0, 16 * GI
 
 def of_broker(*, calls: bool = True, **differing: Any) -> dict[str, Finding]:
     facts = replace(HEALTHY, **differing)
-    found = [*broker_checks.judge(facts, Topology("x"), calls=calls), *broker_checks.judge_told(facts)]
+    found = [*broker_checks.judge(facts, Topology("x"), calls=calls), *broker_checks.judge_managed(facts)]
     return {one.check: one for one in found}
 
 
@@ -58,7 +58,7 @@ def test_of_healthy_servers_and_a_large_machine_all_is_well() -> None:
     ("differing", "check", "level", "says"),
     [
         ({"version": "3.8.2"}, "broker version", Level.error, "too old"),
-        ({"product": "LavinMQ"}, "broker version", Level.warning, "no RabbitMQ"),
+        ({"product": "LavinMQ"}, "broker version", Level.warning, "not RabbitMQ"),
         ({"blocked": "low on memory"}, "publishing", Level.error, "low on memory"),
         ({"confirms": False}, "publishing", Level.error, "not confirmed"),
         ({"refused": ("declare queues and exchanges",)}, "permissions", Level.error, "may not declare"),
@@ -97,7 +97,7 @@ def test_rabbitmq_4_3_has_no_consumer_timeout_for_classic_queues() -> None:
 
 def test_what_nobody_told_is_not_guessed() -> None:
     facts = BrokerFacts("RabbitMQ", "3.13.1", True, default_queue_type="classic", unseen={"management": "needs X"})
-    found = {one.check: one for one in broker_checks.judge_told(facts)}
+    found = {one.check: one for one in broker_checks.judge_managed(facts)}
     assert {one.level for one in found.values()} == {Level.unseen}
     assert found["alarms"].remedy == "needs X"
     assert "rabbitmqctl" in found["consumer timeout"].remedy
@@ -111,7 +111,7 @@ def test_what_nobody_told_is_not_guessed() -> None:
         ({"maxmemory": GIB, "maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", Level.error, "the league itself"),
         ({"maxmemory": GIB, "maxmemory_policy": "volatile-ttl"}, "maxmemory-policy", Level.error, "leases"),
         ({"maxmemory_policy": "allkeys-lru"}, "maxmemory-policy", Level.warning, "without effect"),
-        ({"aof_enabled": 0}, "appendonly", Level.warning, "lost the league"),
+        ({"aof_enabled": 0}, "appendonly", Level.warning, "loses the league"),
         ({"aof_last_write_status": "err"}, "appendonly", Level.error, "failed"),
         ({"skew": 5.0}, "clock", Level.warning, "5.0 s ahead"),
         ({"skew": -60.0}, "clock", Level.error, "60.0 s behind"),

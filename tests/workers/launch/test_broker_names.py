@@ -122,7 +122,7 @@ def test_where_neither_answers_it_is_said_what_cannot_be_seen() -> None:
     found = list_names("amqp://a:b@127.0.0.1/", absent, "http://127.0.0.1:1")
     assert found.runs == {}
     assert "no such program" in found.unseen and "management API at http://127.0.0.1:1" in found.unseen
-    assert "--rabbitmqctl COMMAND" in runs.blind(found.unseen)
+    assert "--rabbitmqctl COMMAND" in runs.explain_unlisted(found.unseen)
 
 
 def test_a_redis_has_no_names_but_its_keys() -> None:
@@ -171,4 +171,4 @@ def test_the_command_line_names_rabbitmqctl(tmp_path: Path, embedded: Servers, m
         management_url=None, rabbitmqctl="printf '[{\"name\": \"warren.left.learner.main\"}]'",
     )  # fmt: skip
     (place,) = runs.places(given, tmp_path)
-    assert [one.run for one in runs.on(place).runs if one.names.queues] == ["left"]
+    assert [one.run for one in runs.list_runs(place).runs if one.names.queues] == ["left"]

@@ -119,7 +119,7 @@ def test_everything_wrong_is_said_at_once(refused):
         "envs.fun.path: function 'plya' does not exist; did you mean play?",
         "envs.script.kwargs: a script takes none",
         "setting 'brokr' does not exist; did you mean broker?",
-        "restarts: -1 is too small",
+        "restarts: -1 is not a number of restarts",
     ):
         assert expected in message
     assert len(message.splitlines()) == 12

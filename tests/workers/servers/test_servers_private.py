@@ -104,7 +104,7 @@ def test_what_is_saved_nowhere_else_stays_for_the_next(tmp_path: Path) -> None:
 
     assert held() == (None, None)
     assert held() == (b"7", None), "queues are those of a run that is gone"
-    with pytest.raises(ConfigurationError, match="left what is not saved elsewhere: go on with broker=private"):
+    with pytest.raises(ConfigurationError, match="left data that is not saved elsewhere: go on with broker=private"):
         acquire("external", "redis://127.0.0.1:1/0", folder=tmp_path, unsaved=lambda: True)
     state["unsaved"] = False
     assert held() == (None, None)
@@ -265,7 +265,7 @@ def test_servers_that_others_may_reach_listen_where_asked_under_the_password_of_
     [
         ("0.0.0.0", "private", "", "WARREN_PASSWORD in the environment has to hold a password"),
         ("0.0.0.0", "private", "short", "at least 16"),
-        ("everywhere", "private", "a-password-of-the-user", "is no address"),
+        ("everywhere", "private", "a-password-of-the-user", "is not an address"),
         ("0.0.0.0", "auto", "a-password-of-the-user", "use broker=private"),
     ],
 )

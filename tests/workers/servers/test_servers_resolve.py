@@ -184,7 +184,7 @@ def test_servers_that_refuse_us_are_passed_over_with_a_word(
     said: list[str] = []
     ports = {"amqp_port": urlsplit(servers.broker_url).port, "redis_port": urlsplit(servers.redis_url).port}
     found = get(machine=bare(tmp_path, **ports), say=said.append)
-    assert "passed over" in said[0] and "refuses the password of user 'guest'" in said[0]
+    assert "skipped" in said[0] and "refuses the password of user 'guest'" in said[0]
     assert "embedded" in said[-1]
     assert found.kind == "redis"
     with pytest.raises(BrokerError, match="refuses the password of user 'guest'"):
@@ -196,7 +196,7 @@ def test_a_listening_redis_with_a_password_is_passed_over_with_a_word(
 ) -> None:
     said: list[str] = []
     found = get(machine=Machine(amqp_port=guest, redis_port=urlsplit(servers.redis_url).port or 0), say=said.append)
-    assert "passed over" in said[0] and "asks for a password" in said[0]
+    assert "skipped" in said[0] and "asks for a password" in said[0]
     assert [child.name for child in found.children] == ["private Redis"]
 
 
@@ -279,7 +279,7 @@ def test_a_rabbitmq_that_will_not_start_gives_way_with_its_last_lines(
     (tmp_path / "bin/epmd").symlink_to(shutil.which("sleep") or "")
     said: list[str] = []
     found = get("auto", machine=bare(tmp_path, path=f"{tmp_path}/bin:/bin:/usr/bin", scripts=tmp_path), say=said.append)
-    assert "passed over: private RabbitMQ ended with status 3" in said[1]
+    assert "skipped: private RabbitMQ ended with status 3" in said[1]
     assert "this Erlang is too old" in said[1]
     assert found.kind == "redis"
     with pytest.raises(BrokerError, match="this Erlang is too old"):
