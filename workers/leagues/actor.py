@@ -1,8 +1,8 @@
 """The actor of a league: plays both sides of the matches that the league issues, for every player that learns.
 
-Gathered: it answers rollout tasks of any learner, so one pool of actors serves them all. Streaming: it plays for each
-learning player in turn, and sends its learner what it collected (streaming.py). What it plays for a player goes on from
-rollout to rollout: games under way, opponents at the tables, and the matches that it holds.
+Gathered: it answers rollout tasks of any learner, so one pool of actors serves all. Streaming: it plays for each
+learning player in turn, and sends what it collected to the player's learner (streaming.py). Games under way, opponents
+at the tables and open matches of a player are kept from rollout to rollout.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
-SLOWLY_MADE = 2.0  # s from which on the log says how long games took to make
-ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
+SLOWLY_MADE = 2.0  # s from which on the time to make games is logged
+ENDS_WITHIN = 5.0  # s to wait for the sampling thread
 
 
 class LeagueActorRole(RoleProcess):
@@ -72,10 +72,10 @@ class LeagueActorRole(RoleProcess):
         session.app.task(self.rollout, name="actor.rollout")
 
     def rollout(self, round_id: str, version: int, player: str, actors: int) -> dict[str, Any]:
-        """The rollout task: trajectories of `player`'s decisions, made with its weights of `version` or newer.
+        """Run the rollout task: return trajectories of `player`, made with its weights of `version` or newer.
 
-        `actors`: how many rollouts the round has. They share its trajectories and games, so an update is as large
-        however many actors there are at the moment.
+        `actors`: number of rollouts in the round. They share its trajectories and games, so the size of an update does
+        not depend on the number of actors.
         """
         return answer(round_id, self.stopping, lambda: self._rollout(version, player, actors))
 
@@ -87,13 +87,13 @@ class LeagueActorRole(RoleProcess):
             return {"superseded": home.weights.version}
         try:
             return self.collect(home, actors, -(-self.league.lanes // actors))
-        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or the first of a league: nothing has failed
+        except (MatchmakingError, PlayerUnavailable) as error:  # paused, or alone in a new league: no failure
             return {"deferred": str(error)}
 
     def collect(self, home: Learning, actors: int, trajectories: int) -> dict[str, Any]:
-        """So many trajectories of decisions of `home`, one of `actors` here, with the newest weights that are here.
+        """Return the payload of `trajectories` trajectories of `home`, made with the newest weights that are here.
 
-        They are all of one generation. Raises what the league raises.
+        `actors`: how many share the player's games. All are of one generation. Raises what the league raises.
         """
         self.first_step_at = self.first_step_at or time.time()
         trajectory, facts = self._play(home, actors, trajectories)
@@ -105,7 +105,7 @@ class LeagueActorRole(RoleProcess):
         }
 
     def _play(self, home: Learning, actors: int, trajectories: int) -> tuple[Trajectory, dict[str, int]]:
-        """As `collect`: (trajectories, what the payload says of them)."""
+        """Return (the trajectory of a segment, other entries of its payload); arguments as of `collect`."""
         self.refresh()
         self.keep_matches(home)
         trajectory = self._matches(home, actors).collect(trajectories)
@@ -113,7 +113,7 @@ class LeagueActorRole(RoleProcess):
         return trajectory, {"expired": home.sampler.pop_expired(), "generation": home.generation}
 
     def refresh(self) -> None:
-        """Play on with the newest weights that have come."""
+        """Load the newest weights that have arrived, of all players."""
         for learning in self.players.all():
             learning.refresh()
 
@@ -126,11 +126,11 @@ class LeagueActorRole(RoleProcess):
         return self.players[name]
 
     def work(self, name: str) -> int:
-        """Do what comes until told to stop; the exit status."""
+        """Work until told to stop; return the exit status."""
         return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
 
     def on_ready(self) -> None:
-        """The worker consumes."""
+        """Start the sampling thread once the worker consumes, where this actor streams."""
         if self.streaming:
             self.thread.start()
 
@@ -143,7 +143,7 @@ class LeagueActorRole(RoleProcess):
             stop_worker()
 
     def leave(self) -> None:
-        """Report what was played, and give back the matches of which nothing was; the sampling thread ends first."""
+        """End the sampling thread, report what was played, and give back matches without a finished game."""
         super().leave()
         if self.thread.is_alive():
             self.thread.join(timeout=ENDS_WITHIN)
@@ -153,13 +153,13 @@ class LeagueActorRole(RoleProcess):
             learning.subscription.stop()
 
     def on_stopping(self) -> None:
-        """Told to stop."""
+        """Stop the sampling thread and whatever waits."""
         self.stopping.set()
 
     # Matches.
 
     def leave_matches(self, home: Learning) -> None:
-        """Report the matches of `home`; its games are begun anew when it is played for again."""
+        """Report the matches of `home` and close its games; new ones are made when it is played for again."""
         matches, home.matches = home.matches, None
         sampler, home.sampler = home.sampler, None
         if matches is not None:
@@ -171,7 +171,7 @@ class LeagueActorRole(RoleProcess):
             sampler.games.close()
 
     def _matches(self, home: Learning, actors: int) -> Matches:
-        """Its matches, in this actor's share of the game slots; in others where that share has changed."""
+        """Return the player's matches, begun anew where this actor's share of the game slots has changed."""
         slots = self.league.slots(actors)
         if home.sampler is not None and home.sampler.games.num_envs != slots:
             logger.info("%d actors share the games of %s now: %d for this one", actors, home.name, slots)
@@ -209,16 +209,19 @@ class LeagueActorRole(RoleProcess):
         return home.matches
 
     def request(self, home: Learning) -> Match:
-        """The next match of `home`. Raises what the league raises, PlayerUnavailable while weights are on their way."""
+        """Return the next match of `home`.
+
+        Raises what the league raises, and PlayerUnavailable while weights are on their way.
+        """
         match, model = self.client.request(home.name, self.league.lease)
         if not self.players.fits(match):
             self.client.abort(match)
-            raise PlayerUnavailable(f"{match.home} or {match.away} begins anew; its weights have not arrived yet")
+            raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
         self._models[match.match] = model
         return match
 
     def opponent(self, match: Match) -> Policy | None:
-        """Who plays the away side of a match that was requested: the same weights to its end."""
+        """Return the policy of the away side of a requested match: the same weights to its end."""
         model = self._models.pop(match.match)
         policy = self.players.opponent(match, model)
         self.recorder.begins(match, lambda: self._away(match, model, policy))
@@ -248,15 +251,15 @@ class LeagueActorRole(RoleProcess):
             )  # fmt: skip
 
     def keep_matches(self, home: Learning) -> None:
-        """Hold on to the matches under way, before a rollout of `home` and while it lasts.
+        """Extend the leases of the matches under way, before a rollout of `home` and during it.
 
-        Raises LeagueError where this actor streams and is to stop: nobody waits for what it has under way.
+        Raises LeagueError where this actor streams and is to stop: nobody waits for its rollout.
         """
         if self.streaming and self.stopping.is_set():
             raise LeagueError("this actor is to stop")
         now = home.played_at = time.monotonic()
         for known in self.players.all():
-            # Of players that are paused, frozen or without a learner nothing is played: their matches run out.
+            # Players that are paused, frozen or without a learner are not played: their leases run out.
             if known.matches is None or now < known.extend_at or known.played_at < now - self.league.lease:
                 continue
             known.extend_at = now + self.league.lease / 4.0
@@ -268,7 +271,7 @@ class LeagueActorRole(RoleProcess):
         return policy_builder(self.league)
 
     def _seed(self, purpose: str) -> int:
-        # Each process has a source of its own: no two actors play the same games, and a restarted one plays new ones.
+        # Each process has its own source: no two actors play the same games, and a restarted one plays new ones.
         return zlib.crc32(f"{self.config.seed}/{self.source}/{purpose}".encode()) % (1 << 31)
 
 

@@ -4,8 +4,8 @@
     match, model = league.request("main")
     league.report(match, "wwdl")
 
-Each service may be asked again: a match keeps the id that it was first asked with, a result counts once. So a league
-worker that dies, a broker or a Redis that restarts cost their callers time and nothing else.
+Each service is idempotent: a match keeps the id of its first request, a result counts once. So a league worker that
+dies, or a broker or Redis that restarts, costs callers only time.
 """
 
 from __future__ import annotations
@@ -30,18 +30,16 @@ from workers.runtime.session import Session
 logger = get_logger(__name__)
 
 DEADLINE = 10.0  # s for one answer at most
-FIRST_DEADLINE = (
-    1.0  # s for the first, and twice as long for each that follows: another league worker may answer at once
-)
+FIRST_DEADLINE = 1.0  # s for the first answer, doubled for each that follows: another league worker may be quicker
 AGAIN_AFTER = 0.5  # s between tries
 TRANSIENT = ("redis.", "kombu.", "amqp.", "ConnectionError", "TimeoutError", "OperationalError")
 
 
 class LeagueClient:
-    """Calls of the league's services for `holder`, who holds the matches; each for up to `patience` s.
+    """Calls of the league's services for `holder`, the process that holds the matches; each is tried for `patience` s.
 
-    Raises what the league raised (PlayerError, MatchmakingError, LeagueError, ConfigurationError), and LeagueError when
-    nobody answered, or `stopping` was set meanwhile.
+    They raise what the league raised (PlayerError, MatchmakingError, LeagueError, ConfigurationError), and LeagueError
+    when nobody answered or `stopping` was set meanwhile.
     """
 
     def __init__(self, session: Session, holder: str, stopping: threading.Event, patience: float = 120.0) -> None:
@@ -49,11 +47,11 @@ class LeagueClient:
         self._solver = Solver(session.app, session.topology)
 
     def request(self, player: str, lease: float) -> Invitation:
-        """The next match of `player`, leased for `lease` s."""
+        """Return the next match of `player`, leased for `lease` s."""
         return invitation_from_wire(self._ask("league.request", player, self.holder, lease, secrets.token_hex(8)))
 
     def report(self, match: Match, outcomes: str) -> str:
-        """Count the games of a match; what became of it: "counted", "aborted" or "refused"."""
+        """Report the games of a match; return "counted", "aborted" or "refused"."""
         status: str = self._ask("league.report", match.match, outcomes, self.holder)[0]
         return status
 
@@ -62,32 +60,32 @@ class LeagueClient:
         self._ask("league.abort", match.match, self.holder)
 
     def extend(self, matches: Sequence[str], lease: float) -> list[bool]:
-        """Hold open matches for `lease` s from now; which of them are still open."""
+        """Extend the leases of open matches to `lease` s from now; return which of them are still open."""
         still: list[bool] = self._ask("league.extend", list(matches), lease)
         return still
 
     def learning(self) -> list[str]:
-        """Players to play for: those that learn, and are not paused."""
+        """Return the players to play for: those that learn and are not paused."""
         names: list[str] = self._ask("league.learning")
         return names
 
     def open_period(self, player: str, lease: float) -> tuple[LearningPeriod, str]:
-        """(the learning period of `player` to work on, the player's kind)."""
+        """Return (the learning period of `player` to work on, the player's kind)."""
         return period_from_wire(self._ask("league.open_period", player, self.holder, lease))
 
     def progress(self, period: LearningPeriod, steps: int, lease: float) -> str:
-        """Tell how far the player is and keep the period: "on", "paused", or why to stop."""
+        """Report the player's steps and keep its period; return "on", "paused", or why to stop."""
         answer: str = self._ask("league.progress", period.player, period.number, self.holder, steps, lease)
         return answer
 
     def close_period(self, period: LearningPeriod, steps: int, version: int) -> Outcome:
-        """End a period; what the player's kind decided."""
+        """End a period; return what the player's kind decided."""
         return outcome_from_wire(
             self._ask("league.close_period", period.player, period.number, self.holder, steps, version)
         )
 
     def snapshot(self, player: str, version: int) -> str:
-        """Add a frozen copy of a learning player; its name."""
+        """Add a frozen copy of a learning player; return its name."""
         name: str = self._ask("league.snapshot", player, version, self.holder)
         return name
 
@@ -114,7 +112,7 @@ class LeagueClient:
 
 
 def refused(error: RemoteFailure) -> WarrenError | None:
-    """The error of Warren's own that the service raised, None for any other."""
+    """Return the error of Warren's own that the service raised, None for any other."""
     module, _, name = error.kind.rpartition(".")
     kind = getattr(errors, name, None) if module == "warren.errors" else None
     if not isinstance(kind, type) or not issubclass(kind, (LeagueError, errors.ConfigurationError)):

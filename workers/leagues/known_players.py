@@ -1,4 +1,4 @@
-"""Weights of the players that an actor has met: the newest of those that learn, one fixed set for each opponent."""
+"""Weights of the players that an actor has met: the newest of learning ones, a fixed copy for each opponent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from workers.runtime.weight_sync import NewestWeights
 
 logger = get_logger(__name__)
 
-GENERATION_PATIENCE = 10.0  # s that weights of a generation which the league knows of are waited for
+GENERATION_PATIENCE = 10.0  # s to wait for weights of a generation that the league has announced
 POLL_EVERY = 0.1  # s between reads of the pool meanwhile
 
 
@@ -34,11 +34,11 @@ class InMatches(Protocol):
 
     @property
     def held(self) -> list[str]:
-        """As of MatchTables, like the others."""
+        """Ids of the matches under way; all members are as MatchTables has them."""
         ...
 
     def load(self, weights: Mapping[str, Any], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """Load weights, as Sampler.load does."""
         ...
 
     def restart(self) -> None: ...
@@ -62,10 +62,10 @@ class Learning:
     extend_at: float = 0.0  # monotonic time at which the leases of its matches are extended next, s
     sampler: MatchSampler | None = None
     matches: InMatches | None = None
-    begun: int = 0  # times that its games were begun here
+    begun: int = 0  # times that its games were made here
 
     def refresh(self) -> None:
-        """Load the newest weights that are here; a player that has become another one begins its games anew."""
+        """Load the newest weights that are here; restart the games of a player that was reset."""
         newest = self.weights.stamped(newer_than=self.version)
         if newest is None:
             return
@@ -82,9 +82,9 @@ class Learning:
 
 
 class KnownPlayers:
-    """Players by name. What plays an opponent's side of a match stays the same from its first decision to its last.
+    """Players by name. The weights of an opponent stay the same from the first decision of a match to its last.
 
-    `patience`: s that the first weights of an opponent are waited for.
+    `patience`: s to wait for the first weights of an opponent.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class KnownPlayers:
         self._copies: WeakValueDictionary[tuple[str, int], Policy] = WeakValueDictionary()
 
     def __getitem__(self, name: str) -> Learning:
-        """A learning player; from the first time on its weights are followed. From any thread."""
+        """Return a learning player, whose weights are followed from the first time on. From any thread."""
         with self._meeting:
             if name not in self._learning:
                 weights = NewestWeights(self._session.pool, name)
@@ -119,23 +119,23 @@ class KnownPlayers:
             return self._learning[name]
 
     def all(self) -> list[Learning]:
-        """Every learning player that was met."""
+        """Return every learning player that was met."""
         return list(self._learning.values())
 
     def fits(self, match: Match) -> bool:
-        """Whether this actor holds weights of the generations that `match` is between.
+        """Return whether this actor holds weights of the generations that `match` is between.
 
-        Right after a reset it may still hold the weights from before, whose games would count for the new generation.
-        So it waits for the new weights, for GENERATION_PATIENCE s.
+        Right after a reset it may still hold the old weights, whose games would count for the new generation. So it
+        waits for the new ones, for GENERATION_PATIENCE s.
         """
         return self._holds(match.home, match.home_generation, match.home_frozen) and (
             match.away == match.home or self._holds(match.away, match.away_generation, match.away_frozen)
         )
 
     def opponent(self, match: Match, model: ModelRef | None) -> Policy | None:
-        """Who plays the away side of `match`; None: the learning policy itself, on its way from version to version.
+        """Return the policy of the away side of `match`; None for self-play with the learning policy itself.
 
-        `model`: of a frozen player. Raises WarrenError when there are no weights of the player.
+        `model`: of a frozen player, else None. Raises WarrenError when the player has published no weights.
         """
         if match.away == match.home:
             return None
@@ -151,7 +151,7 @@ class KnownPlayers:
         return copy
 
     def _begun(self, name: str) -> Learning:
-        """A player that has published weights, loaded."""
+        """Return a learning player with weights loaded. Raises WarrenError when it has published none."""
         learning = self[name]
         if learning.version < 0:
             if not learning.weights.wait_for(0, self._stopping, self._patience):

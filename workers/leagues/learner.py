@@ -27,13 +27,13 @@ from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 
-AGAIN_AFTER = 1.0  # s until the next round of a player that nobody can play, or that is paused
+AGAIN_AFTER = 1.0  # s until the next round of a player that is paused or has no opponent
 
 
 class LeagueLearnerRole(LearnerRole):
-    """A learner whose rounds wait while its player is paused, and which ends when a person has frozen the player.
+    """A learner whose rounds wait while its player is paused, and which ends when the player is frozen by a person.
 
-    Streaming it trains on whatever comes; what was under way when its player was paused is learned from.
+    Streaming, it trains on whatever comes; segments under way when its player was paused are learned from.
     """
 
     def __init__(self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse) -> None:
@@ -41,7 +41,7 @@ class LeagueLearnerRole(LearnerRole):
         self.course = course
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
-        """The learn task: an update, or another round soon when the player could not be played."""
+        """Run the learn task: an update, or another round soon when the player could not be played."""
         if self.rounds is None:
             return super().learn(calls)
         (payloads,) = calls
@@ -57,16 +57,16 @@ class LeagueLearnerRole(LearnerRole):
         return self._spare(payloads)
 
     def figures(self) -> str:
-        """How far it is, as text."""
+        """Return the figures of training as text."""
         progress = self.trainer.progress
         return f"{progress.steps:,} steps, weight version {progress.version}, {self.course.status}"
 
     def keep(self) -> None:
-        """Also keeps the learning period."""
+        """Keep the learning period as well, and follow what the league says of the player."""
         super().keep()
         try:
             status = self.course.keep()
-        except LeagueError as error:  # nobody answers: the lease holds for a while, and the next poll asks again
+        except LeagueError as error:  # nobody answers: the lease lasts for a while, and the next call asks again
             logger.warning("%s", error)
             return
         if status in STOPPED:

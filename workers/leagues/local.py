@@ -8,7 +8,7 @@
     league.policy_of(slots[0])
 
 Matchmaking, counting and learning periods are those of league.state.in_memory, sampling and learning those of the
-distributed roles; only queues, leases and the pool are missing.
+distributed roles. Queues, leases and the pool are missing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from workers.rollout.games.selfplay_sampler import MatchSampler
 
 @dataclass
 class Trainee:
-    """A player that learns, with its games."""
+    """A learning player with its games."""
 
     name: str
     policy: Policy
@@ -67,32 +67,32 @@ class LocalLeague:
         self.evaluator = evaluator_of(config, games, self.returns, self.policy_of, self._seed("evaluator actions"))
         self._training_time = self._evaluation_time = 0.0
         self._solved: tuple[int, int, np.ndarray] | None = None
-        # Who begins with another's model joins after it.
+        # A player that begins with another's model joins after it.
         order = sorted(config.players, key=lambda name: self._initial_model(name) is not None)
         joined = {name: self._join(name) for name in order}
         self.trainees = {name: joined[name] for name in config.players}
         for trainee in self.trainees.values():  # only now is there anybody to play
             self._begin(trainee)
 
-    # What it is.
+    # State.
 
     def policy_of(self, slot: int) -> Policy:
-        """The model that plays the player at `slot`."""
+        """Return the policy of the player at `slot`."""
         name = self.league.state.roster.by_slot[slot].name
         return self.frozen[name] if name in self.frozen else self.trainees[name].policy
 
     def mixture(self) -> tuple[Slots, np.ndarray]:
-        """(slots of all frozen players (n,), their shares in the mixture on returns so far (2, n): a row a seat)."""
+        """Return (slots of all frozen players (n,), their shares in the mixture on returns so far (2, n), per seat)."""
         slots = self.league.state.roster.historical
         key = (len(slots), self.returns.total_games)
         if self._solved is None or self._solved[:2] != key:
             self._solved = (*key, self.evaluator.mixture(slots))
         return slots, self._solved[2]
 
-    # What it does.
+    # Training.
 
     def round(self) -> None:
-        """The updates of every learning player, then the evaluator's share of the time."""
+        """Make the updates of every learning player, then evaluate for the evaluator's share of the time."""
         started = time.perf_counter()
         for trainee in self.trainees.values():
             for _ in range(self.config.players[trainee.name].updates):
@@ -102,7 +102,10 @@ class LocalLeague:
         self.evaluate(self._training_time * share / (1.0 - share) - self._evaluation_time)
 
     def learn(self, trainee: Trainee) -> dict[str, float]:
-        """Games for one update, and the update; at the end of a period what the player's kind decides."""
+        """Play games for one update and make it; at the end of a period do what the player's kind decides.
+
+        Returns the metrics of the update.
+        """
         trajectory = trainee.matches.collect(self.config.lanes)
         progress = self.config.progress_in_period(trainee.steps, trainee.period_end)
         trainee.algorithm.adjust(self.league.hyperparameters(trainee.name, progress))
@@ -115,14 +118,14 @@ class LocalLeague:
         return metrics
 
     def evaluate(self, seconds: float) -> None:
-        """Play payoff cells for about so long, or until all are known well enough."""
+        """Play payoff cells for about `seconds`, or until all are known well enough."""
         started = time.perf_counter()
         slots = self.league.state.roster.historical
         while time.perf_counter() < started + seconds and self.evaluator.step(slots):
             pass
         self._evaluation_time += time.perf_counter() - started
 
-    # Players come, are frozen, and begin anew.
+    # Players join, are frozen, and are reset.
 
     def _join(self, name: str) -> Trainee:
         config, player = self.config, self.config.players[name]
@@ -171,7 +174,7 @@ class LocalLeague:
         if len(self.league.state.players) > before:
             self._freeze(trainee, self.league.state.roster.by_slot[before])
         if decision.reset or decision.exploit is not None:
-            if decision.exploit:  # as in the distributed league: schedules go on, Adam's moments do not
+            if decision.exploit:  # as in the distributed league: schedules continue, Adam's moments do not
                 source = self.trainees[decision.exploit].policy
             else:
                 source = self._begun(name, self.league.state.players[name].generation)
@@ -190,7 +193,7 @@ class LocalLeague:
         self.frozen[snapshot.name] = model.requires_grad_(False)
 
     def _begun(self, name: str, generation: int) -> Policy:
-        """A policy with the weights that the player begins with, at first and after a reset."""
+        """Return a policy with the weights that the player begins with, at first and after a reset."""
         policy, initial = self._new_policy(name, generation), self.config.players[name].initial
         model = self._initial_model(name)
         if model is not None:
@@ -219,5 +222,5 @@ class LocalLeague:
         return algorithm
 
     def _seed(self, purpose: str) -> int:
-        """A seed of its own for each purpose, all following from the league's."""
+        """Return a seed for each purpose, derived from the league's."""
         return zlib.crc32(f"{self.config.seed}/{purpose}".encode()) % (1 << 31)

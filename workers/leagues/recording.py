@@ -1,4 +1,4 @@
-"""Which of an actor's matches are recorded, and their records."""
+"""Selection of an actor's matches for recording, and their records."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from workers.rollout.games.match_result import MatchResult
 
 logger = logging.getLogger(__name__)
 
-OPEN = 4096  # matches that are remembered: of those whose leases ran out, nobody says that they are over
+OPEN = 4096  # matches that are remembered; those whose leases run out are never reported as over
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A match that may be recorded."""
+class Candidate:
+    """A match that may be recorded: each n-th one (`nth`), or if it turns out an upset."""
 
     nth: bool
     away: Weights | None
 
 
 class MatchRecorder:
-    """Of one actor. Every `replay_every`-th match is recorded, and each that turns out an upset.
+    """Records every `replay_every`-th match of one actor, and each that turns out an upset.
 
-    An upset is lost by a player whose expected score, by the Elo ratings just before the result, was `replay_upsets`
-    or more. `ratings` gives those of two players, by name.
+    In an upset a player loses whose expected score, by the Elo ratings just before the result, was `replay_upsets` or
+    more. `ratings` returns those of two players, by name.
     """
 
     def __init__(
@@ -50,54 +50,54 @@ class MatchRecorder:
     ) -> None:
         self._league, self._sender, self._source, self._ratings = league, sender, source, ratings
         self._count = 0
-        self._begun: dict[str, Begun] = {}
+        self._candidates: dict[str, Candidate] = {}
 
     @property
     def active(self) -> bool:
-        """Whether any match may be recorded."""
+        """True where any match may be recorded."""
         return self._league.records_matches
 
     def begins(self, match: Match, away: Callable[[], Weights | None]) -> None:
-        """`match` is about to be played; `away` says what plays its away side, None for the home player itself."""
+        """Take note of a match about to be played; `away` returns the weights of its away side, None for self-play."""
         if not self.active:
             return
         every = self._league.replay_every
         nth = every > 0 and self._count % every == 0
         self._count += 1
         if nth or self._league.replay_upsets is not None:
-            while len(self._begun) >= OPEN:
-                del self._begun[next(iter(self._begun))]
-            self._begun[match.match] = Begun(nth, away())
+            while len(self._candidates) >= OPEN:
+                del self._candidates[next(iter(self._candidates))]
+            self._candidates[match.match] = Candidate(nth, away())
 
     def wants(self, match: Match) -> bool:
-        """Whether its games are to be kept."""
-        return match.match in self._begun
+        """Return whether the games of `match` are to be kept."""
+        return match.match in self._candidates
 
     def expected(self, match: Match) -> float | None:
-        """The score in (0, 1) that the home player is expected to reach; None where nobody asks, or it is unknown.
+        """Return the expected score of the home player, in (0, 1); None where it is not needed or unknown.
 
-        To be asked before the result is reported, which moves the ratings.
+        To be called before the result is reported, which moves the ratings.
         """
-        if self._league.replay_upsets is None or match.match not in self._begun or match.home == match.away:
+        if self._league.replay_upsets is None or match.match not in self._candidates or match.home == match.away:
             return None
         try:
             return expected_score(*self._ratings(match.home, match.away))
         except (redis.RedisError, LeagueError) as error:
-            logger.warning("whether match %s is an upset is not known: %s", match.match, error)
+            logger.warning("could not read ratings to see whether match %s is an upset: %s", match.match, error)
             return None
 
     def counted(self, match: Match, result: MatchResult, outcomes: str, expected: float | None) -> None:
-        """The league has counted `outcomes`; send the record if there is to be one."""
-        begun = self._begun.pop(match.match, None)
-        if begun is None:
+        """Send the record of a match whose `outcomes` the league has counted, if there is to be one."""
+        candidate = self._candidates.pop(match.match, None)
+        if candidate is None:
             return
-        rules = [rule for rule, holds in ((NTH, begun.nth), (UPSET, self._is_upset(outcomes, expected))) if holds]
+        rules = [rule for rule, holds in ((NTH, candidate.nth), (UPSET, self._is_upset(outcomes, expected))) if holds]
         if not rules:
             return
         league = self._league
         self._sender.send(
             RecordedMatch(
-                match.match, tuple(rules), league.env, league.env_kwargs, match.home, match.away, begun.away,
+                match.match, tuple(rules), league.env, league.env_kwargs, match.home, match.away, candidate.away,
                 league.series, outcomes, time.time(), self._source, result.games,
             )
         )  # fmt: skip
@@ -111,7 +111,7 @@ class MatchRecorder:
 
 
 def ratings_in(store: Store) -> Callable[[str, str], tuple[float, float]]:
-    """Elo of two players of a league, as they are now."""
+    """Return a function from the names of two players to their present Elo ratings."""
 
     def ratings(home: str, away: str) -> tuple[float, float]:
         view = store.view()

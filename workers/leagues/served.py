@@ -1,11 +1,11 @@
 """The actor of a served league: env runners step the games of its matches, and it decides for both sides of them.
 
-It plays for each learning player in turn, as streaming actors do (streaming.py), in the games of all groups that ask:
-one forward pass for the learning player, and one for each opponent that is to move in any of them. A group's matches,
-and which weights play them, are known here alone; where the group goes to another actor, its games begin anew.
+It plays for each learning player in turn, as streaming actors do (streaming.py), in the games of all groups that call:
+one forward pass for the learning player, and one for each opponent that is to move in any of them. Only this actor
+knows a group's matches and their weights; when the group moves to another actor, its games begin anew.
 
-Two threads: that of services answers the groups; the sampling thread says for whom to play, takes what was collected,
-and sends it.
+It has two threads: the service thread answers the groups; the sampling thread decides for whom to play, takes what was
+collected, and sends it.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from workers.runtime.timing import Timing
 logger = logging.getLogger(__name__)
 
 STAY = 10.0  # s after which a group may be told to go to an actor that has fewer
-AHEAD = 2  # segments that may be complete of the player that is played for, until one is taken
-LOOK_EVERY = 0.2  # s between looks at whether to stop, of who waits
+AHEAD = 2  # complete segments of a player that may wait to be taken
+LOOK_EVERY = 0.2  # s between checks of whether to stop, while waiting
 
 
 class ServedLeagueRole(LeagueActorRole):
-    """A league's actor whose games are stepped elsewhere; `act` answers those who step them."""
+    """A league's actor whose games are stepped by env runners; `act` answers their calls."""
 
     def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
         super().__init__(config, session, league)
         self.timing = Timing()
         self.spec = self._builder()(0).spec(True)
-        self._changed = threading.Condition()  # of all that follows, of players and of their matches
+        self._changed = threading.Condition()  # guards all that follows, the players and their matches
         self._known: dict[str, Group] = {}
-        self._home: Learning | None = None  # who is played for
-        self._wanted = 0  # complete trajectories of it
-        self._failure: Exception | None = None  # why it could not be played for
+        self._home: Learning | None = None  # the player that is played for
+        self._wanted = 0  # complete trajectories that make a segment
+        self._failure: Exception | None = None  # the error with which it could not be played for
         self._generator = torch.Generator().manual_seed(self._seed("actions"))
         self._counts = GroupCounts(session.redis, session.topology.key_prefix, config.actor_id or 0)
 
@@ -94,12 +94,12 @@ class ServedLeagueRole(LeagueActorRole):
         return serve(self.session, self, lambda: self, name)
 
     def leave(self) -> None:
-        """As of LeagueActorRole."""
+        """Leave as LeagueActorRole does, and log where the time went."""
         super().leave()
         logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 
     def leave_matches(self, home: Learning) -> None:
-        """As of LeagueActorRole."""
+        """Leave them as LeagueActorRole does, in all groups."""
         with self._changed:
             super().leave_matches(home)
             for group in self._known.values():
@@ -109,13 +109,13 @@ class ServedLeagueRole(LeagueActorRole):
 
     @property
     def groups(self) -> int:
-        """How many are here."""
+        """Number of groups that this actor serves."""
         return sum(not group.left for group in self._known.values())
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """An answer a call; one that is wrong gets a WireError in its place.
+        """Return an answer for each call, a WireError for one that is malformed.
 
-        Waits while nobody is to be played for, or nobody takes what was collected. Raises SamplerClosed.
+        Waits while there is no player to play for, and while collected segments are not taken. Raises SamplerClosed.
         """
         began = time.perf_counter()
 
@@ -138,7 +138,10 @@ class ServedLeagueRole(LeagueActorRole):
             return answer_all(calls, self._known, read, answer)
 
     def forget_idle(self) -> int:
-        """Give back the matches of groups that have not called while a lease lasts: their env runners have gone."""
+        """Give up groups that have not called for the length of a lease: their env runners are gone.
+
+        Returns how many.
+        """
         with self._changed:
             before = time.monotonic() - self.league.lease
             idle = [name for name, group in self._known.items() if group.used_at < before]
@@ -147,7 +150,7 @@ class ServedLeagueRole(LeagueActorRole):
             return len(idle)
 
     def _hear(self, call: Call) -> None:
-        """Take in what a call tells, once, and nothing where it is wrong."""
+        """Take in a call, once. Raises WireError for a malformed one, having changed nothing."""
         now, name = time.monotonic(), call["group"]
         known = self._known.get(name)
         if known is not None and call["step"] == known.heard:
@@ -168,7 +171,7 @@ class ServedLeagueRole(LeagueActorRole):
             tables.ended |= tables.play.hear(call)
 
     def _prepared(self, asked: Mapping[str, Call]) -> dict[str, MatchTables]:
-        """The games that each group is to step next, ready for a move; none of one that is to leave."""
+        """Return the games that each group steps next, ready for a move; groups that are to leave have none."""
         while True:
             self._changed.wait_for(lambda: self.stopping.is_set() or self._may_play(), timeout=LOOK_EVERY)
             if self.stopping.is_set():
@@ -179,12 +182,12 @@ class ServedLeagueRole(LeagueActorRole):
             try:
                 self.keep_matches(home)
                 return {name: self._tables(name, home) for name in asked if not self._is_to_leave(name)}
-            except Exception as error:  # told to the sampling thread, which tries again, or gives up
+            except Exception as error:  # for the sampling thread, which tries again or gives up
                 self._failure, self._home = error, None
                 self._changed.notify_all()
 
     def _complete(self, segments: int = 1) -> bool:
-        """Whether so many segments of who is played for are there."""
+        """Return whether so many segments of the player that is played for are complete."""
         matches = None if self._home is None else self._home.matches
         return isinstance(matches, GroupsOfPlayer) and matches.ready >= segments * self._wanted
 
@@ -192,7 +195,7 @@ class ServedLeagueRole(LeagueActorRole):
         return self._home is not None and not self._complete(AHEAD)
 
     def _tables(self, name: str, home: Learning) -> MatchTables:
-        """The games of `home` that this group steps, each table in a match."""
+        """Return the games of `home` that this group steps, each table in a match."""
         group = self._known[name]
         group.asked = home.name
         if home.matches is None:
@@ -226,7 +229,7 @@ class ServedLeagueRole(LeagueActorRole):
         return tables
 
     def _decide(self, asked: Mapping[str, Call], prepared: Mapping[str, MatchTables]) -> None:
-        """The answer to each call."""
+        """Set the answer to each call."""
         going = {name: tables.play for name, tables in prepared.items() if tables.play.begun}
         actions = dict(zip(going, decide(list(going.values()), self._generator), strict=True))
         for name in prepared:
@@ -237,7 +240,7 @@ class ServedLeagueRole(LeagueActorRole):
             self._known[name].step = call["step"]
 
     def _is_to_leave(self, name: str) -> bool:
-        """Whether the group is to go to another actor; then its games are given up here."""
+        """Return whether the group is to move to another actor; if so, give up its games here."""
         group = self._known[name]
         if group.left or time.monotonic() - group.came_at < STAY:
             return group.left
@@ -252,7 +255,7 @@ class ServedLeagueRole(LeagueActorRole):
         return True
 
     def _give_up(self, name: str) -> None:
-        """Report what the group has played, and forget it."""
+        """Report the results of the group's games and forget the group."""
         group = self._known.pop(name, None)
         if group is None:
             return

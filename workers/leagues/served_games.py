@@ -1,18 +1,18 @@
-"""What a served league's actor knows of games that env runners step: who sits where, what came of it, what comes next.
+"""Games of a served league that env runners step, as their actor knows them: seats, results, next moves.
 
-A call is what one group of games asks, a table:
+A call by one group of games is a mapping:
 
-    group         str: whose
-    step          int: 0, 1, 2, ...: which of the group's calls; a call that comes again is answered as before
-    games         int: N, how many it steps for each player
-    player        whose games it tells of, the next fields; None where the group has none under way
-    to_move       int8 [N]; observation [N, ...]; action_mask bool [N, A]: what they ask next, as in envs.Turn
-    reward        float32 [N, 2]; done bool [N]: what the last moves brought
+    group         str: its name
+    step          int: 0, 1, 2, ...: number of the group's call; a repeated call is answered as before
+    games         int: N, games that it steps for each player
+    player        the player whose games the following fields are of; None where the group has none under way
+    to_move       int8 [N]; observation [N, ...]; action_mask bool [N, A]: the next decisions, as in envs.Turn
+    reward        float32 [N, 2]; done bool [N]: results of the last moves
     finished      None, or index int64 [K], returns float32 [K, 2] and length int64 [K] of games that ended, as a list
     seeds         int64 [N] of the games under way, where they are recorded; else None
 
-The answer says "player", whose games are to be stepped next, and "action" int64 [N], or "begin" where all N are to
-begin anew; or "leave" alone, the service of another actor, which has fewer groups: all games are given up here.
+The answer has "player", whose games are to be stepped next, and "action" int64 [N], or "begin" where all N are to begin
+anew. Or it has "leave" alone, the service of another actor with fewer groups: all games are given up here.
 """
 
 from __future__ import annotations
@@ -40,53 +40,56 @@ NUMBER = ArraySpec((), "int64")
 
 
 @dataclass
-class TheirSeeds:
-    """Of games that are recorded."""
+class GameSeeds:
+    """Seeds of recorded games."""
 
     seeds: np.ndarray  # int64 [N]
 
 
 @dataclass
-class Told:
-    """What a log asks of games, as their calls tell it."""
+class ReportedGames:
+    """Games as their group's calls report them, with the attributes that a GameLog reads."""
 
     num_envs: int
     num_actions: int
     lengths: np.ndarray  # int64 [N]
-    chance: TheirSeeds
+    chance: GameSeeds
 
 
 class GamesElsewhere(GamesInPlay):
-    """GamesInPlay of a group. `restart` leaves them to be begun."""
+    """GamesInPlay of a group, which begins them; so `restart` only ends them."""
 
     def __init__(self, num_games: int, policy: Policy, *, recorded: str | None, seed: int, **settings: Any) -> None:
-        """`recorded`: the learning policy's name, None where no game is recorded; `seed` is of the records."""
+        """Make games for `num_games`, which begin with the group's first call.
+
+        `recorded`: the learning policy's name, None where no game is recorded; `seed` is for the records.
+        """
         nothing = np.zeros(num_games, np.int64)
         mask = policy.spec(True).action_mask
-        self._told = Told(num_games, mask.shape[0] if mask else 0, nothing, TheirSeeds(nothing.copy()))
-        log = GameLog(self._told, seed) if recorded is not None else None
+        self._reported = ReportedGames(num_games, mask.shape[0] if mask else 0, nothing, GameSeeds(nothing.copy()))
+        log = GameLog(self._reported, seed) if recorded is not None else None
         super().__init__(num_games, policy, log=log, player=recorded or "", **settings)
 
     def hear(self, call: Call) -> bool:
-        """What the games came to; whether any ended."""
+        """Take in the results of the last moves; return whether any game ended."""
         turn = Turn(
             call["to_move"], call["observation"], call["action_mask"], call["reward"], call["done"],
             np.zeros_like(call["done"]),
         )  # fmt: skip
         if call["seeds"] is not None:
-            self._told.chance.seeds = call["seeds"]
+            self._reported.chance.seeds = call["seeds"]
         if not self.begun:
-            self._told.lengths[:] = 0
+            self._reported.lengths[:] = 0
             self.begin(turn)
             return False
-        self._told.lengths += 1
-        self._told.lengths[turn.done] = 0
+        self._reported.lengths += 1
+        self._reported.lengths[turn.done] = 0
         return self.follow(turn, None if call["finished"] is None else FinishedGames(*call["finished"]))
 
 
 @dataclass(slots=True)
 class Group:
-    """One group as its actor knows it. `heard`: its call that was taken in last; `step`: that answered last."""
+    """One group as its actor knows it. `heard`: the call taken in last; `step`: the one answered last."""
 
     games: int
     came_at: float  # monotonic
@@ -94,13 +97,13 @@ class Group:
     heard: int
     step: int = -1
     answer: Answer = field(default_factory=dict)
-    asked: str | None = None  # the player whose games it steps meanwhile
-    left: bool = False  # for another actor
+    asked: str | None = None  # the player whose games it steps now
+    left: bool = False  # told to move to another actor
     of_player: dict[str, MatchTables] = field(default_factory=dict)
 
 
 class GroupsOfPlayer:
-    """A learning player's games in all groups, as one: what `Learning.matches` is."""
+    """A learning player's games in all groups, as the one `Learning.matches`."""
 
     def __init__(self, policy: Policy, version: int) -> None:
         self._policy, self._version = policy, version
@@ -108,34 +111,34 @@ class GroupsOfPlayer:
         self._expired = 0
 
     def add(self, tables: MatchTables) -> None:
-        """Of another group; its decisions are by the weights that are loaded."""
+        """Add the games of another group, decided by the weights that are loaded."""
         tables.play.renew(self._version)
         self._tables.append(tables)
 
     def remove(self, tables: MatchTables) -> None:
-        """Its group has gone."""
+        """Remove the games of a group that is gone."""
         self._expired += tables.play.pop_expired()
         self._tables.remove(tables)
 
     def load(self, weights: Mapping[str, Any], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """Load weights, as Sampler.load does."""
         load_into(self._policy, weights, version, behaviour)
         self._version = version
         for tables in self._tables:
             tables.play.renew(version)
 
     def restart(self) -> None:
-        """The player has become another one."""
+        """Begin all games anew: the player was reset."""
         for tables in self._tables:
             tables.restart()
 
     @property
     def ready(self) -> int:
-        """Complete trajectories of the player as it is."""
+        """Number of complete trajectories of the player's present generation."""
         return sum(tables.ready for tables in self._tables)
 
     def take(self, count: int) -> Trajectory:
-        """So many of them, a slot each; of the groups with most first."""
+        """Take `count` complete trajectories, a slot each, from the groups with the most first."""
         taken: list[Trajectory] = []
         for tables in sorted(self._tables, key=lambda tables: -tables.ready):
             if (part := min(count, tables.ready)) > 0:
@@ -144,7 +147,7 @@ class GroupsOfPlayer:
         return concatenate(taken)
 
     def pop_expired(self) -> int:
-        """Decisions that were too old and were dropped since the last call."""
+        """Return how many decisions were dropped as too old since the last call."""
         expired, self._expired = self._expired, 0
         return expired + sum(tables.play.pop_expired() for tables in self._tables)
 
@@ -154,19 +157,19 @@ class GroupsOfPlayer:
         return [match for tables in self._tables for match in tables.held]
 
     def lose(self, matches: Iterable[str]) -> None:
-        """Their leases have run out."""
+        """Drop matches whose leases have run out."""
         lost = list(matches)
         for tables in self._tables:
             tables.lose(lost)
 
     def leave(self) -> None:
-        """Report what was played of all matches."""
+        """Report the results of all matches."""
         for tables in self._tables:
             tables.leave()
 
 
 def check(call: Call, spec: TrajectorySpec, tables: int) -> None:
-    """Raises WireError for what is not as the league's game declares it, or no games for so many tables."""
+    """Raise WireError for a call that does not match the league's game, or the number of tables."""
     count, wrong = call["games"], []
     if not isinstance(count, int) or count < 1 or count % (2 * tables):
         raise WireError(f"group {call['group']}: games={count!r}; it must be a multiple of 2 * tables = {2 * tables}")

@@ -1,8 +1,8 @@
-"""A league worker: who plays whom, what counts, what everybody learns next.
+"""A league worker: it issues matches, counts results, and gives out learning periods.
 
-It holds no state: any number of them serve one league, which is in Redis (league/). The worker with `league_id=0` also
-keeps the league's folder: it saves models and stream, brings back what was spilled, and begins with the league that the
-folder, or `restore`, holds when Redis has none.
+It holds no state: any number of workers serve one league, which is in Redis (league/). The worker with `league_id=0`
+also keeps the league's folder: it saves models and the event stream, brings back spilled models, and restores the
+league in the folder, or in `restore`, when Redis has none.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from workers.runtime.session import Session, event_rate
 
 logger = logging.getLogger(__name__)
 
-POLL_EVERY = 0.2  # s between checks whether the league is there
-AGAIN_AFTER = 1.0  # s after which the keeper goes on when Redis was away
+POLL_EVERY = 0.2  # s between checks of whether the league is there
+AGAIN_AFTER = 1.0  # s until the keeper runs again after a failure
 VIEW_AGE = 0.1  # s that a view of the league may serve further requests of the same player
 
 
 class LeagueService(Worker):
-    """The league's services. Those asked most take many calls at once, and few round trips to Redis for all."""
+    """The league's services. The busiest take many calls at once, with few round trips to Redis for all."""
 
     role = "league"
 
@@ -61,7 +61,7 @@ class LeagueService(Worker):
 
     @service(batch=64)
     def request(self, calls: Sequence[tuple[str, str, float, str]]) -> list[Any]:
-        """(player, holder, lease in s, id of the match) -> the match, and the model of its away side."""
+        """Issue matches: (player, holder, lease in s, id of the match) -> the match, and the model of its away side."""
         answers: list[Any] = [None] * len(calls)
         try:
             for holder, lease in {call[1:3] for call in calls}:
@@ -69,7 +69,7 @@ class LeagueService(Worker):
                 homes, ids = [calls[index][0] for index in alike], [calls[index][3] for index in alike]
                 for index, match in zip(alike, self.store.request_many(homes, holder, lease, ids), strict=True):
                     answers[index] = match
-        except LeagueError:  # of one of them: each by itself, under the ids that they have
+        except LeagueError:  # one of them is at fault: ask for each by itself, under its own id
             answers = [self._request(*call) for call in calls]
         return [answer if isinstance(answer, Exception) else self._invite(answer) for answer in answers]
 
@@ -83,13 +83,13 @@ class LeagueService(Worker):
         if not match.away_frozen:
             return invitation_to_wire(Invitation(match, None))
         roster = self.store.last_roster
-        if match.away not in roster or not roster[match.away].frozen:  # since then: a request that was repeated, say
+        if match.away not in roster or not roster[match.away].frozen:  # frozen since: a repeated request
             roster = self.store.view().roster
         return invitation_to_wire(Invitation(match, roster[match.away].model))
 
     @service(batch=256)
     def report(self, calls: Sequence[tuple[str, str, str]]) -> list[Any]:
-        """(id of the match, outcomes, who reports) -> [status, reason]."""
+        """Count results: (id of the match, outcomes, reporter) -> [status, reason]."""
         answers: list[Any] = []
         for match, outcomes, _ in calls:
             try:
@@ -112,39 +112,39 @@ class LeagueService(Worker):
 
     @service
     def extend(self, matches: list[str], lease: float) -> list[bool]:
-        """Hold matches for longer; which of them are still open."""
+        """Extend the leases of matches; return which of them are still open."""
         return [self.store.extend(match, lease) for match in matches]
 
     @service(batch=256)
     def learning(self, calls: Sequence[Any]) -> list[Any]:
-        """() -> names of the players that learn and are not paused."""
+        """Name the players that learn and are not paused: () -> names."""
         roster = self.store.view().roster
         players = [roster.by_slot[int(slot)] for slot in roster.learning]
         return [[player.name for player in players if not player.paused]] * len(calls)
 
     @service
     def open_period(self, player: str, learner: str, lease: float) -> dict[str, Any]:
-        """The learning period of `player`, and its kind."""
+        """Open the learning period of `player`; return it and the player's kind."""
         period = self.periods.open(player, learner, lease)
         return period_to_wire(period, self.store.player(player).kind)
 
     @service
     def progress(self, player: str, number: int, learner: str, steps: int, lease: float) -> str:
-        """How a learning period stands; its lease is kept."""
+        """Extend the lease of a learning period; return the player's status."""
         return self.periods.progress(_period(player, number, learner), steps, lease)
 
     @service
     def close_period(self, player: str, number: int, learner: str, steps: int, version: int) -> dict[str, Any]:
-        """End a learning period with weights that are in the pool; what the player's kind decided.
+        """End a learning period with weights that are in the pool; return what the player's kind decided.
 
-        They are frozen where they become a snapshot, and those of another player where they are taken over.
+        The weights are frozen if they become a snapshot, and those of another player if they are taken over.
         """
         period = _period(player, number, learner)
         return outcome_to_wire(self.periods.close(period, steps, version, weights_of=self._newest, keep=self._keep))
 
     @service
     def snapshot(self, player: str, version: int, by: str) -> str:
-        """Add a frozen copy of a learning player, whose weights are in the pool; its name."""
+        """Add a frozen copy of a learning player, whose weights are in the pool; return its name."""
         self._keep(ModelRef(player, version))
         return self.store.snapshot(player, version, by).name
 
@@ -159,14 +159,14 @@ class LeagueService(Worker):
 
 
 def _period(player: str, number: int, learner: str) -> LearningPeriod:
-    """What identifies a period; the rest the league knows."""
+    """Return a period with the fields that identify it; the league has the others."""
     return LearningPeriod(player, number, learner, None, 0, 0, {}, {}, 0)
 
 
 def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) -> None:
-    """Create the league with its players, or join the one there is; a saved one comes back where Redis has none.
+    """Create the league with its players, or join the existing one; restore a saved one where Redis has none.
 
-    Only at the end, when all of it is there, do others serve it: see `wait_for_league`.
+    Other workers serve it only once all of it is there: see `wait_for_league`.
     """
     if restore is not None and not store.exists():
         state = Snapshots(restore, store, pool).restore(ready=False)
@@ -184,22 +184,22 @@ def begin(store: Store, pool: Pool, league: LeagueConfig, restore: Path | None) 
 
 
 def _initial(pool: Pool, league: LeagueConfig, player: str, initial: str) -> ModelRef:
-    """The model of the pool that the setting `initial` means; a checkpoint is put into it under a name of its own."""
+    """Return the pool's model that the setting `initial` names; put a checkpoint into the pool under a new name."""
     model = teachers.reference(initial)
     if model is None:
         policy, model = policy_builder(league)(0), ModelRef(f"{player}-initial", 0)
         initial_weights.load(initial, policy, player)
         stamp = {"player": model.player, "version": model.version, "step": 0}
         pool.put(*model, 0, weights_to_bytes(policy, stamp))
-    with suppress(PoolError):  # a model of this league that is still to come: the player's learner waits for it
+    with suppress(PoolError):  # of a model that this league is still to make, the player's learner waits
         pool.freeze(*model, kept_by=LEAGUE)
     return model
 
 
 def saved_league(config: Config) -> Path | None:
-    """The folder of the league to go on with: the run's own when it holds one, else `restore`.
+    """Return the folder of the league to resume: the run's own when it holds one, else `restore`, or None.
 
-    In this order, since a run that began with `restore` and is resumed goes on from where it was stopped.
+    The run's own comes first, since a resumed run that began with `restore` continues from where it was stopped.
     """
     folder = league_folder(config)
     if (folder / STREAM).exists():
@@ -208,21 +208,21 @@ def saved_league(config: Config) -> Path | None:
 
 
 def keep(keeper: Keeper, stopping: threading.Event) -> None:
-    """Run the keeper through outages of Redis and full disks; its last act is a snapshot."""
+    """Run the keeper through outages of Redis and full disks; at the end it takes a snapshot."""
     while True:
         try:
             keeper.run(stopping)
             return
         except (redis.RedisError, OSError, WarrenError) as error:
-            logger.warning("the league's folder is not kept for a moment: %s", error)
-        except Exception:  # without this thread nothing would be saved from then on, and nobody would see why
-            logger.exception("the league's folder is not kept for a moment")
+            logger.warning("could not keep the league's folder, trying again: %s", error)
+        except Exception:  # an ended thread would save nothing any more, and nobody would see why
+            logger.exception("could not keep the league's folder, trying again")
         if stopping.wait(AGAIN_AFTER):
             return
 
 
 def wait_for_league(store: Store) -> None:
-    """Until the worker that creates the league, or brings it back, has done so, with all of its players."""
+    """Wait until another worker has created or restored the league, with all of its players."""
     said = False
     while not store.is_ready():
         if not said:
