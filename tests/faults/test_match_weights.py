@@ -6,35 +6,21 @@ For WARREN_KILL_MATCHES matches with a result, 120 unless said otherwise:
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.league_run import LeagueOfRun, check_books
+from support.match_weights import environment, lines_of
 
-from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers
 
 MATCHES = int(os.environ.get("WARREN_KILL_MATCHES", "120"))
 KILLS = 5  # at least, however quickly the matches are played
 PATIENCE = 300.0 + MATCHES  # s
-
-
-def lines_of(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines that all actors wrote; a killed actor's last line may be cut."""
-    found = []
-    for path in folder.glob("*.jsonl"):
-        for line in path.read_text().splitlines():
-            try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
-                continue
-    return found
 
 
 @pytest.mark.slow
@@ -47,12 +33,12 @@ def test_an_opponents_weights_stay_the_same_for_a_whole_match(tmp_path: Path, se
         *("restarts=10000", "league_workers=2", "round_timeout=10", "league.lease=5"),
         broker_url=servers.broker_url,
         redis_url=servers.redis_url,
-        environment={FOLDER: str(record)},
+        environment=environment(record),
     ) as run:
         store = run.store(servers.redis_url)
         run.until(lambda: "main@0" in store.view().roster)
         until = time.monotonic() + PATIENCE
-        while killed < KILLS or sum("status" in line for line in lines_of(record)) < MATCHES:
+        while killed < KILLS or sum("reported" in line for line in lines_of(record)) < MATCHES:
             assert time.monotonic() < until, run.output
             run.kill_one(rng, "actor", "learner")
             killed += 1
@@ -63,8 +49,8 @@ def test_an_opponents_weights_stay_the_same_for_a_whole_match(tmp_path: Path, se
         run.process.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
     lines = lines_of(record)
-    begun = {line["match"]: line for line in lines if "status" not in line}
-    ended = {line["match"]: line for line in lines if "status" in line}
+    begun = {line["match"]: line for line in lines if "reported" not in line}
+    ended = {line["match"]: line for line in lines if "reported" in line}
     wrong = [
         line
         for match, line in ended.items()

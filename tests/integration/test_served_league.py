@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from faults.test_match_weights import lines_of
 from support.league_run import LeagueOfRun, check_books
+from support.match_weights import environment, lines_of
 
-from workers.rollout.games.match_record import FOLDER
 from workers.servers import Servers
 
 
@@ -21,7 +20,7 @@ def test_a_served_league_learns_through_kills_and_its_books_add_up(tmp_path: Pat
         "sampling=served", "env_runners=2", "actors=1", "league.lease=5", "restarts=100", "evaluators=1",
         "~league.players.league_exploiter_0", "~league.players.league_exploiter_1",
     )  # fmt: skip
-    with LeagueOfRun(tmp_path, *settings, **urls, environment={FOLDER: str(record)}) as run:
+    with LeagueOfRun(tmp_path, *settings, **urls, environment=environment(record)) as run:
         store = run.store(servers.redis_url)
 
         def goes_on() -> None:
@@ -40,6 +39,6 @@ def test_a_served_league_learns_through_kills_and_its_books_add_up(tmp_path: Pat
     account = run.account()
     assert account["learned"] > 4 and account["refused"] == 0
     assert "Traceback" not in run.output and run.tracebacks() == {}
-    ended = [line for line in lines_of(record) if "status" in line]
+    ended = [line for line in lines_of(record) if "reported" in line]
     assert ended and not any(line["changed"] for line in ended), "an opponent's weights changed within a match"
     assert any("@" in line["away"] for line in ended), "frozen opponents"

@@ -15,11 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 import envs
-from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from league.matchmaking.view import ModelRef
-from league.state.league_state import Match
 from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config import roles
@@ -27,13 +24,11 @@ from workers.config.league import LeagueConfig
 from workers.config.schema import Config, Sampling
 from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers, Learning
+from workers.leagues.player_host import PlayerHost
 from workers.leagues.recording import MatchRecorder, ratings_in
 from workers.leagues.streaming import LeagueStream
 from workers.replays.sending import ReplaySender
 from workers.rollout.asked import fields_asked
-from workers.rollout.games.game_log import Weights
-from workers.rollout.games.match_record import MatchRecord
-from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.match_scheduler import Matches
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sending.answers import answer
@@ -60,12 +55,10 @@ class LeagueActorRole(RoleProcess):
         build = self._builder()
         self.fields = fields_asked(league.algorithm, league.network, build(0))  # one algorithm for all players
         self.players = KnownPlayers(session, f"actor-{config.actor_id}", build, self.stopping, config.round_timeout)
-        self.record = MatchRecord.from_environment(self.source)
         sender = ReplaySender(session.redis, session.topology.key_prefix)
         self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
         self._numbered = Numbering(session, self.source)
-        self._models: dict[str, ModelRef | None] = {}  # of matches that were issued and have not begun
-        self.uncounted = 0  # games whose result the league refused
+        self._hosts: dict[str, PlayerHost] = {}
         self.first_step_at: float | None = None
         self.streaming = config.sampling is not Sampling.gathered
         self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
@@ -196,59 +189,17 @@ class LeagueActorRole(RoleProcess):
                 fields=self.fields,
             )
             home.sampler.load(home.policy.state_dict(), home.version, home.policy.behaviour)
-            home.matches = Matches(
-                home.sampler,
-                self.league.match_games,
-                lambda: self.request(home),
-                self.report,
-                self.opponent,
-                between=lambda: self.keep_matches(home),
-                recorded=self.recorder.wants,
-            )
+            home.matches = Matches(home.sampler, self.league.match_games, self.host(home))
         assert isinstance(home.matches, Matches)
         return home.matches
 
-    def request(self, home: Learning) -> Match:
-        """Return the next match of `home`.
-
-        Raises what the league raises, and PlayerUnavailable while weights are on their way.
-        """
-        match, model = self.client.request(home.name, self.league.lease)
-        if not self.players.fits(match):
-            self.client.abort(match)
-            raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
-        self._models[match.match] = model
-        return match
-
-    def opponent(self, match: Match) -> Policy | None:
-        """Return the policy of the away side of a requested match: the same weights to its end."""
-        model = self._models.pop(match.match)
-        policy = self.players.opponent(match, model)
-        self.recorder.begins(match, lambda: self._away(match, model, policy))
-        return self.record.watched(match, policy)
-
-    def _away(self, match: Match, model: ModelRef | None, policy: Policy | None) -> Weights | None:
-        if policy is None:
-            return None
-        ref = model or ModelRef(match.away, self.players[match.away].version)
-        return Weights(ref.player, ref.version, fingerprint(policy))
-
-    def report(self, match: Match, result: MatchResult) -> None:
-        """Tell the league of a match that is over."""
-        if not len(result.returns):
-            self.client.abort(match)
-            return
-        outcomes, expected = result.outcomes(self.league.series), self.recorder.expected(match)
-        status = self.client.report(match, outcomes)
-        self.record.ended(match, status)
-        if status == "counted":
-            self.recorder.counted(match, result, outcomes, expected)
-        if status == "refused":
-            self.uncounted += len(result.returns)
-            logger.warning(
-                "the league refused the result of match %s, whose lease had run out; %d games were played for nothing "
-                "so far: raise league.lease, now %g s, if this goes on", match.match, self.uncounted, self.league.lease,
-            )  # fmt: skip
+    def host(self, home: Learning) -> PlayerHost:
+        """Return the host of the matches of `home`."""
+        if home.name not in self._hosts:
+            self._hosts[home.name] = PlayerHost(
+                home.name, self.league, self.client, self.players, self.recorder, lambda: self.keep_matches(home)
+            )
+        return self._hosts[home.name]
 
     def keep_matches(self, home: Learning) -> None:
         """Extend the leases of the matches under way, before a rollout of `home` and during it.

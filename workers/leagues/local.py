@@ -34,8 +34,9 @@ from warren.errors import ConfigurationError
 from workers.config import initial_weights, teachers
 from workers.config.league import LeagueConfig
 from workers.evaluation.cells import evaluator_of
+from workers.rollout.games.games_in_play import Opponent
 from workers.rollout.games.match_result import MatchResult
-from workers.rollout.games.match_scheduler import Matches
+from workers.rollout.games.match_scheduler import Matches, MatchHost
 from workers.rollout.games.selfplay_sampler import MatchSampler
 
 
@@ -52,6 +53,33 @@ class Trainee:
     version: int = 0
     period_end: int = 0  # steps at which its learning period ends
     schedules_from: int = 0  # steps at which its schedules began: those of its last reset
+
+
+class LocalHost(MatchHost):
+    """Matches of one player of a LocalLeague, in its own state."""
+
+    def __init__(self, local: LocalLeague, home: str) -> None:
+        self._local, self._home = local, home
+
+    def request(self) -> Match:
+        """Return the next match."""
+        return self._local.league.request(self._home)
+
+    def opponent(self, match: Match) -> Opponent:
+        """Return the player itself, or the newest or frozen weights of another."""
+        local = self._local
+        itself = match.away == self._home
+        return Opponent(match.match, None if itself else local.policy_of(local.league.state.players[match.away].slot))
+
+    def report(self, match: Match, result: MatchResult) -> None:
+        """Count the outcomes, or give the match back where nothing was played."""
+        if len(result.returns):
+            self._local.league.report(match, result.outcomes(self._local.config.series))
+        else:
+            self._local.league.abort(match)
+
+    def between_moves(self) -> None:
+        """Do nothing: within one process no lease runs out."""
 
 
 class LocalLeague:
@@ -148,22 +176,9 @@ class LocalLeague:
         return trainee
 
     def _begin(self, trainee: Trainee) -> None:
-        def report(match: Match, result: MatchResult) -> None:
-            if len(result.returns):
-                self.league.report(match, result.outcomes(self.config.series))
-            else:
-                self.league.abort(match)
-
-        def opponent(match: Match) -> Policy | None:
-            if match.away == trainee.name:
-                return None
-            return self.policy_of(self.league.state.players[match.away].slot)
-
         self.league.open_period(trainee.name)
         trainee.period_end = self.config.period_steps
-        trainee.matches = Matches(
-            trainee.sampler, self.config.match_games, lambda: self.league.request(trainee.name), report, opponent
-        )
+        trainee.matches = Matches(trainee.sampler, self.config.match_games, LocalHost(self, trainee.name))
 
     def _end_period(self, trainee: Trainee) -> Decision:
         name = trainee.name

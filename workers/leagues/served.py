@@ -215,14 +215,7 @@ class ServedLeagueRole(LeagueActorRole):
                 max_age=self.config.max_staleness,
                 fields=self.fields,
             )
-            tables = MatchTables(
-                play,
-                self.league.match_games,
-                lambda: self.request(home),
-                self.report,
-                self.opponent,
-                recorded=self.recorder.wants,
-            )
+            tables = MatchTables(play, self.league.match_games, self.host(home))
             home.matches.add(tables)
             group.of_player[home.name] = tables
         tables.prepare()

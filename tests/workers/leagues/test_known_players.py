@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from support.match_weights import FOLDER, WatchingHost, checksum, lines_of
 
 from agents import build_policy
 from agents.checkpoints import weights_to_bytes
@@ -20,7 +20,7 @@ from league.state.league_state import Match
 from warren.errors import WarrenError
 from workers.leagues import known_players as module
 from workers.leagues.known_players import KnownPlayers
-from workers.rollout.games.match_record import FOLDER, MatchRecord, checksum
+from workers.rollout.games.match_result import MatchResult
 
 
 def build(seed: int) -> Policy:
@@ -133,31 +133,28 @@ def test_an_opponent_without_weights_is_named(pool: Pool, monkeypatch: pytest.Mo
         players.opponent(match("nobody"), None)
 
 
-def test_the_record_tells_which_weights_played_first_and_last(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    record, policy = MatchRecord.from_environment("actor-0"), build(1)
-    watched = record.watched(match(), policy)
-    assert watched is not None
-    generator, observation = torch.Generator(), np.zeros((4, 3), np.float32)
-    for _ in range(2):
-        watched.step(observation, generator=generator)
-    record.ended(match(), "counted")
-    with torch.no_grad():
-        next(policy.parameters()).add_(1.0)
-    other = record.watched(match(), policy)
-    assert other is not None
-    other.step(observation, generator=generator)
-    with torch.no_grad():
-        next(policy.parameters()).add_(1.0)
-    other.step(observation, generator=generator)
-    record.ended(match(), "counted")
-    begun, ended, begun_next, changed = map(json.loads, (tmp_path / "actor-0.jsonl").read_text().splitlines())
+    policy, result = build(1), MatchResult("m", np.ones(1, np.float32))
+    client = SimpleNamespace(report=lambda match, outcomes: "counted")
+    players = SimpleNamespace(opponent=lambda match, model: policy)
+    recorder = SimpleNamespace(
+        begins=lambda match, away: None, wants=lambda match: False, expected=lambda match: None,
+        counted=lambda *_: None,
+    )  # fmt: skip
+    parts: Any = SimpleNamespace(series=1), client, players, recorder, lambda: None
+    host = WatchingHost("main", *parts)
+    observation = np.zeros((4, 3), np.float32)
+    for changes in (False, True):
+        host._models[match().match] = None
+        opponent = host.opponent(match())
+        for _ in range(2):
+            assert opponent.policy is not None
+            opponent.policy.step(observation, generator=torch.Generator())
+            if changes:
+                with torch.no_grad():
+                    next(policy.parameters()).add_(1.0)
+        host.report(match(), result)
+    begun, ended, begun_next, changed = lines_of(tmp_path)
     assert begun["first"] == ended["first"] == ended["last"] and not ended["changed"]
     assert changed["first"] == begun_next["first"] != changed["last"] and changed["changed"]
-
-
-def test_nothing_is_recorded_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(FOLDER, raising=False)
-    record, policy = MatchRecord.from_environment("actor-0"), build(1)
-    assert record.watched(match(), policy) is policy
-    record.ended(match(), "counted")

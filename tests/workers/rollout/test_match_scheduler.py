@@ -6,8 +6,29 @@ import envs
 from agents import build_policy
 from league.state.in_memory import MemoryLeague
 from warren.errors import PlayerUnavailable
-from workers.rollout.games.match_scheduler import Matches
-from workers.rollout.games.selfplay_sampler import MatchSampler
+from workers.rollout.games.match_scheduler import Matches, MatchHost
+from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
+
+
+class LeagueInMemory(MatchHost):
+    def __init__(self, league, rivals):
+        self.league, self.rivals, self.told = league, rivals, []
+
+    def request(self):
+        return self.league.request("main")
+
+    def opponent(self, match):
+        return Opponent(match.match, self.rivals.get(match.away))
+
+    def report(self, match, result):
+        self.told.append((match, result))
+        if len(result.returns):
+            self.league.report(match, result.outcomes())
+        else:
+            self.league.abort(match)
+
+    def between_moves(self):
+        pass
 
 
 def playing(tables=2, match_games=50):
@@ -20,19 +41,8 @@ def playing(tables=2, match_games=50):
     rivals = {}
     for version in range(3):
         rivals[league.snapshot("main", version).name] = build_policy({"hidden_sizes": []}, *spaces, version)
-    told = []
-
-    def report(match, result):
-        told.append((match, result))
-        if len(result.returns):
-            league.report(match, result.outcomes())
-        else:
-            league.abort(match)
-
-    matches = Matches(
-        sampler, match_games, lambda: league.request("main"), report, lambda match: rivals.get(match.away)
-    )
-    return matches, league, told
+    host = LeagueInMemory(league, rivals)
+    return Matches(sampler, match_games, host), league, host.told
 
 
 def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
@@ -74,7 +84,7 @@ def test_what_is_collected_is_of_one_policy_also_where_the_policy_becomes_anothe
             matches.load(matches.policy.state_dict(), 7)  # of the policy that it has become
             matches.restart()
 
-    matches._between = between
+    matches.host.between_moves = between
     trajectory = matches.collect(32)
     assert len(asked) > 5 and set(trajectory.version.tolist()) == {7}
 
@@ -85,7 +95,7 @@ def test_matches_of_which_nothing_was_played_are_given_back():
     def stop():
         raise PlayerUnavailable("before the first move")
 
-    matches._between = stop
+    matches.host.between_moves = stop
     with pytest.raises(PlayerUnavailable):
         matches.collect(4)
     assert len(matches.held) == 2
@@ -107,15 +117,15 @@ def test_a_match_whose_lease_ran_out_is_not_reported_and_its_table_gets_another(
 def test_a_table_plays_on_in_its_match_while_the_league_has_no_other():
     matches, _, told = playing(match_games=10)
     matches.collect(4)
-    held, request = list(matches._tables), matches._request
+    held, request = list(matches._tables), matches.host.request
 
     def waits():
         raise PlayerUnavailable("paused")
 
-    matches._request = waits
+    matches.host.request = waits
     matches.collect(64)
     assert matches._tables == held
-    matches._request = request
+    matches.host.request = request
     matches.collect(64)
     assert set(held).isdisjoint(matches.held) and told
 
@@ -123,7 +133,7 @@ def test_a_table_plays_on_in_its_match_while_the_league_has_no_other():
 def test_whoever_keeps_leases_is_asked_between_all_moves_of_a_long_rollout():
     matches, _, _ = playing()
     asked = []
-    matches._between = lambda: asked.append(1)
+    matches.host.between_moves = lambda: asked.append(1)
     matches.collect(64)
     assert len(asked) > 20
 
@@ -133,7 +143,7 @@ def test_a_restart_that_the_league_refused_is_made_later(failing):
     matches, league, told = playing()
     matches.collect(4)
     before = set(league.state.matches)
-    asked, working = [], getattr(matches, f"_{failing}")
+    asked, working = [], getattr(matches.host, failing)
 
     def refuse(*arguments):
         asked.append(arguments)
@@ -141,12 +151,12 @@ def test_a_restart_that_the_league_refused_is_made_later(failing):
             raise PlayerUnavailable("paused")
         return working(*arguments)
 
-    setattr(matches, f"_{failing}", refuse)
+    setattr(matches.host, failing, refuse)
     matches.restart()
     for _ in range(2):
         with pytest.raises(PlayerUnavailable):
             matches.collect(4)
-    setattr(matches, f"_{failing}", working)
+    setattr(matches.host, failing, working)
     matches.collect(64)
     assert max(Counter(match.match for match, _ in told).values()) == 1
     assert {match.match for match, _ in told} >= before

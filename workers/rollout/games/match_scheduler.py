@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from torch import Tensor
@@ -16,11 +17,25 @@ from workers.rollout.games.games_in_play import GamesInPlay, Opponent
 from workers.rollout.games.match_result import MatchResult
 from workers.rollout.games.selfplay_sampler import MatchSampler
 
-Request = Callable[[], Match]  # asks the league for the next match; PlayerUnavailable: there is none for now
-Report = Callable[[Match, MatchResult], None]  # tells it the games of one that is over; there may be none
-Opponents = Callable[[Match], Policy | None]  # who plays the away side; None: the learning policy itself
-Recorded = Callable[[Match], bool]  # whether the games of a match are kept with its result
-Between = Callable[[], None]  # called between moves
+
+class MatchHost(ABC):
+    """Issues the matches of one home player, and is told what came of them."""
+
+    @abstractmethod
+    def request(self) -> Match:
+        """Return the next match. Raises PlayerUnavailable when there is none for now."""
+
+    @abstractmethod
+    def opponent(self, match: Match) -> Opponent:
+        """Return the away side of `match`, its id for a tag; the same weights play it to its end."""
+
+    @abstractmethod
+    def report(self, match: Match, result: MatchResult) -> None:
+        """Tell the league the result of a match that is over; it may hold no games."""
+
+    @abstractmethod
+    def between_moves(self) -> None:
+        """Do what is due while games are played; called between moves."""
 
 
 class MatchTables:
@@ -30,29 +45,19 @@ class MatchTables:
     while the last of them are still being played.
     """
 
-    def __init__(
-        self,
-        play: GamesInPlay,
-        match_games: int,
-        request: Request,
-        report: Report,
-        opponents: Opponents,
-        recorded: Recorded = lambda match: False,
-    ) -> None:
-        self.play = play
+    def __init__(self, play: GamesInPlay, match_games: int, host: MatchHost) -> None:
+        self.play, self.host = play, host
         self.ended = False  # whether games have ended since `prepare`; to be set by who steps them
         self._match_games = match_games
-        self._request, self._report, self._opponents = request, report, opponents
-        self._recorded = recorded
         self._open: dict[str, tuple[Match, list[MatchResult]]] = {}
         self._tables: list[str] = []  # the match of each, by id
         self._lost: set[str] = set()  # open here, and no longer in the league
         self._anew = False  # a restart is due
 
     def prepare(self) -> None:
-        """To be called before every move: matches that have ended are reported, and followed by others.
+        """Report matches that have ended, and seat others; to be called before every move.
 
-        Raises what `request`, `report` and `opponents` raise; the next call goes on from there. PlayerUnavailable only
+        Raises what the host raises; the next call goes on from there. PlayerUnavailable only
         while a table has no match yet: later it plays on in the one that it has.
         """
         if self._anew:
@@ -61,7 +66,7 @@ class MatchTables:
             self.play.restart()
             self._anew = self.ended = False
         for table in range(len(self._tables), self.play.num_tables):
-            self._tables.append(self._seat(table, self._request()))
+            self._tables.append(self._seat(table, self.host.request()))
         if self.ended:
             self._follow()
             self.ended = False
@@ -103,13 +108,13 @@ class MatchTables:
             played = sum(len(result.returns) for result in self._open[match][1])
             if match in self._lost or played >= self._match_games:
                 with contextlib.suppress(PlayerUnavailable):
-                    self._tables[table] = self._seat(table, self._request())
+                    self._tables[table] = self._seat(table, self.host.request())
         for match in self._open.keys() - self.play.in_play():
             self._close(match)
 
     def _seat(self, table: int, match: Match) -> str:
         self._open[match.match] = (match, [])
-        self.play.seat(table, Opponent(match.match, self._opponents(match), self._recorded(match)))
+        self.play.seat(table, self.host.opponent(match))
         return match.match
 
     def _close(self, match: str) -> None:
@@ -117,26 +122,17 @@ class MatchTables:
         if match not in self._lost:
             returns = np.concatenate([*(result.returns for result in results), np.zeros(0, np.float32)])
             games = tuple(game for result in results for game in result.games)
-            self._report(issued, MatchResult(match, returns, games))
+            self.host.report(issued, MatchResult(match, returns, games))
         self._lost.discard(match)
         del self._open[match]  # not before: a report that failed is made again
 
 
 class Matches(MatchTables):
-    """A Sampler: that of MatchSampler, in matches. `between` is called between moves."""
+    """A Sampler: that of MatchSampler, in matches."""
 
-    def __init__(
-        self,
-        sampler: MatchSampler,
-        match_games: int,
-        request: Request,
-        report: Report,
-        opponents: Opponents,
-        between: Between = lambda: None,
-        recorded: Recorded = lambda match: False,
-    ) -> None:
-        super().__init__(sampler, match_games, request, report, opponents, recorded)
-        self.sampler, self._between = sampler, between
+    def __init__(self, sampler: MatchSampler, match_games: int, host: MatchHost) -> None:
+        super().__init__(sampler, match_games, host)
+        self.sampler = sampler
 
     @property
     def policy(self) -> Policy:
@@ -153,13 +149,13 @@ class Matches(MatchTables):
         self.sampler.load(weights, version, behaviour)
 
     def collect(self, budget: int) -> Trajectory:
-        """What the sampler collects next. Raises what `prepare` and `between` raise; the next call goes on from there.
+        """Return what the sampler collects next, all by one policy: after a restart meanwhile it begins anew.
 
-        A restart in the middle of it begins anew here too: what it returns is of one policy.
+        Raises what the host raises; the next call goes on from there.
         """
         while True:
             self.prepare()
             if self.sampler.ready >= budget:
                 return self.sampler.take(budget)
-            self._between()
+            self.host.between_moves()
             self.ended |= self.sampler.advance()

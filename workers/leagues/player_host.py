@@ -1,0 +1,86 @@
+"""PlayerHost: matches of one learning player, issued by the league to this actor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agents.checkpoints import fingerprint
+from agents.policies import Policy
+from league.matchmaking.view import ModelRef
+from league.state.league_state import Match
+from warren.errors import PlayerUnavailable
+from workers.config.league import LeagueConfig
+from workers.leagues.client import LeagueClient
+from workers.leagues.known_players import KnownPlayers
+from workers.leagues.recording import MatchRecorder
+from workers.rollout.games.game_log import Weights
+from workers.rollout.games.games_in_play import Opponent
+from workers.rollout.games.match_result import MatchResult
+from workers.rollout.games.match_scheduler import MatchHost
+
+logger = logging.getLogger(__name__)
+
+
+class PlayerHost(MatchHost):
+    """Matches of `home`: who plays the other side, and what the league and the recorder are told."""
+
+    def __init__(
+        self,
+        home: str,
+        league: LeagueConfig,
+        client: LeagueClient,
+        players: KnownPlayers,
+        recorder: MatchRecorder,
+        between_moves: Callable[[], None],
+    ) -> None:
+        self._home, self._league, self._client = home, league, client
+        self._players, self._recorder, self._between_moves = players, recorder, between_moves
+        self._models: dict[str, ModelRef | None] = {}  # of matches that were issued and have not begun
+        self._refused = 0  # games whose result the league refused
+
+    def request(self) -> Match:
+        """Return the next match.
+
+        Raises what the league raises, and PlayerUnavailable while weights are on their way.
+        """
+        match, model = self._client.request(self._home, self._league.lease)
+        if not self._players.fits(match):
+            self._client.abort(match)
+            raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
+        self._models[match.match] = model
+        return match
+
+    def opponent(self, match: Match) -> Opponent:
+        """Return the away side of a match that was requested: the same weights to its end."""
+        model = self._models.pop(match.match)
+        policy = self._players.opponent(match, model)
+        self._recorder.begins(match, lambda: self._away(match, model, policy))
+        return Opponent(match.match, policy, self._recorder.wants(match))
+
+    def report(self, match: Match, result: MatchResult) -> None:
+        """Tell the league of a match that is over, and the recorder where its result counts."""
+        if not len(result.returns):
+            self._client.abort(match)
+            return
+        outcomes, expected = result.outcomes(self._league.series), self._recorder.expected(match)
+        status = self._client.report(match, outcomes)
+        if status == "counted":
+            self._recorder.counted(match, result, outcomes, expected)
+        if status == "refused":
+            self._refused += len(result.returns)
+            logger.warning(
+                "the league refused the result of match %s, whose lease had run out; %d games of %s were played for "
+                "nothing so far: raise league.lease, now %g s, if this goes on", match.match, self._refused, self._home,
+                self._league.lease,
+            )  # fmt: skip
+
+    def between_moves(self) -> None:
+        """Extend the leases of the matches under way."""
+        self._between_moves()
+
+    def _away(self, match: Match, model: ModelRef | None, policy: Policy | None) -> Weights | None:
+        if policy is None:
+            return None
+        ref = model or ModelRef(match.away, self._players[match.away].version)
+        return Weights(ref.player, ref.version, fingerprint(policy))
