@@ -7,22 +7,17 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
-from agents.trajectories import requested
-from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, PlayerStopped
+from workers.config import roles
 from workers.config.schema import Config
-from workers.config.validation import verify
 from workers.leagues.client import LeagueClient
 from workers.leagues.course import STOPPED, LeagueCourse, league_trainer
+from workers.learning.allreduce.ranks import Ranks
 from workers.learning.trainer import Trainer
-from workers.learning.worker import LearnerRole, held_at_once, lease_of, name_of, queue_of, ranks_of
-from workers.runtime import run_settings
-from workers.runtime.connect import connect
-from workers.runtime.facts import publish_run_facts
+from workers.learning.worker import LearnerRole, train
 from workers.runtime.league_paths import league_of
+from workers.runtime.role import enter
 from workers.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -36,9 +31,25 @@ class LeagueLearnerRole(LearnerRole):
     Streaming, it trains on whatever comes; segments under way when its player was paused are learned from.
     """
 
-    def __init__(self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse) -> None:
+    def __init__(
+        self, config: Config, session: Session, trainer: Trainer, course: LeagueCourse, stopping: threading.Event
+    ) -> None:
+        """Take the event that ends the waiting of the course's client."""
         super().__init__(config, session, trainer, config.player)
-        self.course = course
+        self.course, self._stopping = course, stopping
+
+    def work(self) -> int:
+        try:
+            if self.trainer.ranks is None:
+                self.course.begin()
+            return self.consume(f"learner-{self.player}")
+        except PlayerStopped as error:  # before this learner began, while none ran, say
+            logger.info("%s", error)
+            return 0
+
+    def on_stopping(self) -> None:
+        self._stopping.set()
+        super().on_stopping()
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """Run the learn task: an update, or another round soon when the player could not be played."""
@@ -71,7 +82,7 @@ class LeagueLearnerRole(LearnerRole):
             return
         if status in STOPPED:
             logger.info("player %s was %s: it learns no more", self.course.player, status)
-            self.on_stopping()
+            super().on_stopping()
             stop_worker()
         elif self.rounds is None:  # streaming actors ask by themselves who is paused
             return
@@ -82,45 +93,18 @@ class LeagueLearnerRole(LearnerRole):
 
 
 def run(config: Config) -> int:
-    """Train one player for as long as the league wants it to learn; exit status 0, or 1 when it could not go on.
+    """Train one player for as long as the league wants it to learn; return the exit status.
 
-    Raises ConfigurationError for what is the user's to mend: an environment that keeps failing, a second learner.
+    Raises what workers.learning.worker.train raises.
     """
-    verify(config, role="learner")
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(config.learner_threads)
-    broker_url, redis_url = connect(config)
-    session = Session(config, broker_url, redis_url, prefetch=held_at_once(config, redis_url))
-    session.declare()
-    stopping = threading.Event()
-    lease = lease_of(session, config.player)
-    lease.take(stopping, "a player has one learner")
-    publish_run_facts(session)
-    run_settings.leave(session)
-    # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
-    # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
-    client = LeagueClient(session, f"learner-{config.player}", stopping)
-    ranks = ranks_of(config, session, config.player)
-    trainer, course = league_trainer(session, league_of(config), client, stopping, stop_worker, ranks)
-    publish_run_facts(session, requested(trainer.algorithm.needs.fields))
-    learner = LeagueLearnerRole(config, session, trainer, course)
-    lease.hold(learner.ended, learner.give_up)
+    session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
+    player, stopping = config.player, threading.Event()
 
-    def on_stopping() -> None:
-        stopping.set()
-        learner.on_stopping()
+    def make(ranks: Ranks | None) -> LeagueLearnerRole:
+        # Behind the lease there is one at a time, and of several ranks one that leads. The name stays the same over
+        # restarts: a learner that was killed, or the rank that leads after it, takes the period up again at once.
+        client = LeagueClient(session, f"learner-{player}", stopping)
+        trainer, course = league_trainer(session, league_of(config), client, stopping, stop_worker, ranks)
+        return LeagueLearnerRole(config, session, trainer, course, stopping)
 
-    try:
-        if ranks is None:
-            course.begin()
-        queue, name = queue_of(config, session, config.player), name_of(config, f"learner-{config.player}")
-        status = session.work(name, queue, learner.on_ready, on_stopping)
-    except PlayerStopped as error:  # before this learner began, while none ran, say
-        logger.info("%s", error)
-        return 0
-    finally:
-        learner.end()
-        trainer.close()
-        lease.release()
-        logger.info("player %s: %s", config.player, learner.figures())
-    return learner.status(status)
+    return train(config, session, player, make)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,24 +18,21 @@ from agents.trajectories import requested
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
-from tasks.worker.celery_worker import log_to_stderr
 from tasks.worker.pool import stop_worker
-from warren import redis_client
 from warren.errors import ConfigurationError, NotFinite, WarrenError
+from workers.config import roles
 from workers.config.run_names import run_folder
 from workers.config.schema import Config, Sampling, to_yaml
-from workers.config.validation import verify
-from workers.learning.allreduce import compression
 from workers.learning.allreduce.ranks import Ranks, Stopping
 from workers.learning.allreduce.shares import RanksDiffer
+from workers.learning.place import held_at_once, lease_of, name_of, queue_of, ranks_of
 from workers.learning.plain import plain_trainer
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
 from workers.runtime import run_settings
 from workers.runtime.actor_count import actors_now
-from workers.runtime.connect import connect, servers_are_remote
 from workers.runtime.facts import publish_run_facts
-from workers.runtime.lease import Lease
+from workers.runtime.role import enter
 from workers.runtime.run_status import Ending, verdict
 from workers.runtime.session import PLAYER, Session
 from workers.ui import returns
@@ -46,8 +43,6 @@ FAILURES = 3  # updates that may fail in a row before the learner gives up
 TROUBLES = 20  # updates in a row with a failed step after them, before the learner gives up
 TROUBLED_FOR = 120.0  # s that this has to last: a full disk or Redis may have room again before
 KEEP_EVERY = 3.0  # s between checks of whether the pool still has the weights
-ALIKE = ("learners", "allreduce", "compression", "top_k")  # settings that are the same for all learners of a player
-HELD_FROM_FAR = 3  # updates whose segments are held with remote servers: in work, being acknowledged, on their way
 REPORT_EVERY = 5.0  # s between log lines with figures
 
 
@@ -61,7 +56,7 @@ class LearnerRole:
         trainer: Trainer,
         player: str | None = None,
     ) -> None:
-        self.config, self.session, self.trainer = config, session, trainer
+        self.config, self.session, self.trainer, self.player = config, session, trainer, player or PLAYER
         self.failure: str | None = None
         self.failure_kind: type[WarrenError] = ConfigurationError
         self.by_user = False  # whether the failure is in the user's code or settings
@@ -74,12 +69,12 @@ class LearnerRole:
         self.rounds: Rounds | None = None
         self.reader: Reader | None = None  # gathered segments come by Redis, as results of the rollouts
         if config.sampling is not Sampling.gathered:
-            queue = session.topology.learner_queue(player or PLAYER)
+            queue = session.topology.learner_queue(self.player)
             self.reader = Reader(session.redis, session.topology, queue, older_than=CLAIM_EXPIRES)
         else:
             queue = None if player is None else session.topology.learner_queue(player)
             if config.learner_id:
-                queue = session.topology.rank_queue(player or PLAYER, config.learner_id)
+                queue = session.topology.rank_queue(self.player, config.learner_id)
             self.rounds = Rounds(
                 session.app,
                 partial(actors_now, session),
@@ -94,6 +89,16 @@ class LearnerRole:
         batch = 1 if self.rounds else config.segments_per_share
         session.app.task(self.learn, base=BatchTask, name="learner.learn", batch=batch, ignore_result=True)
         session.app.task(self.round_failed, name="learner.round_failed", ignore_result=True)
+
+    def work(self) -> int:
+        """Train until the player's work is done, or until told to stop; return the exit status."""
+        raise NotImplementedError
+
+    def consume(self, name: str) -> int:
+        """Consume segments or rounds until told to stop; return the exit status. `name`: that of the first rank."""
+        config, session = self.config, self.session
+        queue, held = queue_of(config, session, self.player), held_at_once(config, session.redis_url)
+        return session.work(name_of(config, name), queue, self.on_ready, self.on_stopping, held)
 
     def learn(self, calls: Sequence[Any]) -> list[Any]:
         """Run the learn task. Gathered: one call with every actor's payload. Streaming: one payload per call."""
@@ -270,6 +275,10 @@ class LearnerRole:
             except redis.RedisError as error:  # what was announced holds for some seconds more
                 logger.warning("actors were not told that this learner has ended: %s", error)
 
+    def log_end(self) -> None:
+        """Log how far it got, as the last act."""
+        logger.info("player %s: %s", self.player, self.figures())
+
     def on_stopping(self) -> None:
         """Finish what is under way; ask for nothing new, and wait for nobody."""
         if self.trainer.ranks is not None:
@@ -279,60 +288,64 @@ class LearnerRole:
             self.rounds.stop()
 
 
-def held_at_once(config: Config, redis_url: str) -> int:
-    """Return how many messages a learner may hold: streaming, those of one update; later ones wait in the queue.
+class PlainLearnerRole(LearnerRole):
+    """The learner of a plain run, which ends at its goal, or at its last step."""
 
-    When an update ends they arrive and are decoded within a few ms. If they were held earlier, they would leave room in
-    the queue, and all data would be older. From remote servers they take so long that they have to be on their way
-    while those before are learned from and acknowledged.
+    def __init__(self, config: Config, session: Session, trainer: Trainer) -> None:
+        super().__init__(config, session, trainer)
+        self._ending = Ending(session.redis, session.topology.key_prefix)
+
+    def work(self) -> int:
+        folder, progress = run_folder(self.config), self.trainer.progress
+        if state := verdict(self.config, progress.steps, progress.mean_return):
+            logger.info(
+                "%s is %s already; for more, raise env.goal or total_steps, or start another run", folder, state
+            )
+            self.trainer.finish(state)
+            return 0
+        self._ending.clear()
+        return self.consume("learner")
+
+    def end(self) -> None:
+        super().end()
+        if self.trainer.outcome is not None and self.trainer.leads:
+            self._ending.record(self.trainer.progress.steps, self.trainer.progress.mean_return)
+
+    def log_end(self) -> None:
+        state = "stopped" if self.trainer.outcome is None else self.trainer.outcome["state"]
+        logger.info("%s: %s; run folder %s", state, self.figures(), run_folder(self.config))
+
+
+def train(config: Config, session: Session, player: str, make: Callable[[Ranks | None], LearnerRole]) -> int:
+    """Train `player` for as long as it learns, or until a stop; return exit status 0, or 1 when that failed.
+
+    `make` is given the ranks that train the player together, once this process holds the lease of its learner. Raises
+    ConfigurationError for what the user has to mend: an environment that keeps failing, a second learner.
     """
-    if config.sampling is Sampling.gathered:
-        return 2
-    return config.segments_per_share * (HELD_FROM_FAR if servers_are_remote(redis_url) else 1)
-
-
-def ranks_of(config: Config, session: Session, player: str) -> Ranks | None:
-    """Return the learners of `player` as ranks, as this one sees them; None where it is the only one."""
-    count = config.learners_of(player)
-    if count == 1:
-        return None
-    prefix = f"{session.topology.key_prefix}ranks:{player}"
-    server = redis_client.host_of(session.redis)
-    # bfloat16 is torch's alone; the configuration was verified not to ask Horovod for it.
-    backend = "torch" if config.compression == compression.NOT_BY_HOROVOD else config.allreduce
-    how = compression.build(config.compression, config.top_k)
-    settings = {name: getattr(config, name) for name in ALIKE}
-    return Ranks(session.redis, prefix, config.learner_id, count, backend, server, how, settings)
-
-
-def lease_of(session: Session, player: str) -> Lease:
-    """Return the lease that makes this process the learner of `player` of its number."""
-    number = f" {session.config.learner_id}" if session.config.learner_id else ""
-    return session.lease(f"learner{number} of player {player}")
-
-
-def name_of(config: Config, role: str = "learner") -> str:
-    """Return the name of this learner, for its launcher and its Celery worker."""
-    return f"{role}-{config.learner_id}" if config.learner_id else role
-
-
-def queue_of(config: Config, session: Session, player: str) -> Any:
-    """Return the queue that this learner consumes: streaming the player's, which all learners share, else its own."""
-    if config.sampling is not Sampling.gathered:
-        return session.topology.learner_queue(player)
-    return session.topology.rank_queue(player, config.learner_id)
+    session.declare()
+    lease = lease_of(session, player)
+    lease.take(threading.Event(), "a player has one learner")
+    publish_run_facts(session)
+    run_settings.leave(session)
+    learner = make(ranks_of(config, session, player))
+    publish_run_facts(session, requested(learner.trainer.algorithm.needs.fields))
+    lease.hold(learner.ended, learner.give_up)
+    try:
+        status = learner.work()
+    finally:
+        learner.end()
+        learner.trainer.close()
+        lease.release()
+        learner.log_end()
+    return learner.status(status)
 
 
 def run(config: Config) -> int:
-    """Train until the goal, the last step, or a stop; exit status 0, or 1 when training could not go on.
+    """Train until the goal, the last step, or a stop; return the exit status. Raises what `train` raises.
 
-    Raises ConfigurationError for what is the user's to mend: an environment that keeps failing, a second learner.
-
-    Started anew in the folder of a run that is over, it says so, tells whoever waits for it, and exits with 0.
+    In the folder of a run that is over, the learner says so, tells the other processes, and ends with status 0.
     """
-    verify(config, role="learner")
-    log_to_stderr(config.log_level)
-    torch.set_num_threads(config.learner_threads)
+    session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
     if config.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which a GPU's matrix products need for it
         torch.use_deterministic_algorithms(True)
@@ -340,35 +353,8 @@ def run(config: Config) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.yaml").exists():
         (folder / "config.yaml").write_text(to_yaml(config))
-    broker_url, redis_url = connect(config)
-    session = Session(config, broker_url, redis_url, prefetch=held_at_once(config, redis_url))
-    session.declare()
-    queue = queue_of(config, session, PLAYER)
-    lease = lease_of(session, PLAYER)
-    lease.take(threading.Event(), "a player has one learner")
-    publish_run_facts(session)
-    run_settings.leave(session)
-    trainer = plain_trainer(session, folder, stop_worker, ranks_of(config, session, PLAYER))
-    publish_run_facts(session, requested(trainer.algorithm.needs.fields))
-    learner = LearnerRole(config, session, trainer)
-    ending = Ending(session.redis, session.topology.key_prefix)
-    lease.hold(learner.ended, learner.give_up)
-    status = 0
-    try:
-        if state := verdict(config, trainer.progress.steps, trainer.progress.mean_return):
-            logger.info(
-                "%s is %s already; for more, raise env.goal or total_steps, or start another run", folder, state
-            )
-            trainer.finish(state)
-        else:
-            ending.clear()
-            status = session.work(name_of(config), queue, learner.on_ready, learner.on_stopping)
-    finally:
-        learner.end()
-        if trainer.outcome is not None and trainer.leads:
-            ending.record(trainer.progress.steps, trainer.progress.mean_return)
-        trainer.close()
-        lease.release()
-        state = "stopped" if trainer.outcome is None else trainer.outcome["state"]
-        logger.info("%s: %s; run folder %s", state, learner.figures(), folder)
-    return learner.status(status)
+
+    def make(ranks: Ranks | None) -> PlainLearnerRole:
+        return PlainLearnerRole(config, session, plain_trainer(session, folder, stop_worker, ranks))
+
+    return train(config, session, PLAYER, make)

@@ -32,9 +32,7 @@ PLAYER = "main"  # the one player of a run without a league
 class Session:
     """The connections of one process in one run."""
 
-    def __init__(
-        self, config: Config, broker_url: str, redis_url: str, prefetch: int = 1, cache_bytes: int = CACHE_BYTES
-    ) -> None:
+    def __init__(self, config: Config, broker_url: str, redis_url: str, cache_bytes: int = CACHE_BYTES) -> None:
         """`cache_bytes`: of models that this process has read from the pool."""
         assert config.run is not None
         self.config, self.redis_url = config, redis_url
@@ -43,7 +41,6 @@ class Session:
             self.topology,
             broker_url,
             redis_url,
-            prefetch=prefetch,
             task_events=watched(config),
             redeliver_after=max(REDELIVER_AFTER, HELD * config.round_timeout),
         )
@@ -80,13 +77,15 @@ class Session:
             for queue in self.topology.declared():
                 queue(channel).declare()
 
-    def work(self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None]) -> int:
-        """Serve `queue` as a Celery worker until told to stop; the exit status.
+    def work(
+        self, name: str, queue: Any, on_ready: Callable[[], None], on_stopping: Callable[[], None], held: int = 1
+    ) -> int:
+        """Serve `queue` as a Celery worker until told to stop; return the exit status.
 
         `on_ready` runs once the worker consumes, `on_stopping` when it has been told to stop but still finishes what
-        it holds.
+        it holds. `held`: messages that it may hold unacknowledged.
         """
-        worker = make_worker(self.app, name, [queue.name], log_level=self.config.log_level)
+        worker = make_worker(self.app, name, [queue.name], log_level=self.config.log_level, prefetch_multiplier=held)
         return run_worker(worker, on_ready, on_stopping)
 
 

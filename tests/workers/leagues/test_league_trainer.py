@@ -279,8 +279,7 @@ def test_a_learner_that_is_started_for_a_player_that_learns_no_more_ends_well(
         run.store.freeze("main", ModelRef("main", 0))
     else:
         run.store.remove("main")
-    monkeypatch.setattr(learner_module, "connect", lambda config: ("", ""))
-    monkeypatch.setattr(learner_module, "Session", lambda *_, **__: run.session)
+    monkeypatch.setattr(learner_module, "enter", lambda *_, **__: run.session)
     monkeypatch.setattr(learner_module, "LeagueClient", lambda *_: run.client)
     assert learner_module.run(run.config) == 0
     assert run.client.opened == 1
