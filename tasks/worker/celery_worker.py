@@ -83,7 +83,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def without_traceback_of_reject(record: logging.LogRecord) -> bool:
-    """Keep every record, but of a message that a task gives back, which is no fault, without its traceback."""
+    """Keep every record; drop the traceback of a message that a task gives back, which is not a fault."""
     if record.exc_info and isinstance(record.exc_info[1], Reject):
         record.exc_info = record.exc_text = None
     return True

@@ -53,7 +53,7 @@ class ServiceTask(BatchTask):
 def register(app: Any, workers: Sequence[Worker], hooks: Hooks | None = None) -> dict[str, Any]:
     """Make each service of `workers` a task of `app`; return the tasks by service name. `hooks`: of user middleware.
 
-    Raises ConfigurationError when there is none, or two of the same name.
+    Raises ConfigurationError when there is no service, or two of the same name.
     """
     made: dict[str, Any] = {}
     for worker in workers:
@@ -132,7 +132,7 @@ def _prefetch(specs: Sequence[Spec]) -> int:
 class Serving:
     """A Celery worker that serves `workers`. `name` is its node name on this host.
 
-    `event_rate`: share of calls that Flower is told of; None for that of WARREN_EVENT_RATE, which is none by default.
+    `event_rate`: share of calls that Flower is told of, 0 to 1; None for WARREN_EVENT_RATE, 0 by default.
     `queues`: Celery queues to consume besides, for ordinary tasks. `middleware`: around the calls of the services; None
     for what the process has installed (tasks.middleware.install).
     """

@@ -31,7 +31,7 @@ DRAWN_UNSEEN = {"SDL_VIDEODRIVER": "dummy", "PYGAME_HIDE_SUPPORT_PROMPT": "1"}  
 def watch(
     trained: Trained, games: int, render: str | None, greedy: bool, say: Callable[[str], None], film: Path | None = None
 ) -> None:
-    """Play so many episodes; say a line of each, and their mean return. `film`: what is seen goes to this file."""
+    """Play `games` episodes; say a line of each, and their mean return. `film`: the file for a film of them."""
     video, asked = None, f"--render {render}"
     if film is not None:
         video, render, asked = Video(film), "rgb_array", f"--video {film}"
@@ -96,14 +96,14 @@ def run(given: argparse.Namespace, ask: Callable[[str], str] = input, say: Calla
 
 
 def _refuse(given: argparse.Namespace, options: dict[str, Any], why: str) -> None:
-    """Raise ConfigurationError for each of `options` that differs from its default: it would change nothing."""
+    """Raise ConfigurationError naming each of `options` that was given although it would change nothing."""
     useless = [name for name, default in options.items() if getattr(given, name) != default]
     if useless:
         raise ConfigurationError([f"--{name}: {why}, for which it says nothing; leave it out" for name in useless])
 
 
 def is_game(given: Path) -> bool:
-    """Return whether a command line names a game, and no folder."""
+    """Return whether a command line names a game instead of a folder."""
     return ":" in str(given) and not given.exists()
 
 

@@ -63,11 +63,11 @@ def draw_all(
     uniform: float | None = None,
     board: Board | None = None,
 ) -> list[Path]:
-    """Draw into `folder`/pictures what there is to draw of a league, and tell `board` of it; the files.
+    """Draw a league's pictures into `folder`/pictures, and write them and its curves to `board`; return the files.
 
     Scores are those of the evaluator in `folder`, `returns` its cells between frozen players, and `uniform` is the
-    exploitability of the uniform policy, for a line to compare with. Each file is replaced in one step: who reads it
-    never sees half a picture.
+    exploitability of the uniform policy, for a line to compare with. Each file is replaced in one step: no reader sees
+    half a picture.
     """
     scores = read_scores(folder)
     target = folder / PICTURES

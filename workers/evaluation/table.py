@@ -15,7 +15,7 @@ YOU = "you"
 
 @dataclass(frozen=True)
 class Side:
-    """Who plays. `begin` is called when a game has ended and another begins."""
+    """A side of the table, a person or a player. `begin` is called when a game has ended and another begins."""
 
     name: str
     choose: Chooser
@@ -25,9 +25,9 @@ class Side:
 def play(
     games: TwoPlayerVectorEnv, sides: tuple[Side, Side], number: int, say: Callable[[str], None], seat: int | None = 0
 ) -> Iterator[float]:
-    """Play so many games, and yield the return of the first of `sides` after each. Moves are said as they are made.
+    """Play `number` games, and yield the return of the first of `sides` after each. Moves are said as they are made.
 
-    The first sits in `seat`; None: in either in turn.
+    The first sits in `seat`; None: in seats 0 and 1 in turn.
     """
     turn = games.reset()
     for game in range(number):
@@ -52,7 +52,7 @@ def play(
 
 
 def person(ask: Callable[[str], str], say: Callable[[str], None]) -> Side:
-    """Somebody at the keyboard; EOFError and KeyboardInterrupt end the game."""
+    """Return the side of a person at the keyboard; EOFError and KeyboardInterrupt end the game."""
 
     def choose(games: TwoPlayerVectorEnv, turn: Turn) -> int:
         names = {int(action): games.action_text(0, int(action)) for action in np.flatnonzero(turn.action_mask[0])}
@@ -73,7 +73,7 @@ def person(ask: Callable[[str], str], say: Callable[[str], None]) -> Side:
 
 
 def uniform(seed: int) -> Side:
-    """Any legal move, each equally often."""
+    """Return a side that plays every legal move equally often."""
     generator = np.random.default_rng(seed)
 
     def choose(_: TwoPlayerVectorEnv, turn: Turn) -> int:

@@ -44,7 +44,7 @@ RELEASED_WITHIN = 3.0  # s that the end of a process waits for Redis
 _TOKENS: set[str] = set()  # of this process's own leases
 
 # KEYS: lease, index. ARGV: holder, ms, work, a holder that is dead. Sets the lease where it is free, ours or the dead
-# one's, and notes it in the index until it runs out; else gives who has it.
+# one's, and notes it in the index until it runs out; else returns the holder.
 _HOLD = """
 local held = redis.call('GET', KEYS[1])
 if held and held ~= ARGV[1] and held ~= ARGV[4] then return held end
@@ -90,7 +90,7 @@ class Lease:
             try:
                 holder = self.try_to_take()
             except redis.RedisError as error:
-                until = time.monotonic() + patience  # nothing is known of who has it
+                until = time.monotonic() + patience  # the holder is not known
                 if time.monotonic() >= say_at:
                     say_at = time.monotonic() + SAY_EVERY
                     logger.warning("%s: waiting for Redis: %s", self._work, error)
@@ -124,13 +124,13 @@ class Lease:
         return self._hold() is None
 
     def _hold(self, replaced: bytes = b"") -> bytes | None:
-        """Return who has the lease, if that is neither this process nor `replaced`."""
+        """Take the lease; return its holder, if that is neither this process nor `replaced`, else None."""
         given = (self._me, self._milliseconds, self._work, replaced)
         held: bytes | None = self._redis.eval(_HOLD, 2, self._key, self._index, *given)
         return held
 
     def hold(self, until: threading.Event, lost: Callable[[str], None]) -> None:
-        """Renew it from a thread of its own until `until` is set; `lost` is told who has taken it meanwhile."""
+        """Renew it from a thread until `until` is set; call `lost` with the reason when another process took it."""
 
         def renew() -> None:
             told = False
@@ -178,7 +178,7 @@ class Lease:
             except redis.RedisError as error:
                 logger.warning("the lease of %s was not given back: %s", self._work, error)
 
-        # The look-up of a name alone may take longer than who ends has.
+        # The look-up of a host name alone may take longer than an ending process has.
         thread = threading.Thread(target=release, name="lease", daemon=True)
         thread.start()
         thread.join(RELEASED_WITHIN)
@@ -222,7 +222,7 @@ class Holder:
 
 
 def living(client: Any, prefix: str) -> list[Holder]:
-    """Return who holds a lease of the run, without those known to have died. Raises redis.RedisError."""
+    """Return the holders of the run's leases, without those known to have died. Raises redis.RedisError."""
     works = client.zrange(_index(prefix), 0, -1)
     stored = client.mget([_key(prefix, "").encode() + work for work in works]) if works else []
     found = [

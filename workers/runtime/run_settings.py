@@ -1,4 +1,4 @@
-"""Settings of a run, in Redis: who starts it leaves them there, and a role that is started by hand takes them."""
+"""Settings of a run, in Redis: its launcher or learner leaves them there, roles started by hand take them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def card_key(prefix: str) -> str:
 
 
 def read_card(stored: Any) -> dict[str, Any]:
-    """Return a card as it is stored; empty for what is none."""
+    """Return a card as it is stored; empty where there is none that can be read."""
     try:
         found = json.loads(stored or b"{}")
     except ValueError:

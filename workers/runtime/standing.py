@@ -1,4 +1,4 @@
-"""Each process of a run has, for as long as it lives, a lease that says so, and a number among those of its role."""
+"""The standing of a process in its run: a number among those of its role, and the lease of it while it lives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from workers.runtime.session import Session
 
 logger = get_logger(__name__)
 
-# The first number of those that are started by hand beside a launcher, which counts its own from 0 and may have more.
+# First number of roles started by hand beside a launcher, which counts its own from 0 and may come to more of them.
 BY_HAND = 1000
 AGAIN_AFTER = 1.0  # s until Redis is asked again
 
@@ -29,10 +29,10 @@ AGAIN_AFTER = 1.0  # s until Redis is asked again
 def standing(session: Session, role: Role, stopping: threading.Event | None = None) -> Iterator[Config]:
     """Hold the lease of this process of a role; yield the configuration with its number.
 
-    Where none was given it is the next that is free. Where number 0 of a role writes into the run's folder, whoever
-    would have the next number waits whether that one lives. A process that is silent for so long that another has got
-    its number stops. Ends its wait when `stopping` is set. Raises ConfigurationError for a number that another has,
-    WarrenError at the end where another has got it meanwhile.
+    Without a given number it takes the next that is free; where number 0 of the role keeps the run's folder, it first
+    waits to see whether number 0 is alive. A process that is silent for so long that another takes its number stops.
+    `stopping` ends the wait. Raises ConfigurationError for a number that another process has, and WarrenError at the
+    end if another process has taken it meanwhile.
     """
     assert role.id is not None
     stopping = stopping or threading.Event()

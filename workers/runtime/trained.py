@@ -1,11 +1,11 @@
-"""What was trained, from its run folder: a policy to act with, nothing running.
+"""A trained policy, loaded from its run folder to act with; no server or role has to run.
 
     trained = load("runs/cartpole/20260101-120000-ab12")      # the newest checkpoint
     env = trained.make()
     observation, _ = env.reset()
     action = trained.act(observation)
 
-Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learnt or was frozen ("main@1200").
+Of a league: `load("runs/kuhn/TRIAL", "main")`, any player that learned or was frozen ("main@1200").
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Trained:
 
         A policy with a memory remembers its last calls: tell it by `begin` where an episode begins.
         `action_mask` bool [A]: the legal ones. `greedy`: the likeliest action; else one drawn as in training, which a
-        game of hidden information needs, where who never bluffs is found out.
+        game of hidden information needs: a player that never bluffs is found out.
         """
         mask = None if action_mask is None else np.asarray(action_mask, bool)[None]
         one = map_tree(lambda leaf: np.asarray(leaf)[None], observation)
@@ -76,8 +76,8 @@ def load(folder: str | Path, player: str = "main", version: int | None = None) -
 
     Of a league's, that of `player`, or the frozen model of that name.
 
-    Raises ConfigurationError for what is no run folder, UnknownName for a player that it does not hold, CheckpointError
-    for what is damaged or not there.
+    Raises ConfigurationError when there is no run folder, UnknownName for a player that is not in it, CheckpointError
+    for a checkpoint that is damaged or missing.
     """
     folder = run_in(Path(folder))
     config = from_yaml(folder / "config.yaml")
@@ -101,7 +101,7 @@ def run_in(folder: Path) -> Path:
         folder = max(runs, key=lambda run: (_began(run), run.name))
     if not (folder / "config.yaml").is_file():
         raise ConfigurationError(
-            f"{folder} is no run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
+            f"{folder} is not a run folder (it has no config.yaml); name one, as in runs/cartpole/TRIAL"
         )
     return folder
 

@@ -90,7 +90,7 @@ def test_players_of_a_league_are_loaded_by_name_learning_or_frozen(nim: Path) ->
 
 
 def test_what_cannot_be_loaded_says_why(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"is no run folder \(it has no config\.yaml\); name one"):
+    with pytest.raises(ConfigurationError, match=r"is not a run folder \(it has no config\.yaml\); name one"):
         load(tmp_path)
     with pytest.raises(CheckpointError, match="holds no checkpoint yet"):
         load(run_folder(tmp_path))
