@@ -23,6 +23,7 @@ from envs.checking.first_steps import check
 from envs.checking.report import PROBLEMS
 from envs.settings import EnvSettings
 from warren.errors import ConfigurationError, unknown_name
+from warren.separate_process import python
 
 __all__ = ["check"]
 
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ConfigurationError as error:
         print("\n".join(f"error: {problem}" for problem in error.problems), file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "envs.checking.player", json.dumps(question)]
+    command = python("-m", "envs.checking.player", json.dumps(question))
     status = subprocess.run(command, check=False).returncode
     if status in (0, PROBLEMS):
         return 1 if status else 0

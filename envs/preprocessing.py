@@ -18,6 +18,7 @@ from envs.construct import pip
 from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST
 from warren.errors import ConfigurationError
+from warren.user_code import requirement
 
 NOOP = "NOOP"
 
@@ -50,7 +51,7 @@ def preprocessed(env: gymnasium.Env, settings: EnvSettings) -> gymnasium.Env:
     except error.DependencyNotInstalled:
         raise ConfigurationError(
             f"environment {settings.id!r}: images are resized by OpenCV, which is missing; install it with Warren's "
-            f"extra: {pip()} install -e '.[atari]'"
+            f"extra: {pip()} install {requirement('atari')}"
         ) from None
     if settings.episodic_life:
         env = EpisodicLife(env)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from warren.errors import ConfigurationError
 
 TAIL_LINES = 8  # lines of the process's stderr in the error
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def python(*words: str) -> list[str]:
+    """Return the command of another Python of this environment, as in python("-m", "workers.actor").
+
+    It imports nothing from the working directory (-P), whose folders may have the names of Warren's packages, unless
+    Warren itself is imported from there.
+    """
+    return [sys.executable, *([] if Path.cwd() == _ROOT else ["-P"]), *words]
 
 
 def ask(module: str, question: Any, within: float, *, too_long: str, no_answer: str) -> Any:
@@ -20,7 +31,7 @@ def ask(module: str, question: Any, within: float, *, too_long: str, no_answer: 
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-m", module],
+            python("-m", module),
             input=json.dumps(question), capture_output=True, text=True, timeout=within, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

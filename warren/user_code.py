@@ -12,7 +12,8 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -30,8 +31,9 @@ BUILT = {
     "gfootball": "make gfootball",
     "gfootball_engine": "make gfootball",
 }  # on this machine, since they have no wheels
+OURS = ("agents", "conf", "envs", "league", "tasks", "warren", "workers")  # top-level names
 _ROOT = Path(__file__).resolve().parents[1]
-_PACKAGES = ("agents", "benchmarks", "envs", "league", "tasks", "warren", "workers")
+_PACKAGES = (*OURS, "benchmarks")
 _LIBRARIES = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 _NOT_THEIRS = ("<", *(path + os.sep for path in (*(str(_ROOT / package) for package in _PACKAGES), *_LIBRARIES)))
 
@@ -59,6 +61,22 @@ def where(error: BaseException) -> str:
     return f" at {line}" if line else ""
 
 
+class _OursFirst:
+    """Finder of Warren's own packages, ahead of sys.path: no folder there that has the name of one hides it."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, _: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [str(_ROOT)]) if path is None and name in OURS else None
+
+
+def make_importable(folder: Path, *, first: bool = False) -> None:
+    """Add a folder of the user's modules to the end of sys.path, or the beginning; it hides no package of Warren's."""
+    if _OursFirst not in sys.meta_path:
+        sys.meta_path.insert(0, _OursFirst)
+    if str(folder) not in sys.path:
+        sys.path.insert(0 if first else len(sys.path), str(folder))
+
+
 def load(place: str) -> ModuleType:
     """Import `place`, a file that ends in .py or a module's name, once per process. Raises the errors of its code.
 
@@ -69,10 +87,10 @@ def load(place: str) -> ModuleType:
 
     restore_names()
     if not place.endswith(".py"):
+        make_importable(Path.cwd())
         return importlib.import_module(place)
     file = Path(place).expanduser().resolve()
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
+    make_importable(file.parent)
     digest = hashlib.sha256(str(file).encode()).hexdigest()[:8]
     for name in (file.stem, f"{file.stem}_{digest}"):
         if (known := sys.modules.get(name)) is not None and getattr(known, "__file__", None) == str(file):
@@ -114,7 +132,7 @@ def find(kind: str, name: str) -> Callable[..., Any]:
                 raise
             old_gym = "; old gym's ids start with 'gym:'" if kind == "environment" else ""
             raise ConfigurationError(
-                f"{kind} {name!r}: there is no module {error.name!r}; for a module of your "
+                f"{kind} {name!r}: there is no module {error.name!r}{taken(place)}; for a module of your "
                 f"own set PYTHONPATH or write path/to/file.py:Name{old_gym}"
             ) from None
     try:
@@ -156,8 +174,19 @@ def install(module: str) -> str:
     if top in BUILT:
         return f"build it: {BUILT[top]}"
     if top in EXTRAS:
-        return f"install Warren's {EXTRAS[top]}: {pip()} install -e '.[{EXTRAS[top]}]'"
+        return f"install Warren's {EXTRAS[top]}: {pip()} install {requirement(EXTRAS[top])}"
     return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"
+
+
+def taken(module: str) -> str:
+    """Return what says that the package of a module that is not found is one of Warren's, or nothing."""
+    top = module.partition(".")[0]
+    return f" ({top!r} is a package of Warren's)" if top in OURS else ""
+
+
+def requirement(extra: str) -> str:
+    """Return what pip is to install for one of Warren's extras: of a checkout, or of the package that is installed."""
+    return f"-e '.[{extra}]'" if (_ROOT / "pyproject.toml").exists() else f"'warren[{extra}]'"
 
 
 def pip() -> str:

@@ -20,7 +20,7 @@ from tasks import context
 from warren.environment import secret
 from warren.errors import ConfigurationError
 from warren.old_numpy import restore_names
-from warren.user_code import load
+from warren.user_code import load, make_importable
 from workers.config.command_line import guarded
 from workers.launch.kinds.user_code import Place, find
 from workers.launch.kinds.user_middleware import install_from_environment
@@ -49,9 +49,10 @@ def _run(place: Place, kwargs: dict[str, Any]) -> None:
     if place.attribute is not None:
         getattr(load(place.where), place.attribute)(**kwargs)
     elif place.is_file:
-        sys.path.insert(0, str(Path(place.where).parent))
+        make_importable(Path(place.where).parent, first=True)
         runpy.run_path(place.where, run_name="__main__")
     else:
+        make_importable(Path.cwd())
         runpy.run_module(place.where, run_name="__main__", alter_sys=True)
 
 

@@ -18,6 +18,7 @@ from envs.two_player.chance import Chance
 from envs.two_player.simultaneous import SimultaneousGames
 from envs.two_player.vector_env import PLAYERS
 from warren.errors import ConfigurationError
+from warren.user_code import requirement
 
 FAMILY = "atari"  # PettingZoo's name of these games
 MIRRORED = ("pong_v3",)  # games whose right half looks like the left one, but for scores
@@ -74,7 +75,7 @@ class AtariGames(SimultaneousGames):
         except ModuleNotFoundError:
             raise ConfigurationError(
                 f"environment {env_id!r}: screens are resized by OpenCV, which is missing; install it with Warren's "
-                f"extra: {pip()} install -e '.[atari]'"
+                f"extra: {pip()} install {requirement('atari')}"
             ) from None
         self._skip, self._stack, self._side, self._noops = frame_skip, frame_stack, resize, noop_start
         short = full_id.rpartition("/")[2].replace("-v", "_v")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -13,6 +14,7 @@ from gymnasium import error
 from envs.construct import blame, pip
 from envs.settings import EnvSettings
 from warren.errors import ConfigurationError, UnknownName
+from warren.user_code import make_importable, requirement
 
 # Namespace of an id -> (the module that registers it when it is imported, the package that brings it).
 NAMESPACES = {"ALE": ("ale_py", "Atari games")}
@@ -58,7 +60,7 @@ def with_pip(message: str) -> str:
 
 def _what_to_install(message: str) -> str:
     if "box2d" in message.lower():  # gymnasium would have it built; there are wheels
-        return f"Box2D, of Warren's extra `box2d`; install it: {pip()} install -e '.[box2d]'"
+        return f"Box2D, of Warren's extra `box2d`; install it: {pip()} install {requirement('box2d')}"
     return with_pip(message)
 
 
@@ -66,6 +68,8 @@ def _register(name: str) -> None:
     module, _ = NAMESPACES.get(name.partition("/")[0], (None, None))
     if module is None and name not in gymnasium.registry and ":" not in name:
         module = ATARI
+    if ":" in name:  # MODULE:ID, where the module may be one of the user's in the working directory
+        make_importable(Path.cwd())
     if module is not None:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(module)
@@ -74,5 +78,6 @@ def _register(name: str) -> None:
 def _remedy(name: str, unknown: error.Error) -> str:
     module, what = NAMESPACES.get(name.partition("/")[0], (None, None))
     if module is not None and sys.modules.get(module) is None:
-        return f"{what} are of Warren's extra `atari` ({module} is missing); install it: {pip()} install -e '.[atari]'"
+        remedy = f"{pip()} install {requirement('atari')}"
+        return f"{what} are of Warren's extra `atari` ({module} is missing); install it: {remedy}"
     return "" if isinstance(unknown, error.NameNotFound) else str(unknown)

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 import weakref
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ from envs.settings import EnvSettings
 from envs.vector.base import LIFE_LOST, Stepped, VectorEnv, no_final_observations
 from envs.vector.shared import RESET, STEP, SharedArrays, copy_of
 from warren.errors import ConfigurationError
+from warren.separate_process import python
 from warren.trees import put
 
 GRACE = 2.0  # s that a worker has to end by itself
@@ -68,7 +68,7 @@ class WorkersVectorEnv(VectorEnv):
 
     def _start(self, settings: EnvSettings, slots: tuple[int, int], lifeline: int) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "envs.worker_process"],
+            python("-m", "envs.worker_process"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=(self._shared.fd, lifeline),
             env={"OMP_NUM_THREADS": "1", **os.environ},
             start_new_session=True,  # Ctrl-C is the actor's: it ends its workers when it has finished

@@ -20,6 +20,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from league.redis.store import Store
 from league.rules.hyperparameters import Constant, Hyperparameters
 from league.state.fields import to_json
 from warren.errors import ConfigurationError, PlayerError, UnknownName
+from warren.user_code import make_importable
 
 MODELS = ("model", "initial")
 MAPPINGS = ("config", "rules", "hyperparameters")
@@ -203,6 +205,7 @@ def parser() -> argparse.ArgumentParser:
 def run(given: argparse.Namespace) -> int:
     """Do what the command line asks."""
     for module in given.modules:
+        make_importable(Path.cwd())
         try:
             importlib.import_module(module)
         except ImportError as error:

@@ -111,7 +111,7 @@ class OwnRun(Launched):
 
     def processes(self, module: str = "workers.s") -> list[psutil.Process]:
         """The living processes of its services and environments."""
-        return self.children(lambda line: len(line) > 2 and line[1] == "-m" and line[2].startswith(module))
+        return self.children(lambda line: "-m" in line[1:3] and line[line.index("-m") + 1].startswith(module))
 
     @property
     def name(self) -> str:

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 
 import hydra
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
@@ -29,6 +28,7 @@ from warren.errors import ConfigurationError, WarrenError, unknown_name
 from warren.user_code import EXTRAS, install
 from workers.config import roles, staying
 from workers.config.league_choices import with_choices
+from workers.config.own_folders import OwnFolders
 from workers.config.schema import CONF, Config, from_hydra
 from workers.servers import BROKER_VARIABLE, REDIS_VARIABLE
 from workers.servers.checks import redact
@@ -64,7 +64,9 @@ def role(name: str, run: Callable[[Config], int] | None = None) -> Callable[[], 
             of_resumed_league[:] = [given for given in overrides if given.startswith("++league.")]
             overrides = [given for given in overrides if given not in of_resumed_league]
         sys.argv[1:] = options + overrides
-        if get_args_parser().parse_args(options).help:
+        given = get_args_parser().parse_args(options)
+        OwnFolders.config_dir = given.config_dir
+        if given.help:
             sys.exit(guarded(lambda: show_help(name, overrides)))
         code = guarded(lambda: check_overrides(name, sys.argv[1:]))
         if code:
@@ -204,9 +206,9 @@ def check_overrides(role_name: str, argv: list[str]) -> int:
     arguments = get_args_parser().parse_args(argv)
     if arguments.help or arguments.hydra_help or arguments.info:
         return 0
-    folder = Path(arguments.config_dir or CONF).resolve()
+    OwnFolders.config_dir = arguments.config_dir or OwnFolders.config_dir
     name, overrides = arguments.config_name or role_name, arguments.overrides
-    with hydra.initialize_config_dir(str(folder), version_base="1.3"):
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         try:
             for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
                 overrides = one

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from workers.config import described, roles
 from workers.config.league import LeagueConfig
+from workers.config.own_folders import own_folders
 from workers.config.schema import CONF
 
 # Settings that a role reads from its own command line, beside its number and device. All others are the run's.
@@ -81,7 +82,7 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def _groups() -> Iterator[str]:
-    for folder in sorted(path for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_")):
-        options = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-        if options:
-            yield textwrap.fill(f"  {folder.name}: {options}", described.WIDTH, subsequent_indent="    ")
+    for name in sorted(path.name for path in CONF.iterdir() if path.is_dir() and not path.name.startswith("_")):
+        files = [path for folder in (CONF, *own_folders()) for path in (folder / name).glob("*.yaml")]
+        if options := ", ".join(sorted({path.stem for path in files})):
+            yield textwrap.fill(f"  {name}: {options}", described.WIDTH, subsequent_indent="    ")

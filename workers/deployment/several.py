@@ -26,6 +26,7 @@ from omegaconf import OmegaConf
 from tasks.worker.celery_worker import log_to_stderr
 from warren import redis_client
 from warren.errors import ConfigurationError
+from warren.separate_process import python
 from workers.config.command_line import guarded
 from workers.deployment.processes import Processes
 from workers.deployment.role import serve
@@ -48,7 +49,7 @@ class Part:
 
     def __init__(self, given: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "workers.deployment.several"],
+            python("-m", "workers.deployment.several"),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdin is not None

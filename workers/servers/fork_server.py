@@ -111,8 +111,7 @@ class Forked:
 
 def _guard(request: dict[str, Any], files: list[int], launcher: int) -> NoReturn:
     """Guard a child, in the forked process; send its status on standard input, which is a socket, and end."""
-    line = request["line"]
-    set_title(" ".join([sys.executable, guard.__file__, f"{request['grace']:g}", *line]))
+    set_title(" ".join([sys.executable, guard.__file__, f"{request['grace']:g}", request["title"]]))
     os.setsid()
     # Duplicated first: a file may have the number that another one gets.
     kept = [os.dup(file) for file in files]
@@ -155,7 +154,7 @@ def _child(request: dict[str, Any], parent: int) -> NoReturn:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
-    set_title(" ".join(line))
+    set_title(request["title"])
     unbuffered = bool(environment.get("PYTHONUNBUFFERED"))
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _output(1, unbuffered)  # type: ignore[misc]

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
+from warren.separate_process import python
+
 ANSWER_WITHIN = 60.0  # s; it may still be importing torch, on a busy machine
 KILLED = 128 + signal.SIGKILL  # status of a guard that ended without sending one, and of its child
 
@@ -127,7 +129,13 @@ class Forks:
         if self._gone or [*line[:2]] != [sys.executable, "-m"] or differing(self._environment, environment):
             return None
         ours, theirs = socket.socketpair()
-        request = {"line": [*line], "environment": {**environment}, "folder": str(Path.cwd()), "grace": grace}
+        request = {
+            "line": [*line],
+            "title": " ".join(python(*line[1:])),  # as exec would start it
+            "environment": {**environment},
+            "folder": str(Path.cwd()),
+            "grace": grace,
+        }
         with theirs:
             self._send(request, [theirs.fileno(), log.fileno()])
             answer = self._answer()

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 import psutil
 
 from warren.errors import BrokerError, ConfigurationError
+from warren.separate_process import python
 from workers.servers.forks import ForkedGuard, Forks
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -74,7 +75,7 @@ class Child:
                 if forked is not None:
                     return forked, log_start
             guard = ExecutedGuard(
-                [sys.executable, "-I", "-S", str(GUARD), str(self._grace), *self._command],
+                [sys.executable, "-I", "-S", str(GUARD), str(self._grace), *self._line()],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -82,6 +83,10 @@ class Child:
                 start_new_session=True,  # a Ctrl-C in the terminal is for the launcher alone
             )
         return guard, log_start
+
+    def _line(self) -> list[str]:
+        of_module = self._command[:2] == [sys.executable, "-m"]
+        return python(*self._command[1:]) if of_module else self._command
 
     def start_again(self) -> None:
         """Start the command of a server that has ended again; does not wait until it is ready."""

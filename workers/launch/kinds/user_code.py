@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from tasks.service import handlers_of, is_worker, services_of
 from warren.errors import ConfigurationError, WarrenError, unknown_name
 from warren.separate_process import ask
-from warren.user_code import blame, load
+from warren.user_code import blame, load, make_importable, taken
 
 IMPORT_WITHIN = 120.0  # s for the imports of all services together; torch alone takes several on a busy machine
 NO_WORKER = "has no service: mark a method of it with @service (from tasks.service import service)"
@@ -118,11 +118,12 @@ def arguments(made: type, kwargs: Mapping[str, Any], rank: int) -> dict[str, Any
 def check_script(place: Place) -> str:
     """Return the problem of an environment's script or function, found without running it; "" for none."""
     if not place.is_file:
+        make_importable(Path.cwd())
         try:
             found = importlib.util.find_spec(place.where)
         except (ImportError, ValueError) as error:
             return f"module {place.where} cannot be imported: {error}"
-        return "" if found else f"there is no module {place.where}; set PYTHONPATH, or name a file"
+        return "" if found else f"there is no module {place.where}{taken(place.where)}; set PYTHONPATH, or name a file"
     try:
         tree = ast.parse(Path(place.where).read_bytes(), place.where)
     except (SyntaxError, ValueError) as error:
