@@ -1,1 +1,33 @@
-"""Modules that every package may use: errors, registry, user code, Redis clients, files."""
+"""The public names, each imported from its package when it is first used, and the modules that every package may use.
+
+__init__.pyi lists the names and is all that says where they are: it is read here as data, so that the lowest package
+imports none above it, and type checkers read it as they read any stub.
+"""
+
+import ast
+import importlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+@cache
+def _places() -> dict[str, str]:
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [one for one in stub.body if isinstance(one, ast.ImportFrom) and one.module]
+    return {name.name: str(one.module) for one in imports for name in one.names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return [*_places()]
+    if name.startswith("_") or name not in _places():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_places()[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_places()})
