@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 def segment(run: Run, update: int, place: int, version: int) -> dict[str, Any]:
-    """The payload at `place` of those that `update` is made of, the same in every process."""
+    """Return the payload at `place` of those of `update`, the same in every process."""
     generator = np.random.default_rng((update, place))
     shape = (STEPS, ENVS)
     made = run.sampler.collect(STEPS)
@@ -65,7 +65,7 @@ def places(learner: int) -> range:
 
 
 def trainer_of(run: Run, folder: Path, ranks: Ranks | None = None) -> Any:
-    """A trainer by the settings above."""
+    """Return a trainer with the settings above."""
     run.session.config = Config(
         trial="t", run="r", env=EnvConfig(id=CARTPOLE, num_envs=ENVS), algorithm=SETTINGS, learners=len(SHARES)
     )
@@ -73,7 +73,7 @@ def trainer_of(run: Run, folder: Path, ranks: Ranks | None = None) -> Any:
 
 
 def figures(trainer: Any) -> dict[str, float]:
-    """The state of the schedules."""
+    """Return the state of the schedules."""
     algorithm, progress = trainer.algorithm, trainer.progress
     return {
         "steps": progress.steps,

@@ -1,4 +1,4 @@
-"""What plays in a match: weights of the generations that it is between, the same ones from beginning to end."""
+"""Weights that play in a match: of the generations that it is between, the same from beginning to end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def players_of(pool: Pool) -> KnownPlayers:
     return KnownPlayers(session, "actor-0", build, threading.Event(), patience=20.0)
 
 
-def test_a_match_between_the_generations_that_are_held_is_played(pool: Pool) -> None:
+def test_a_match_between_known_generations_is_played(pool: Pool) -> None:
     assert players_of(pool).fits(match())
 
 
@@ -97,7 +97,7 @@ def test_weights_of_the_generation_that_are_about_to_come_are_waited_for(
     assert players.fits(match(away_generation=1))
 
 
-def test_a_player_that_began_anew_begins_its_own_games_anew(pool: Pool) -> None:
+def test_a_reset_player_begins_its_games_anew(pool: Pool) -> None:
     players = players_of(pool)
     assert players.fits(match())
     restarts: list[int] = []

@@ -104,7 +104,9 @@ def trajectories(actor: LeagueActorRole, actors: int) -> int:
     return int(answer["trajectory"]["reward"].shape[1])
 
 
-def test_a_round_is_as_large_however_many_actors_share_it(actor: LeagueActorRole, league: LeagueConfig) -> None:
+def test_the_size_of_a_round_does_not_depend_on_the_number_of_actors(
+    actor: LeagueActorRole, league: LeagueConfig
+) -> None:
     home = actor.players["main"]
     for actors, games in ((2, 32), (4, 16), (1, 64), (3, 20)):
         assert actors * trajectories(actor, actors) == league.lanes
@@ -123,9 +125,7 @@ def test_matches_are_given_back_when_an_actors_share_of_the_games_changes(
     assert len(client.league.state.matches) <= 4
 
 
-def test_a_league_that_is_away_meanwhile_costs_the_matches_and_not_the_round(
-    actor: LeagueActorRole, client: Client
-) -> None:
+def test_an_absent_league_costs_the_matches_and_not_the_round(actor: LeagueActorRole, client: Client) -> None:
     trajectories(actor, 1)
     client.away = True
     home = actor.players["main"]
@@ -135,7 +135,7 @@ def test_a_league_that_is_away_meanwhile_costs_the_matches_and_not_the_round(
 
 
 @pytest.mark.parametrize("actors", [1, 2, 3, 16, 1000])
-def test_each_table_has_as_many_games_in_either_seat(league: LeagueConfig, actors: int) -> None:
+def test_each_table_has_equally_many_games_in_either_seat(league: LeagueConfig, actors: int) -> None:
     slots = league.slots(actors)
     assert slots % (2 * league.tables) == 0 and slots > 0
     assert slots * actors <= max(league.games, 2 * league.tables * actors)

@@ -146,7 +146,7 @@ def test_a_reset_goes_back_to_the_initial_model_and_schedules_begin_anew(tmp_pat
         LocalLeague(config(players={"other": {**RESETTING, "initial": "main@7"}, "main": players["main"]}))
 
 
-def test_the_same_seed_is_the_same_league_and_another_is_not():
+def test_the_same_seed_gives_the_same_league_and_another_does_not():
     found = []
     for seed in (1, 1, 2):
         league = LocalLeague(config(seed=seed, evaluation_share=0.0))
@@ -286,7 +286,7 @@ def test_every_league_of_the_configuration_plays(path):
     assert np.isfinite(list(metrics.values())).all()
 
 
-def test_settings_that_are_wrong_are_all_named():
+def test_all_wrong_settings_are_named():
     with pytest.raises(ConfigurationError) as error:
         LeagueConfig.from_dict({"env": "matrix:rps", "tabels": 3, "players": {"main": {"kid": "main_agent"}}})
     assert len(error.value.problems) == 2

@@ -99,7 +99,7 @@ def test_weights_are_frozen_only_where_they_become_a_snapshot(league: LeagueServ
     assert again.status == "again" and again.decision == outcome.decision
 
 
-def test_what_the_league_refused_is_raised_as_what_it_was() -> None:
+def test_a_refusal_of_the_league_is_raised_as_its_own_error() -> None:
     refusal = refused(RemoteFailure("league.request", "warren.errors.PlayerUnavailable", "player 'main' is paused"))
     assert type(refusal) is PlayerUnavailable
     assert str(refusal) == "player 'main' is paused"

@@ -27,7 +27,7 @@ class Sender:
         self.sent: list[dict[str, Any]] = []
 
     def withdraw(self) -> None:
-        """A sender's, at the end."""
+        """Do what a sender does at the end: nothing."""
 
     def offer(self, name: str, args: tuple[dict[str, Any]]) -> bool:
         assert name == "learner.learn"
@@ -172,7 +172,7 @@ def test_segments_say_of_which_generation_they_are(senders: list[Sender]) -> Non
     assert payload["trajectory"]["terminated"].shape == (UNROLL, LANES)
 
 
-def test_a_player_that_nobody_can_play_is_passed_over(senders: list[Sender], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_player_without_opponents_is_passed_over(senders: list[Sender], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AGAIN_AFTER", 3600.0)
     actor = Actor("a", "b")
     actor.raising["a"] = PlayerUnavailable("a is paused")
@@ -181,7 +181,7 @@ def test_a_player_that_nobody_can_play_is_passed_over(senders: list[Sender], mon
     assert senders[0].sent == []
 
 
-def test_a_player_without_weights_is_passed_over_and_they_are_searched_for(senders: list[Sender]) -> None:
+def test_a_player_without_weights_is_passed_over_and_the_pool_is_asked(senders: list[Sender]) -> None:
     actor = Actor("a", "b")
     weights = actor.players["a"].weights
     weights.version, asked = -1, []
@@ -190,7 +190,7 @@ def test_a_player_without_weights_is_passed_over_and_they_are_searched_for(sende
     assert "a" in actor.collected and len(asked) == 4
 
 
-def test_a_league_that_is_away_is_asked_again_while_the_players_it_named_are_played_for(senders: list[Sender]) -> None:
+def test_an_absent_league_is_asked_again_while_its_players_are_played_for(senders: list[Sender]) -> None:
     actor = Actor("a")
     stream = run(actor, 1)
     actor.league_away = True
@@ -198,7 +198,7 @@ def test_a_league_that_is_away_is_asked_again_while_the_players_it_named_are_pla
     assert len(senders[0].sent) == 6
 
 
-def test_segments_that_redis_was_not_told_of_are_noted_later(senders: list[Sender]) -> None:
+def test_segments_that_redis_could_not_confirm_are_confirmed_later(senders: list[Sender]) -> None:
     actor = Actor("a")
     actor.redis_away = True
     stream = run(actor, 3)
@@ -216,7 +216,7 @@ def test_games_that_fail_are_made_anew_once_and_then_end_the_actor(senders: list
     assert (actor.left, actor.collected) == (["a"], ["a", "a"])
 
 
-def test_whoever_lags_furthest_behind_is_next() -> None:
+def test_the_player_furthest_behind_is_next() -> None:
     turns = Turns({}, credit=1000)
     assert turns.next(["a", "b"]) == "a"
     turns.had("a", 64)

@@ -1,4 +1,4 @@
-"""The learner of a league's player: what it goes on from after a crash, and when its work is done."""
+"""The learner of a league's player: its state after a crash or a reset, and the end of its work."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run(redis_url: str, run_name: str, tmp_path: Path) -> Iterator[Run]:
 
 
 def trained(run: Run) -> Any:
-    """A trainer with a checkpoint that an optimizer of 500 steps is in."""
+    """Return a trainer that has written a checkpoint of an optimizer with 500 steps."""
     trainer: Any = run.trainer()
     trainer.course.begin()
     trainer.algorithm.steps = 500
@@ -106,7 +106,7 @@ def same(one: Any, other: Any) -> bool:
     return all(torch.equal(tensor, theirs[name]) for name, tensor in one.state_dict().items())
 
 
-def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(run: Run) -> None:
+def test_after_a_reset_and_a_crash_the_optimizer_is_new(run: Run) -> None:
     first = trained(run)
     first.course._start_from(None, generation=1, anew=True)
     first.outlets.publish()  # and is killed before the next checkpoint
@@ -117,7 +117,7 @@ def test_after_a_reset_and_a_crash_the_optimizer_is_not_that_of_the_life_before(
     assert second.algorithm.policy is second.state.policy
 
 
-def test_after_a_crash_within_a_life_the_optimizer_goes_on(run: Run) -> None:
+def test_after_a_crash_within_a_generation_the_optimizer_continues(run: Run) -> None:
     first = trained(run)
     at_checkpoint = {name: tensor.clone() for name, tensor in first.state.policy.state_dict().items()}
     with torch.no_grad():
@@ -138,7 +138,7 @@ RESETS = {"checkpoint_min_steps": 0, "checkpoint_max_steps": 0, "reset_probabili
 
 
 def pooled(run: Run, name: str) -> ModelRef:
-    """A model in the pool with weights that nobody draws."""
+    """Put a model with constant weights into the pool; return its reference."""
     policy, _ = run.trainer().state.build()
     with torch.no_grad():
         next(policy.parameters()).fill_(0.25)
@@ -151,7 +151,7 @@ def is_pooled(trainer: Any) -> bool:
 
 
 @pytest.mark.parametrize("to_a_model", [False, True])
-def test_schedules_begin_anew_at_a_reset_and_go_on_at_an_exploit(run: Run, to_a_model: bool) -> None:
+def test_schedules_begin_anew_at_a_reset_and_continue_at_an_exploit(run: Run, to_a_model: bool) -> None:
     trainer, model = trained(run), pooled(run, "other")
     run.store.change("main", config=RESETS, initial=model if to_a_model else None)
     trainer.progress.steps = 12_345
@@ -166,7 +166,7 @@ def test_schedules_begin_anew_at_a_reset_and_go_on_at_an_exploit(run: Run, to_a_
     assert trainer.algorithm.steps == 64, "an exploit goes on from the last reset"
 
 
-def test_weights_from_the_pool_go_on_with_the_schedules_of_their_life(run: Run) -> None:
+def test_weights_from_the_pool_continue_the_schedules_of_their_generation(run: Run) -> None:
     first = trained(run)
     first.progress.steps = 1_000
     first.course._start_from(None, generation=1, anew=True)
@@ -194,7 +194,7 @@ def test_a_player_waits_for_an_initial_model_that_is_still_to_come(run: Run, mon
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kept: bool) -> None:
+def test_a_learner_resumes_from_what_is_left_of_a_league_set_back(run: Run, kept: bool) -> None:
     before = trained(run)
     run.client.close_period(before.course.period, 400, 2)  # the league names main@2, which was not frozen
     if kept:
@@ -215,7 +215,7 @@ def test_a_learner_goes_on_from_what_is_there_of_a_league_set_back(run: Run, kep
         assert same(again.state.policy, before.state.policy)
 
 
-def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(run: Run) -> None:
+def test_segments_from_before_a_reset_are_dropped_and_counted(run: Run) -> None:
     trainer, settled = trained(run), []
     run.session.ledger = SimpleNamespace(settle=settled.extend)
     trainer.course._start_from(None, generation=2, anew=True)
@@ -240,7 +240,7 @@ def test_segments_of_a_player_that_was_begun_anew_since_are_dropped_and_counted(
     assert trainer.progress.updates == before + 1, "nothing is learned from it alone either"
 
 
-def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes_on(run: Run) -> None:
+def test_invalid_hyperparameters_are_not_taken_and_learning_continues(run: Run) -> None:
     trainer = trained(run)
     run.store.change("main", rules={"learning_rate": 0.5}, hyperparameters={"learning_rate": 0.5})
     trainer.course.begin()
@@ -251,9 +251,7 @@ def test_hyperparameters_that_somebody_set_wrong_are_not_taken_and_learning_goes
     assert trainer.algorithm.config.learning_rate == 0.5
 
 
-def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_player_frozen_while_its_learner_waits_is_done(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course_module, "OPEN_AGAIN", 0.01)
     trainer = trained(run)
     run.store.pause("main")
@@ -272,7 +270,7 @@ def test_a_player_that_is_frozen_while_its_learner_waits_has_done_its_work(
 
 
 @pytest.mark.parametrize("how", ["frozen", "removed"])
-def test_a_learner_that_is_started_for_a_player_that_learns_no_more_ends_well(
+def test_a_learner_started_for_a_frozen_or_removed_player_exits_with_0(
     run: Run, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "frozen":
@@ -285,7 +283,7 @@ def test_a_learner_that_is_started_for_a_player_that_learns_no_more_ends_well(
     assert run.client.opened == 1
 
 
-def test_a_learner_that_stops_while_redis_is_away_writes_its_checkpoint_and_says_goodbye(
+def test_a_learner_stopped_without_redis_writes_its_checkpoint_and_says_so(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, fired = trained(run), []

@@ -105,7 +105,7 @@ def test_in_a_league_a_player_with_a_memory_learns_what_one_without_cannot() -> 
 
 @pytest.mark.parametrize("core", ["lstm", "gru", "transformer"])
 @pytest.mark.parametrize("mirror", [True, False])
-def test_what_was_decided_in_games_in_turns_an_unroll_confirms(core: str, mirror: bool) -> None:
+def test_an_unroll_confirms_the_decisions_of_turn_based_games(core: str, mirror: bool) -> None:
     games = envs.make_two_player(LEDUC, 8, 1)
     spaces = games.single_observation_space, games.single_action_space
     network = {"hidden_sizes": [8], "core": {"name": core, "size": 16}, "policy_gain": 1.0}

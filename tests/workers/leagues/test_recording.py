@@ -1,4 +1,4 @@
-"""Which matches are recorded: every n-th, and those that were lost by who was expected to win."""
+"""Selection of matches for recording: every n-th, and those that the expected winner lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def matches() -> list[Match]:
 
 
 def play(recorder: MatchRecorder, match: Match, outcomes: str) -> bool:
-    """Whether its games were kept."""
+    """Play a match, and return whether its games were kept."""
     recorder.begins(match, lambda: None)
     kept = recorder.wants(match)
     expected = recorder.expected(match)
@@ -67,7 +67,7 @@ def test_an_upset_is_recorded(matches: list[Match], outcomes: str, ratings: tupl
     assert [record.rules for record in sent] == ([("upset",)] if upset else [])
 
 
-def test_where_ratings_are_not_known_the_match_counts_as_no_upset(matches: list[Match]) -> None:
+def test_a_match_with_unknown_ratings_is_not_an_upset(matches: list[Match]) -> None:
     def away(*_: str) -> tuple[float, float]:
         raise LeagueError("away")
 
@@ -76,7 +76,7 @@ def test_where_ratings_are_not_known_the_match_counts_as_no_upset(matches: list[
     assert sent == []
 
 
-def test_rules_that_make_no_sense_are_refused() -> None:
+def test_invalid_recording_rules_are_refused() -> None:
     with pytest.raises(ConfigurationError) as refused:
         league(replay_every=-1, replay_upsets=0.4, replay_evaluations=-2, replay_bytes=1000)
     assert [problem.partition("=")[0] for problem in refused.value.problems] == [

@@ -165,9 +165,7 @@ def stepping(actor: ServedLeagueRole, groups: list[MatchGroup]) -> Iterator[thre
 
 
 @pytest.mark.parametrize("recorded", [False, True])
-def test_served_games_are_learned_from_and_recorded_as_if_an_actor_had_stepped_them_itself(
-    league: LeagueConfig, recorded: bool
-) -> None:
+def test_served_games_give_the_same_segments_and_records_as_an_actors_own(league: LeagueConfig, recorded: bool) -> None:
     build, player = policy_builder(league), "a" if recorded else None
     settings: dict[str, Any] = {"unroll_length": 4, "tables": 2}
     group = MatchGroup("g", replace(league, replay_every=int(recorded)), GAMES, 5)
@@ -199,7 +197,7 @@ def seed_of(group: MatchGroup) -> int:
     return int(np.random.SeedSequence([group._seed, 0]).generate_state(1)[0] >> 1)
 
 
-def test_segments_are_of_the_player_that_is_played_for_and_every_match_is_counted_once(
+def test_a_segment_has_one_player_and_every_match_is_counted_once(
     actor: ServedLeagueRole, league: LeagueConfig, client: Client
 ) -> None:
     with stepping(actor, groups_of(league)):
@@ -250,9 +248,7 @@ def test_a_call_that_comes_again_is_answered_as_before_and_counts_once(
     assert play.decisions <= 4 * GAMES
 
 
-def test_a_player_that_begins_anew_is_learned_from_in_games_that_begin_anew(
-    actor: ServedLeagueRole, league: LeagueConfig, client: Client
-) -> None:
+def test_the_games_of_a_reset_player_begin_anew(actor: ServedLeagueRole, league: LeagueConfig, client: Client) -> None:
     home: Any = actor.players["a"]
     with stepping(actor, groups_of(league)):
         actor.collect(home, 1, 24)
@@ -302,7 +298,7 @@ def test_a_group_goes_to_an_actor_that_has_fewer_and_its_matches_end(
     assert actor.act([call]) == [{"player": "a", "begin": True}], "it came back, since that actor was gone"
 
 
-def test_a_league_that_is_away_is_told_to_who_collects_and_the_groups_wait(
+def test_an_absent_league_is_an_error_for_the_collector_and_groups_wait(
     actor: ServedLeagueRole, league: LeagueConfig, client: Client
 ) -> None:
     client.away = True
@@ -313,9 +309,7 @@ def test_a_league_that_is_away_is_told_to_who_collects_and_the_groups_wait(
         assert actor.collect(actor.players["a"], 1, 24)["steps"] == 96
 
 
-def test_of_a_player_whose_trajectories_nobody_takes_no_more_are_made(
-    actor: ServedLeagueRole, league: LeagueConfig
-) -> None:
+def test_no_more_trajectories_are_made_than_are_taken(actor: ServedLeagueRole, league: LeagueConfig) -> None:
     home = actor.players["a"]
     with stepping(actor, groups_of(league)):
         actor.collect(home, 1, 24)
@@ -335,7 +329,7 @@ def test_of_a_player_whose_trajectories_nobody_takes_no_more_are_made(
         ({"done": np.ones(GAMES, np.bool_)}, "finished must be of the 16 games that are done"),
     ],
 )
-def test_a_wrong_call_is_refused_and_costs_no_other_its_answer(
+def test_a_malformed_call_is_refused_and_others_are_answered(
     actor: ServedLeagueRole, league: LeagueConfig, change: dict[str, Any], said: str
 ) -> None:
     actor._home, actor._wanted = actor.players["a"], 1000
@@ -350,7 +344,7 @@ def test_a_wrong_call_is_refused_and_costs_no_other_its_answer(
     assert isinstance(mended, dict) and "action" in mended
 
 
-def test_who_waits_is_told_that_the_actor_ends(actor: ServedLeagueRole, league: LeagueConfig) -> None:
+def test_waiting_groups_are_told_that_the_actor_ends(actor: ServedLeagueRole, league: LeagueConfig) -> None:
     actor.stopping.set()
     with pytest.raises(SamplerClosed):
         ask(actor, groups_of(league))

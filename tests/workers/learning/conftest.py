@@ -1,4 +1,4 @@
-"""What tests of rounds and of the learner that asks for them share."""
+"""Fixtures for tests of rounds, and of the learner that asks for them."""
 
 from __future__ import annotations
 

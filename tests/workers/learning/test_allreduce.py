@@ -64,7 +64,7 @@ def processes(request: pytest.FixtureRequest, redis_url: str, run_name: str) -> 
     made.end()
 
 
-def test_the_others_go_on_without_a_rank_that_dies_or_hangs_and_one_that_comes_back_has_their_state(
+def test_ranks_continue_without_a_lost_one_which_comes_back_with_their_state(
     processes: Processes,
 ) -> None:
     ranks = [processes.start(learner, expected=3) for learner in range(3)]

@@ -25,7 +25,7 @@ def test_a_machine_without_a_compiler_is_told_what_to_install(
     assert "Horovod cannot be built without cmake: apt-get install cmake, or pip install cmake" in said
 
 
-def test_sources_that_are_not_as_they_were_are_not_mended(tmp_path: Path) -> None:
+def test_sources_of_another_release_are_not_patched(tmp_path: Path) -> None:
     for name, (before, _) in build_horovod.MENDS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"first\n{before}\nlast\n")
@@ -36,7 +36,7 @@ def test_sources_that_are_not_as_they_were_are_not_mended(tmp_path: Path) -> Non
         build_horovod.mend(tmp_path)
 
 
-def test_what_is_built_is_what_the_extra_asks_for() -> None:
+def test_the_built_version_satisfies_the_extra() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     asked = {one.name: one for one in map(Requirement, project["optional-dependencies"]["horovod"])}
     assert asked["horovod"].specifier.contains(build_horovod.VERSION)

@@ -36,7 +36,7 @@ def rings() -> Iterator[Rings]:
 
 
 def at_both(work: Callable[[TorchRing], Any], rings: Rings) -> list[Any]:
-    """What `work` returns at each rank, all at the same time."""
+    """Run `work` on all ranks at the same time; return the result of each."""
     with ThreadPoolExecutor(len(rings)) as threads:
         return list(threads.map(work, rings, timeout=60))
 
@@ -49,7 +49,7 @@ def gradients(steps: int, length: int, size: int = 2) -> Tensor:
 def averaged(
     rings: Rings, name: str, given: Tensor, ratio: float = 1.0
 ) -> list[tuple[Tensor, Tensor, compression.Compression]]:
-    """The means [steps, length] and losses [steps] that each rank got, and how it compressed."""
+    """Return of each rank the means [steps, length], the losses [steps], and its Compression."""
 
     def work(ring: TorchRing) -> tuple[Tensor, Tensor, compression.Compression]:
         how, means, losses = build(name, ratio), [], []
@@ -67,7 +67,7 @@ def exact(given: Tensor) -> Tensor:
     return (given.double() * weights[:, None]).sum(1) / weights.sum()
 
 
-def test_the_verifier_knows_all_of_them() -> None:
+def test_the_verifier_knows_all_compressions() -> None:
     assert COMPRESSIONS == compression.NAMES
 
 
@@ -87,7 +87,7 @@ def test_all_ranks_get_the_same_bits_close_to_the_mean_however_large_gradients_a
     assert how.sent > 0
 
 
-def test_half_sends_half_and_top_k_what_it_is_told(rings: Rings) -> None:
+def test_half_sends_half_and_top_k_the_configured_share(rings: Rings) -> None:
     given = gradients(1, 10_000)
     sent = {name: averaged(rings, name, given, 0.01)[0][2].sent for name in compression.NAMES}
     assert sent == {"none": 40_008, "fp16": 20_024, "bf16": 20_024, "topk": 824}
@@ -95,7 +95,7 @@ def test_half_sends_half_and_top_k_what_it_is_told(rings: Rings) -> None:
 
 @pytest.mark.parametrize("name", compression.NAMES)
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_is_no_number_on_one_rank_is_none_on_all(rings: Rings, name: str, value: float) -> None:
+def test_nan_on_one_rank_is_nan_on_all(rings: Rings, name: str, value: float) -> None:
     given = gradients(1, 50)
     given[0, 1, 7] = value
     for mean, _, _ in averaged(rings, name, given, 0.1):

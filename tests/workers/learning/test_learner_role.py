@@ -1,4 +1,4 @@
-"""What a learner does with a round that came back, and with an update that fails."""
+"""The learner's handling of rounds that come back, and of updates that fail."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_late_round_is_dropped_without_an_update(chords: Chords, role: Callabl
     assert len(chords.dispatched) == 2
 
 
-def test_the_error_of_a_rollout_is_the_learners_in_one_line_and_its_exit_says_whose_it_is(
+def test_a_rollouts_error_ends_the_learner_in_one_line_with_its_exit_status(
     chords: Chords, role: Callable[..., LearnerRole], caplog: pytest.LogCaptureFixture
 ) -> None:
     learner: Any = role()
@@ -105,7 +105,7 @@ def test_the_error_of_a_rollout_is_the_learners_in_one_line_and_its_exit_says_wh
         learner.status(0)
 
 
-def test_a_learner_that_is_behind_its_actors_publishes_past_them(
+def test_a_learner_behind_its_actors_publishes_a_higher_version(
     chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner: Any = role()
@@ -162,7 +162,7 @@ def test_a_learner_whose_updates_keep_failing_gives_up_and_says_why(
 
 
 @pytest.mark.parametrize("sampling", list(Sampling))
-def test_a_learner_whose_update_came_to_no_number_gives_up_at_once_and_names_the_last_good_checkpoint(
+def test_a_learner_with_nan_gives_up_at_once_and_names_the_last_good_checkpoint(
     chords: Chords, role: Callable[..., LearnerRole], sampling: Sampling
 ) -> None:
     learner: Any = role(sampling)
@@ -178,7 +178,7 @@ def test_a_learner_whose_update_came_to_no_number_gives_up_at_once_and_names_the
         assert len(chords.dispatched) == 1, "no round follows"
 
 
-def test_of_a_deterministic_round_it_does_not_matter_who_answers_first(
+def test_the_order_of_answers_does_not_change_a_deterministic_round(
     chords: Chords, role: Callable[..., LearnerRole], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner: Any = role()

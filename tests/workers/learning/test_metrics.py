@@ -118,7 +118,7 @@ def test_the_metrics_log_writes_lines_and_tensorboard_scalars(tmp_path: Path) ->
     assert [(e.step, e.value) for e in board.Scalars("loss/policy")] == [(10, 0.5), (20, 0.25)]
 
 
-def test_a_half_written_line_is_left_out_and_the_log_goes_on_behind_it(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_cut_off_and_the_log_continues(tmp_path: Path) -> None:
     log = MetricsLog(tmp_path)
     log.write(point(10, 1.0), {})
     log.close()
@@ -164,7 +164,7 @@ def test_after_a_full_disk_points_are_written_again(tmp_path: Path, monkeypatch:
     assert sorted(event.step for event in board.Scalars("run/mean_return")) == [10, 40]
 
 
-def test_of_a_line_for_which_there_is_no_room_nothing_is_written(tmp_path: Path) -> None:
+def test_a_line_without_room_on_the_disk_is_not_written_in_part(tmp_path: Path) -> None:
     path = tmp_path / "lines"
 
     class Short(FileIO):

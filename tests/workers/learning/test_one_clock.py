@@ -38,7 +38,7 @@ def alone(folder: Path) -> tuple[Any, list[dict[str, float]]]:
 
 
 @pytest.mark.usefixtures("one_thread")
-def test_learners_of_unequal_shares_of_which_one_leaves_anneal_as_one_learner(
+def test_learners_with_unequal_shares_anneal_as_one_learner_when_one_leaves(
     redis_url: str, run_name: str, tmp_path: Path
 ) -> None:
     client = redis.Redis.from_url(redis_url)

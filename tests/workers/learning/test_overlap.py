@@ -1,4 +1,4 @@
-"""What a learner does beside its updates: weights go out, figures and checkpoints are written, time is counted."""
+"""The work of a learner beside its updates: sending weights, writing figures and checkpoints, counting time."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_pool_that_is_away_costs_no_update_and_is_given_the_weights_later(publ
     assert publisher.failing == ""
 
 
-def test_what_is_recorded_is_written_in_order_and_all_of_it_before_the_end() -> None:
+def test_recorded_actions_run_in_order_and_all_before_the_end() -> None:
     recorder, done, go = Recorder(Timing()), list[int](), threading.Event()
     recorder.do("count", lambda: done.append(0))
     assert done == [0], "at once, without a thread"
@@ -128,7 +128,7 @@ def test_what_is_recorded_is_written_in_order_and_all_of_it_before_the_end() -> 
     assert done == [0, 1, 2, 3]
 
 
-def test_a_full_disk_is_told_of_until_it_is_written_again() -> None:
+def test_a_full_disk_is_reported_until_writing_succeeds_again() -> None:
     recorder = Recorder(Timing())
 
     def full() -> None:
@@ -155,7 +155,7 @@ def trajectory(*versions: int) -> Trajectory:
     )  # fmt: skip
 
 
-def test_an_on_policy_queue_gives_each_trajectory_once_without_what_is_too_old() -> None:
+def test_an_on_policy_queue_returns_each_trajectory_once_and_cuts_old_slots() -> None:
     source = OnPolicyQueue(max_staleness=2)
     assert not source.ready()
     dropped = [source.add(Arrival(0, {}, trajectory(*versions)), 10) for versions in ((10, 8), (7, 9), (1, 2))]
@@ -167,7 +167,7 @@ def test_an_on_policy_queue_gives_each_trajectory_once_without_what_is_too_old()
     assert not source.ready()
 
 
-def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp_path: Path, one_thread: None) -> None:
+def test_a_trainer_with_threads_leaves_the_same_files_as_one_without(tmp_path: Path, one_thread: None) -> None:
     left = {}
     for name in ("alone", "overlapping"):
         (tmp_path / name).mkdir()
@@ -191,9 +191,7 @@ def test_a_trainer_that_overlaps_leaves_behind_what_one_in_one_thread_leaves(tmp
     assert left["alone"] == left["overlapping"]
 
 
-def test_a_ledger_that_is_far_holds_up_no_update_but_the_acknowledgement_and_the_weights(
-    tmp_path: Path, one_thread: None
-) -> None:
+def test_a_slow_ledger_delays_acknowledgements_and_weights_but_no_update(tmp_path: Path, one_thread: None) -> None:
     run, told = Run(tmp_path), threading.Event()
     noted = run.session.ledger.settle
     run.session.ledger.settle = lambda settled: (told.wait(30), noted(settled))
@@ -212,7 +210,7 @@ def test_a_ledger_that_is_far_holds_up_no_update_but_the_acknowledgement_and_the
     assert [one for told in run.settled for one in told["learned"]] == [(1, 32), (2, 32)]
 
 
-def test_what_redis_did_not_take_is_told_with_what_follows() -> None:
+def test_outcomes_that_redis_did_not_take_are_sent_with_the_next_ones() -> None:
     told: list[int] = []
     refusing = [True]
 

@@ -39,7 +39,7 @@ def refused(act: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-def test_who_comes_with_another_compression_is_refused_and_the_others_train_on(make: Make) -> None:
+def test_a_rank_with_another_compression_is_refused_and_the_others_train_on(make: Make) -> None:
     first = make(0)
     first.start()
     assert join(first, expected=1) is not None
@@ -49,14 +49,14 @@ def test_who_comes_with_another_compression_is_refused_and_the_others_train_on(m
     make(1).start()  # with the same it may
 
 
-def test_who_trains_already_is_right_whatever_its_number(make: Make) -> None:
+def test_a_training_rank_is_right_whatever_its_number(make: Make) -> None:
     second = make(1)
     second.start()
     assert join(second, expected=1) is not None
     assert "allreduce: learner 0 was started with allreduce=horovod" in refused(make(0, allreduce="horovod").start)
 
 
-def test_of_two_that_begin_the_lower_one_is_right(make: Make) -> None:
+def test_of_two_starting_ranks_the_lower_one_is_right(make: Make) -> None:
     second, first = make(1, "topk"), make(0)
     second.start()
     first.start()

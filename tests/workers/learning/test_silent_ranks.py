@@ -21,7 +21,7 @@ def beats_seen(rank: Membership, by: Membership) -> bool:
     return rank.token in by._living
 
 
-def test_a_rank_whose_process_runs_on_this_machine_lives_however_long_it_is_silent(
+def test_a_silent_rank_of_this_machine_lives_while_its_process_runs(
     redis_url: str, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SILENT", 0.2)

@@ -44,7 +44,7 @@ def test_each_round_has_a_name_of_its_own(chords: Chords, make: Callable[..., Ro
     assert len({name for name, _, _ in chords.dispatched}) == 3
 
 
-def test_of_a_round_that_was_dispatched_twice_the_first_to_come_back_is_used_and_no_other(
+def test_of_two_dispatches_of_a_round_only_the_first_to_come_back_is_used(
     chords: Chords, make: Callable[..., Rounds]
 ) -> None:
     rounds = make(timeout=0.5)
@@ -57,7 +57,7 @@ def test_of_a_round_that_was_dispatched_twice_the_first_to_come_back_is_used_and
     assert not rounds.returned(chords.last)
 
 
-def test_a_rollout_that_takes_longer_than_the_timeout_is_learned_from_and_the_setting_is_named(
+def test_a_rollout_longer_than_the_timeout_is_used_and_the_setting_is_named(
     chords: Chords, make: Callable[..., Rounds], caplog: pytest.LogCaptureFixture
 ) -> None:
     rounds = make(timeout=0.2)
@@ -103,7 +103,7 @@ def test_rounds_go_on_without_an_actor_that_does_not_answer_long_before_the_time
     assert chords.dispatched[2][1:] == (5, 3)
 
 
-def test_what_is_waited_for_is_said(
+def test_the_log_says_what_a_round_waits_for(
     chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds_module, "REPORT_EVERY", 0.5)
@@ -138,7 +138,7 @@ def test_a_broker_that_is_away_when_a_lost_round_is_dispatched_is_tried_again(
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_a_dispatch_that_is_refused_counts_for_nothing(
+def test_a_refused_dispatch_does_not_count(
     first: bool, chords: Chords, make: Callable[..., Rounds], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rounds_module, "SILENT", 2)
@@ -180,7 +180,7 @@ def test_failures_with_a_success_between_are_forgiven(chords: Chords, make: Call
     assert given_up == []
 
 
-def test_the_failure_of_a_round_long_given_up_counts_for_nothing(chords: Chords, make: Callable[..., Rounds]) -> None:
+def test_the_failure_of_an_abandoned_round_does_not_count(chords: Chords, make: Callable[..., Rounds]) -> None:
     given_up: list[str] = []
     rounds = make(given_up=given_up)
     rounds.start(version=4)

@@ -1,4 +1,4 @@
-"""What an update has used counts as used whatever fails after it; what a killed learner's successor goes on from."""
+"""The trainer: data of an update counts as used whatever fails after it; a killed learner's successor resumes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(tmp_path: Path, one_thread: None) -> Run:
     return Run(tmp_path)
 
 
-def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_new_weights(run: Run) -> None:
+def test_the_ledger_knows_what_was_learned_from_before_weights_are_published(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
     assert run.order == ["settle", "put 1"]
@@ -42,7 +42,7 @@ def test_what_was_learned_from_is_written_down_before_anybody_can_hear_of_the_ne
         ("period_is_over", ValueError("a slip")),
     ],
 )
-def test_what_fails_after_an_update_does_not_undo_it(
+def test_a_failure_after_an_update_does_not_undo_it(
     run: Run, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
 ) -> None:
     trainer = run.trainer()
@@ -107,7 +107,7 @@ def a_wrong_type(trajectory: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("spoil", [no_such_action, another_observation, a_mask_where_none_is, a_wrong_type])
 @pytest.mark.parametrize("place", [0, 2])
-def test_a_segment_that_is_not_as_the_runs_are_is_refused_alone(
+def test_a_segment_that_does_not_match_the_spec_is_refused_alone(
     run: Run, caplog: pytest.LogCaptureFixture, spoil: Any, place: int
 ) -> None:
     trainer = run.trainer()
@@ -122,7 +122,7 @@ def test_a_segment_that_is_not_as_the_runs_are_is_refused_alone(
     assert run.pool.version("main") == 1, "the others' update is published"
 
 
-def test_of_a_round_in_which_one_segment_is_bad_the_others_are_learned_from(run: Run) -> None:
+def test_a_round_with_one_bad_segment_is_learned_from_without_it(run: Run) -> None:
     trainer = run.trainer()
     payloads = [run.payload() for _ in range(3)]
     a_wrong_type(payloads[0]["trajectory"])
@@ -165,7 +165,7 @@ def test_an_update_that_fails_is_not_blamed_on_a_segment(run: Run, monkeypatch: 
     assert run.settled == [{"failed": [(1, 32), (2, 32)]}]
 
 
-def test_of_a_segment_of_which_half_is_too_old_the_other_half_counts_as_learned(run: Run) -> None:
+def test_the_fresh_half_of_a_half_stale_segment_counts_as_learned(run: Run) -> None:
     trainer = run.trainer()
     trainer.progress.version = 100
     half, old = run.payload(100), run.payload(0)
@@ -175,7 +175,7 @@ def test_of_a_segment_of_which_half_is_too_old_the_other_half_counts_as_learned(
     assert (trainer.progress.steps, trainer.progress.stale_steps) == (16, 48)
 
 
-def test_weights_of_the_same_version_by_somebody_else_are_not_taken_for_ones_own(run: Run) -> None:
+def test_another_learners_weights_of_the_same_version_are_not_taken_for_own_ones(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
     trainer.outlets.publish()  # once more, as after a restart: nothing is wrong
@@ -209,7 +209,7 @@ def test_after_a_kill_weights_optimizer_curve_and_steps_are_those_of_the_checkpo
     assert [point["steps"] for point in points] == sorted(point["steps"] for point in points)
 
 
-def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_of_their_own(
+def test_without_a_recent_checkpoint_pool_weights_get_a_new_optimizer(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = run.trainer()
@@ -222,7 +222,7 @@ def test_without_a_checkpoint_of_late_the_pools_weights_come_with_an_optimizer_o
     assert all(torch.equal(tensor, weights[name]) for name, tensor in second.state.policy.state_dict().items())
 
 
-def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_behaviour_of_actors_travels_with_the_weights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
     monkeypatch.setattr(type(trainer.algorithm), "behaviour", lambda self: {"epsilon": 0.1})
     trainer.outlets.publish()
@@ -230,7 +230,7 @@ def test_how_actors_are_to_act_travels_with_the_weights(run: Run, monkeypatch: p
     assert stamp["behaviour"] == {"epsilon": 0.1}
 
 
-def test_weights_of_an_update_that_came_to_no_number_are_neither_published_nor_kept(run: Run) -> None:
+def test_weights_of_an_update_with_nan_are_neither_published_nor_kept(run: Run) -> None:
     trainer = run.trainer()
     trainer.learn([run.payload()])
     trainer.outlets.checkpoint()
@@ -245,9 +245,7 @@ def test_weights_of_an_update_that_came_to_no_number_are_neither_published_nor_k
     assert run.trainer().progress.updates == 1, "which is gone on from"
 
 
-def test_an_optimizer_of_ones_own_whose_loss_is_no_number_is_found_as_well(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_nan_loss_of_a_users_own_optimizer_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
     monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: Update({"loss": math.nan, "kl": math.nan}))
     with pytest.raises(NotFinite, match="ppo: loss of the update after 0 environment steps is nan"):
@@ -267,7 +265,7 @@ def build(settings, policy, seed):
 """
 
 
-def test_an_algorithm_that_reads_what_it_did_not_ask_for_is_told_so_and_no_segment_is_blamed(run: Run) -> None:
+def test_an_algorithm_reading_an_undeclared_field_is_blamed_not_a_segment(run: Run) -> None:
     (run.folder / "own.py").write_text(OWN)
     run.session.config = replace(run.session.config, algorithm={"name": f"{run.folder}/own.py:build"})
     trainer, payloads = run.trainer(), [run.payload(), run.payload()]
@@ -280,16 +278,14 @@ def test_an_algorithm_that_reads_what_it_did_not_ask_for_is_told_so_and_no_segme
     assert trainer.progress.refused == 0 and run.pool.version("main") is None
 
 
-def test_an_update_that_gives_something_else_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_type_of_an_updates_wrong_result_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = run.trainer()
     monkeypatch.setattr(type(trainer.algorithm), "update", lambda *_: {"loss": 0.0})
     with pytest.raises(ConfigurationError, match=r"update\(\) gave a dict; it is to give an agents.Update"):
         trainer.learn([run.payload()])
 
 
-def test_a_learner_that_goes_on_from_a_checkpoint_makes_the_update_that_an_uninterrupted_one_makes(
-    run: Run, tmp_path: Path
-) -> None:
+def test_a_resumed_learner_makes_the_same_update_as_an_uninterrupted_one(run: Run, tmp_path: Path) -> None:
     first = run.trainer()
     for version in range(3):
         first.learn([run.payload(version)])
@@ -308,7 +304,7 @@ def test_a_learner_that_goes_on_from_a_checkpoint_makes_the_update_that_an_unint
     assert digest(first.state.policy) != digest(run.sampler.policy)
 
 
-def test_a_deterministic_update_is_the_same_however_environments_are_divided_among_payloads(tmp_path: Path) -> None:
+def test_a_deterministic_update_does_not_depend_on_how_payloads_are_divided(tmp_path: Path) -> None:
     left = []
     for divided in (False, True):
         run = Run(tmp_path)
