@@ -60,7 +60,7 @@ def _read(body: bytes) -> tuple[dict[str, Any], str]:
 
 
 def json_actor(policy: Policy) -> type[JsonActor]:
-    """The class for this policy's spaces."""
+    """Return the actor class for this policy's spaces."""
     declared = {
         "observation_space": policy.observation_space,
         "action_space": policy.action_space,

@@ -1,4 +1,4 @@
-"""What decides for the games of a deployed policy: forward passes by a backend, which may be replaced meanwhile."""
+"""Player of the games of a deployed policy: forward passes by a backend, which may be replaced meanwhile."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class DeployedPlayer(Passes):
 
     @property
     def ready(self) -> bool:
-        """Whether it has a backend."""
+        """Return True once it has a backend."""
         return self._backend is not None
 
     @property
     def mean_return(self) -> float | None:
-        """Of the last 100 episodes that ended; None before one has."""
+        """Return the mean return of the last 100 episodes; None before one has ended."""
         return float(np.mean(self._returns)) if self._returns else None
 
     def swap(self, backend: Backend, version: int) -> None:

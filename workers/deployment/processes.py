@@ -21,7 +21,7 @@ PATIENCE = 2.0  # s that another process has to tell what it counts
 
 
 class Processes(Neighbours):
-    """As Neighbours; `number`, which one that is started in its place takes over, is a process's label in /metrics."""
+    """Neighbours of one deployment; `number`, which a replacement takes over, is a process's label in /metrics."""
 
     def __init__(self, client: Any, prefix: str, idle: float, number: int, address: str) -> None:
         """`address`: at which all of them listen."""

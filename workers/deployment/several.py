@@ -57,7 +57,7 @@ class Part:
         self._process.stdin.flush()
 
     def ready(self) -> dict[str, Any] | None:
-        """What it prints once it serves; None where it could not, and said why in its log."""
+        """Return the fields that it prints once it serves; None where it could not, and said why in its log."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         return json.loads(line) if line else None
@@ -150,7 +150,7 @@ def _binary() -> Path:
 
 
 def _reserved(setting: str, address: str, port: int) -> socket.socket:
-    """A socket of that port, or any that is free for 0, which takes no connections; the processes share it."""
+    """Return a socket that holds `port`, or any free one for 0, without connections; the processes share it."""
     listen(setting, address, port, shared=False).close()  # raises where somebody has it, who might share it unasked
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     reserved = socket.socket(family, socket.SOCK_STREAM)

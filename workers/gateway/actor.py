@@ -86,15 +86,15 @@ class Actor:
         return self._game.time
 
     async def start(self, body: bytes) -> Any:
-        """The game begins."""
+        """Begin the game."""
         return b""
 
     def tick(self, body: bytes) -> Any:
-        """The game goes on."""
+        """Return the answer to one tick of the game."""
         raise NotImplementedError
 
     async def end(self, body: bytes) -> Any:
-        """The game is over."""
+        """End the game."""
         return b""
 
     def act(self, observation: Any, *, agent: str = "", action_mask: Any = None, reward: Any = None) -> Decision:
@@ -111,14 +111,14 @@ class Actor:
         return Decision(self._game, observation, agent, action_mask, reward)
 
     def reward(self, amount: Any, *, agent: str = "") -> None:
-        """What `agent` got since its last action; several add up. A number, or as env.reward_channels declares.
+        """Add to the reward of `agent` since its last action: a number, or as env.reward_channels declares.
 
         What comes before an agent's first action belongs to none, and is dropped. Raises ValueError.
         """
         self._game.reward(amount, agent)
 
     def over(self, *, agent: str = "", last: Any = None) -> None:
-        """The episode of `agent` is over, before the game is; its next action begins another.
+        """End the episode of `agent` before the game ends; its next action begins another.
 
         With `last`, an observation, it ran out of time there and would go on in principle; the value of what was
         cut off is taken into account. Without, this was its true end, as it is of all agents when `end` returns.

@@ -27,25 +27,25 @@ class Agent:
 
 
 class Player(Protocol):
-    """What decides for the agents of all games; all but `decide`'s answer returns at once."""
+    """Decides for the agents of all games; all but `decide`'s answer returns at once."""
 
     @property
     def ready(self) -> bool:
-        """Whether it has weights."""
+        """Return True once it has weights."""
         ...
 
     def decide(
         self, agent: Agent, observation: Tree, earned: Any, action_mask: np.ndarray | None = None
     ) -> asyncio.Future[Any]:
-        """The agent's next action, a legal one by `action_mask` bool [A]; `earned` is what came of the one before."""
+        """Return the agent's next action, legal by `action_mask` bool [A]; `earned` since the action before."""
         ...
 
     def end(self, agent: Agent, earned: Any, last: Tree | None) -> None:
-        """The agent's episode is over: truly, or cut off at the observation `last`."""
+        """End the agent's episode: truly, or cut off at the observation `last`."""
         ...
 
     def abandon(self, agent: Agent) -> None:
-        """The game went away: its episode is cut off at the observation that the agent decided on last."""
+        """Cut off the episode of an agent whose game went away, at the observation of its last decision."""
         ...
 
 
@@ -141,7 +141,7 @@ class Game:
             self._player.end(agent, agent.earned, seen)
 
     def finish(self) -> None:
-        """The game is over: so are all episodes."""
+        """End the game and all its episodes."""
         with self._lock:
             self._closed = True
             agents, self._agents = self._agents, {}
@@ -152,7 +152,7 @@ class Game:
                 self._player.end(agent, agent.earned, None)
 
     def abandon(self) -> None:
-        """The game went away: all episodes are cut off."""
+        """Cut off all episodes of a game that went away."""
         with self._lock:
             self._closed = True
             agents, self._agents = self._agents, {}

@@ -1,4 +1,4 @@
-"""How a gateway answers, for Prometheus: requests by status, how long answers took, and the gateway's figures."""
+"""A gateway's metrics for Prometheus: requests by status, seconds per answer, and the gateway's figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Metrics:
         self._seconds = 0.0
 
     def answered(self, status: int, seconds: float) -> None:
-        """A request got its answer."""
+        """Count a request that was answered with `status` after `seconds`."""
         self._statuses[status] += 1
         self._within[bisect_left(BOUNDS, seconds)] += 1
         self._seconds += seconds
@@ -42,7 +42,7 @@ class Metrics:
 
 
 async def alone(own: Snapshot) -> Mapping[str, Snapshot | None]:
-    """The Gather of a gateway that is a single process: its samples have no label for it."""
+    """Gather the samples of a gateway that is a single process; they have no label for it."""
     return {"": own}
 
 

@@ -1,4 +1,4 @@
-"""Which gateway holds which session, where several share an address: Redis knows.
+"""Sessions of gateways that share an address, listed in Redis.
 
 A session lives in the process that it was started in. The kernel deals connections out, so a game that opens a new one
 may come to another gateway, which sends it on (status 307) to the address of the one that holds its session. Each

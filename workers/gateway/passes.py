@@ -101,11 +101,11 @@ class Passes:
         raise NotImplementedError
 
     def end_all(self, ends: Sequence[End]) -> None:
-        """These agents' episodes are over."""
+        """End these agents' episodes."""
         raise NotImplementedError
 
     def after_pass(self) -> None:
-        """Called when the games of a pass have been told."""
+        """Do what is due once the games of a pass have their answers."""
 
     def _run(self) -> None:
         while self._wakes.get() is not STOP:

@@ -20,7 +20,7 @@ _NAME = re.compile(rb"[\x21-\x7e]+")
 
 
 class Kind(Enum):
-    """What a request is about."""
+    """Kinds of requests."""
 
     start = "start"
     tick = "tick"
@@ -55,7 +55,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a game asks. `key` and `time` are the game's own, and come back to it; `token` is None where none came."""
+    """A game's request. `key` and `time` are the game's own, and come back to it; `token` is None where none came."""
 
     session: str
     kind: Kind
@@ -78,12 +78,12 @@ class Fields:
     echoed: tuple[tuple[bytes, bytes], ...]
 
     def with_body(self, body: bytes) -> Request:
-        """The request."""
+        """Return the request with this body."""
         return Request(self.session, self.kind, body, self.key, self.time, self.token, self.echoed)
 
 
 def read(pairs: Iterable[tuple[bytes, bytes]]) -> Fields:
-    """The fields among `pairs` of (name in lower case, value); others are HTTP's. Raises Refusal 400."""
+    """Return the protocol's fields among `pairs` of (name in lower case, value). Raises Refusal 400."""
     found: dict[bytes, bytes] = {}
     for name, value in pairs:
         if b"-" in name:
@@ -122,7 +122,7 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _shows(value: bytes) -> bool:
-    """Whether a header can carry it back."""
+    """Return True where a header can carry `value` back."""
     return all(32 <= byte < 127 for byte in value)
 
 

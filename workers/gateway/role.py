@@ -36,7 +36,7 @@ class GatewayRole(AnsweringRole):
     sampler: GatewaySampler
 
     def __init__(self, config: Config, session: Session, servers_are_remote: bool = False) -> None:
-        """Raises ConfigurationError, for a port that cannot be taken say."""
+        """Open the ports. Raises ConfigurationError, for instance for a port that is taken."""
         super().__init__(config, session, servers_are_remote)
         gateway = config.gateway
         self.limits = Limits.of(gateway)
@@ -81,7 +81,7 @@ class GatewayRole(AnsweringRole):
         )
 
     def facts(self) -> dict[str, Any]:
-        """What GET tells of this gateway."""
+        """Return the answer to GET: this gateway's state."""
         return {
             "run": self.config.run,
             "gateway": self.source,
@@ -174,7 +174,7 @@ def _check_port(address: str, port: int, run: str) -> None:
 
 
 def run(config: Config) -> int:
-    """As rollout's: serve until the run is over or a stop."""
+    """Serve until the run is over or a stop; return the exit status."""
     if config.league is not None:
         raise ConfigurationError("league: games of a league are stepped by its actors; a gateway trains one policy")
     return worker.run(config, GatewayRole)

@@ -76,13 +76,13 @@ class GatewaySampler(Passes):
 
     @property
     def ready(self) -> bool:
-        """Whether weights have come."""
+        """Return True once weights have come."""
         return self.version >= 0
 
     # The Sampler's contract.
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load; weights that are older than those that play are left, which two threads may bring."""
+        """See Sampler.load. Ignore weights older than those loaded: two threads may bring them."""
         with self._lock:
             if version <= self.version:
                 return
@@ -92,7 +92,7 @@ class GatewaySampler(Passes):
             self._stretches.renew(version)
 
     def collect(self, budget: int) -> Trajectory:
-        """As Sampler.collect; waits until games have made enough decisions. Raises SamplerClosed."""
+        """See Sampler.collect. Wait until games have made enough decisions. Raises SamplerClosed."""
         assert budget == self._stretches.length
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._stretches.ready >= self._slots)

@@ -174,7 +174,7 @@ class Server:
 
 
 def listen(setting: str, address: str, port: int, shared: bool) -> socket.socket:
-    """A socket that games may connect to. Raises ConfigurationError, naming the `setting`."""
+    """Return a socket that games may connect to. Raises ConfigurationError, naming the `setting`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -34,7 +34,7 @@ Open = Callable[[str], tuple[Actor, Game]]
 
 
 class Elsewhere(Protocol):
-    """Which sessions other gateways hold."""
+    """Directory of the sessions that other gateways hold."""
 
     async def claim(self, session: str) -> str | None:
         """Take the session for this gateway, or return the address of the one that has it already."""
@@ -61,7 +61,7 @@ class Elsewhere(Protocol):
 
 
 class _Methods:
-    """What is called on actors of a class."""
+    """Names of an actor class's methods: that which ends a game, and those that are coroutines."""
 
     def __init__(self, actor: type[Actor]) -> None:
         self.end = "stop" if hasattr(actor, "stop") and actor.end is Actor.end else "end"

@@ -49,7 +49,7 @@ class Stretch:
 
 
 class Line:
-    """Where one agent's decisions go."""
+    """One agent's place in the stretches."""
 
     __slots__ = ("midway", "stretch")
 
@@ -75,13 +75,13 @@ class Stretches:
         return len(self._complete)
 
     def follow(self, line: Line, decided: Decided, reward: Any, following: Decided) -> None:
-        """The agent decided, got `reward`, and decides again."""
+        """Write a decision that got `reward` and is followed by another."""
         stretch, row = self._put(line, decided, reward)
         if row + 1 == self.length:
             self._finish(line, stretch, {"observation": following.observation, **following.extras})
 
     def end(self, line: Line, decided: Decided, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
-        """The agent decided, got `reward`, and its episode is over.
+        """Write a decision that got `reward` and ended the agent's episode.
 
         `cut`: what is kept of the observation at which it was cut off, as the spec asks; None where it truly ended.
         """
@@ -89,25 +89,25 @@ class Stretches:
         self._close(line, stretch, row, cut)
 
     def cut_off(self, line: Line, cut: Mapping[str, Any]) -> None:
-        """The agent's game went away, after its last decision that is written down; `cut` is as in `end`."""
+        """Cut off an episode after its last written decision: its game went away; `cut` is as in `end`."""
         if (stretch := line.stretch) is not None:
             self._close(line, stretch, stretch.filled - 1, cut)
 
     def renew(self, version: int) -> None:
-        """The weights are at `version` from now on: what waits and is too old is dropped."""
+        """Drop what waits and is too old for weights of `version`, which play from now on."""
         oldest = version - self._max_age
         if any(stretch.version < oldest for stretch in self._waiting):
             self.dropped += sum(stretch.filled for stretch in self._waiting if stretch.version < oldest)
             self._waiting = deque(stretch for stretch in self._waiting if stretch.version >= oldest)
 
     def drop_oldest(self, count: int) -> None:
-        """Nobody took these complete ones in time."""
+        """Drop the `count` oldest complete ones, which nobody took in time."""
         for _ in range(count):
             self._complete.popleft()
         self.dropped += count * self.length
 
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
-        """The `count` <= ready that were completed first, a slot each, with these `episodes`."""
+        """Return the `count` <= ready that were completed first, a slot each, with these `episodes`."""
         return replace(concatenate([self._complete.popleft() for _ in range(count)]), episodes=episodes)
 
     def _put(self, line: Line, decided: Decided, reward: Any) -> tuple[Stretch, int]:
@@ -126,7 +126,7 @@ class Stretches:
         return stretch, row
 
     def _close(self, line: Line, stretch: Stretch, row: int, cut: Mapping[str, Any] | None) -> None:
-        """The episode ends at `row`, the last that is written."""
+        """End the episode at `row`, the last that is written."""
         if cut is None:
             stretch.writer.terminated[row] = True
         else:

@@ -27,13 +27,13 @@ PART = 1 << 16  # bytes that are passed over at once
 
 
 def frame(fields: dict[str, str], body: bytes) -> bytes:
-    """A request or a reply as bytes."""
+    """Return a request or a reply as bytes."""
     head = "".join(f"{name}: {value}\n" for name, value in fields.items()).encode("latin-1")
     return SIZES.pack(len(head), len(body)) + head + body
 
 
 def pairs(head: bytes) -> list[tuple[bytes, bytes]]:
-    """The fields of a head. Raises Refusal 400."""
+    """Return the fields of a head. Raises Refusal 400."""
     found = []
     for line in head.splitlines():
         name, colon, value = line.partition(b":")

@@ -43,7 +43,7 @@ class Verdict:
 
     @property
     def way(self) -> str:
-        """How the backend was asked where the fewest actions are the same."""
+        """The way of asking the backend in which the fewest actions agree."""
         return min(self.ways, key=self.ways.__getitem__)
 
     @property

@@ -36,7 +36,7 @@ class Move(NamedTuple):
 
 @dataclass
 class Checked:
-    """What came of playing a match again; it is as recorded where `problems` is empty."""
+    """Outcome of playing a match again; it is as recorded where `problems` is empty."""
 
     match: str
     problems: list[str] = field(default_factory=list)

@@ -65,7 +65,7 @@ class RecordedMatch:
         return MatchResult(self.match, returns).outcomes(self.series)
 
     def with_outcomes(self) -> RecordedMatch:
-        """This match with the outcomes that its returns make, where no league has counted them."""
+        """Return this match with the outcomes that its returns make, where no league has counted them."""
         return replace(self, outcomes=self.outcomes_of(self.returns))
 
     def to_bytes(self) -> bytes:

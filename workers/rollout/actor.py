@@ -124,7 +124,7 @@ class ActorRole(RoleProcess):
         return SeparateSamplers([zlib.crc32(name.encode()) % (1 << 31) for name in names], policy, make)
 
     def rollout(self, round_id: str, version: int, share: Sequence[int] = (0, 1)) -> dict[str, Any]:
-        """The rollout task: one segment made with weights of `version` or newer.
+        """Play one segment with weights of `version` or newer: the rollout task.
 
         Deterministic, `share` says for which of how many learners: each learns from the same actors every time.
         """
@@ -187,7 +187,7 @@ class ActorRole(RoleProcess):
         return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
 
     def on_ready(self) -> None:
-        """The worker consumes."""
+        """Start the sampling thread where this actor streams: the worker consumes."""
         if self.streaming:
             self.thread.start()
 
@@ -257,7 +257,7 @@ class ActorRole(RoleProcess):
         return bool(sender.found_room)
 
     def _own_sender(self) -> BoundedSender:
-        """This thread's."""
+        """Return this thread's sender."""
         if not hasattr(self._senders, "own"):
             queue = self.session.topology.learner_queue()
             self._senders.own = BoundedSender(self.session.app, queue, self._free, self.stopping)
@@ -265,9 +265,9 @@ class ActorRole(RoleProcess):
         return sender
 
     def _free(self) -> int:
-        """How many segments may wait in the queue, where those that are on their way there are in it soon.
+        """Return how many segments may wait in the queue, less those on their way there.
 
-        What is on its way to a far queue has mostly been taken out by the time that it is seen there.
+        Those on their way to a remote queue do not count: by the time that one is seen there, others were taken out.
         """
         return self._bound() - (0 if self._servers_are_remote else self._leaving.others())
 
@@ -278,7 +278,7 @@ class ActorRole(RoleProcess):
         return self.pace.in_turn(self.weights.version)
 
     def _collect_again(self) -> dict[str, Any]:
-        """A payload; an environment that fails is made anew once. Raises what it raised when that fails as well."""
+        """Return a payload; make failed environments anew once. Raises what they raise when they fail again."""
         try:
             return self.collect()
         except ConfigurationError as error:

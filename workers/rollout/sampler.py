@@ -29,7 +29,7 @@ class Sampler(Protocol):
     version: int  # of the weights that play now; -1 until some were loaded
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """Plays on with these weights of `version`, which trajectories carry.
+        """Play on with these weights of `version`, which trajectories carry.
 
         `behaviour` is what the algorithm wants of those that act, as `Algorithm.behaviour` gave it with the weights.
         Raises CheckpointError, having changed nothing, for weights of another network.
@@ -37,7 +37,7 @@ class Sampler(Protocol):
         ...
 
     def collect(self, budget: int) -> Trajectory:
-        """What happens next, as one Trajectory; what is under way goes on in the next call.
+        """Return what happens next as one Trajectory; what is under way goes on in the next call.
 
         `budget` is its size, in what the sampler plays: steps of every environment, or trajectories of seats of games.
         """
@@ -48,13 +48,13 @@ class ClosableSampler(Sampler, Protocol):
     """One that holds environments or threads."""
 
     def close(self) -> None:
-        """Let go of them."""
+        """Close environments and end threads."""
         ...
 
 
 def load_into(
     policy: Policy, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None
 ) -> None:
-    """What every `load` does to its policy."""
+    """Load weights and behaviour into `policy`. Raises CheckpointError for weights of another network."""
     load_weights(policy, weights, f"weights of version {version}")
     policy.behaviour = behaviour or {}

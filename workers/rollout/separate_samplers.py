@@ -26,14 +26,14 @@ class SeparateSamplers:
         self._samplers = [make(seed, policy) for seed in seeds]
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """See Sampler.load."""
         load_into(self.policy, weights, version, behaviour)
         self.version = version
         for sampler in self._samplers:
             sampler.version = version
 
     def collect(self, budget: int) -> Trajectory:
-        """The next `budget` steps of every environment, a slot each in their order."""
+        """Return the next `budget` steps of every environment, a slot each in their order."""
         return concatenate([sampler.collect(budget) for sampler in self._samplers])
 
     def close(self) -> None:

@@ -38,8 +38,11 @@ class VectorSampler:
         timing: Timing | None = None,
         fields: Collection[str] | None = None,
     ) -> None:
-        """`timing` is told what environments and policy took, as parts of "collect". `fields`: what the algorithm asks
-        for, as its Needs say."""
+        """Reset the environments.
+
+        `timing` gets the seconds of environments and policy, as parts of "collect". `fields`: those that the algorithm
+        asks for, as its Needs say.
+        """
         self.vector_env = vector_env
         vector_env.merges_infos = False
         self.policy = policy
@@ -54,12 +57,12 @@ class VectorSampler:
         self._memory = policy.initial_memory(vector_env.num_envs)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """See Sampler.load."""
         load_into(self.policy, weights, version, behaviour)
         self.version = version
 
     def collect(self, budget: int) -> Trajectory:
-        """The next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
+        """Return the next `budget` steps of every environment: T = budget, N = vector_env.num_envs."""
         env, policy, observation, memory = self.vector_env, self.policy, self._observation, self._memory
         spec, writer = self._spec, TrajectoryWriter(self._spec, budget, env.num_envs)
         writer.start(slice(None), {name: part.cpu().numpy() for name, part in memory.items()}, self.version)
@@ -105,7 +108,7 @@ class VectorSampler:
         self.vector_env.close()
 
     def _check(self, field: str, tree: Tree, leading: int) -> None:
-        """Arrays of `field` have `leading` dimensions of steps and environments."""
+        """Raise ConfigurationError for a number that is not finite; `leading`: axes of steps and environments."""
         for path, array in leaves(tree):
             # One nan would make every weight nan. A sum is not finite where a number is not, and far quicker to check.
             if array.dtype.kind == "f" and not np.isfinite(array.sum()) and not np.isfinite(array).all():
@@ -116,7 +119,7 @@ class VectorSampler:
 
 
 def _not_finite(field: str, path: str, array: np.ndarray[Any, Any], leading: int) -> str:
-    """The first number that is not finite, and where it is: "nan at [1] of its observation 'board', ..."."""
+    """Return the first number that is not finite, and where it is: "nan at [1] of its observation 'board', ..."."""
     where = np.argwhere(~np.isfinite(array))[0]
     name, shape = f"{field} {path!r}" if path else field, list(array.shape[leading:])
     number = array[tuple(where)]

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[dict[str, Any], Any, Any]] = {
 
 @functools.cache
 def exported(case: str) -> tuple[Policy, bytes]:
-    """A policy, and its model, which takes seconds to make."""
+    """Return a policy, and its model, which takes seconds to make."""
     policy = policy_of(*CASES[case])
     return policy, exporting.to_onnx(policy)
 
@@ -214,7 +214,7 @@ def test_int8_is_the_same_on_processors_that_cut_sums_of_products(case: str) -> 
 
 
 class Branching(Network):
-    """What ONNX has no form for: a branch on what is seen."""
+    """Network that ONNX has no form for: it branches on its input."""
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()

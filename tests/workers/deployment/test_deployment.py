@@ -48,7 +48,7 @@ Deploy = Callable[..., Deployment]
 
 @pytest.fixture
 def deployments(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deploy]:
-    """Starts deployments on free ports, and closes them."""
+    """Start deployments on free ports, and close them."""
     monkeypatch.chdir(ROOT)  # where the example's actor is
     made: list[Deployment] = []
 
@@ -89,7 +89,7 @@ class Game:
 
 
 def answers(player: Any, observations: np.ndarray) -> bytes:
-    """What the actor of games that come one after another answers to these observations."""
+    """Return what the actor of games in a row answers to these observations."""
 
     async def play() -> bytes:
         sessions = Sessions(opener(Vector, {}, player, Rewards()), Limits())
@@ -112,7 +112,7 @@ LSTM: Network = {"hidden_sizes": [16], "core": {"name": "lstm", "size": 16}}
 
 @pytest.fixture
 def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple[GatewaySampler, DeployedPlayer]]]:
-    """Makes what decides in training, and what decides in service, of one policy and one seed."""
+    """Make the training sampler and the deployed player of one policy and one seed."""
     made: list[Any] = []
 
     def make(network: Network) -> tuple[GatewaySampler, DeployedPlayer]:
@@ -130,7 +130,7 @@ def both(tmp_path: Path, one_thread: None) -> Iterator[Callable[[Network], tuple
 
 
 def test_ten_thousand_recorded_ticks_are_answered_as_in_training(both: Any) -> None:
-    """Of a policy that remembers: ten games in step, each of whose episodes is a hundred ticks."""
+    """Play a policy with a memory: ten games in step, each of whose episodes is a hundred ticks."""
     random = np.random.default_rng(0)
     actions: list[list[Any]] = [[], []]
     players = both(LSTM)

@@ -38,7 +38,7 @@ LSTM = {"hidden_sizes": [8], "core": {"name": "lstm", "size": 4}}
 
 @pytest.fixture
 def league(servers: Servers, run_name: str) -> Iterator[tuple[Store, Pool]]:
-    """A league of one learning player, in the Redis of `run_name`."""
+    """Make a league of one learning player, in the Redis of `run_name`."""
     client = redis.Redis.from_url(servers.redis_url)
     prefix = f"warren.{run_name}:"
     store = Store(client, f"{prefix}league:", seed=3)

@@ -26,7 +26,7 @@ NETWORK = {"name": "mlp", "hidden_sizes": [8], "policy_gain": 1.0, "privileged":
 
 
 class Game(gymnasium.Env[Any, Any]):
-    """As in training, where it gives what is hidden as well."""
+    """The game of training, which gives what is hidden as well."""
 
     observation_space, action_space = WHOLE, Discrete(2)
 
@@ -58,7 +58,7 @@ class Knowing(Seeing):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of a run that trained it."""
+    """Return the folder of a run that trained it."""
     config = Config(network=NETWORK, env=EnvConfig(id=f"{__file__}:Game"))
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     policy = build_policy(NETWORK, *envs.spaces(config.env.settings()), 0)

@@ -68,7 +68,7 @@ needs_redis = pytest.mark.skipif(
 
 @contextlib.contextmanager
 def deployed(folder: Path, processes: int, *settings: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The command and the URL that its processes share."""
+    """Yield the command and the URL that its processes share."""
     run_folder(folder, {"hidden_sizes": [8]}, env="CartPole-v1")
     command = [sys.executable, "-m", deploy.__name__, f"run={folder}", "gateway.port=0", f"processes={processes}"]
     with subprocess.Popen(

@@ -9,7 +9,7 @@ from support.gateways import Gateway
 
 @pytest.fixture
 def gateways() -> Iterator[Any]:
-    """Makes gateways, and closes them."""
+    """Make gateways, and close them."""
     made: list[Gateway] = []
 
     def make(*args: Any, **kwargs: Any) -> Gateway:

@@ -98,5 +98,5 @@ def gateway(gateways: Any) -> Gateway:
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """What actors raise is logged with its traceback."""
+    """Silence the log: what actors raise is logged with its traceback."""
     caplog.set_level("CRITICAL", "workers.gateway.sessions")

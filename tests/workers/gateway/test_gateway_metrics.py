@@ -1,4 +1,4 @@
-"""What a gateway tells those who watch it: /health, and /metrics in the form that Prometheus reads."""
+"""A gateway's figures for those who watch it: /health, and /metrics in the form that Prometheus reads."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Counted(Echo):
 
 @contextlib.contextmanager
 def holder(url: str, prefix: str, *sessions: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds these sessions as a gateway does."""
+    """Start a process that holds these sessions as a gateway does."""
     command = [sys.executable, "-c", HOLDER, url, prefix, *sessions]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

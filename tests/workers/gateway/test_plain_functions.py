@@ -44,7 +44,7 @@ class Hanging(Echo):
 
 @pytest.fixture
 def hanging(gateways: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A gateway with two threads, beside which three functions may hang."""
+    """Make a gateway with two threads, beside which three functions may hang."""
     monkeypatch.setattr("workers.gateway.sessions.THREADS", 2)
     monkeypatch.setattr("workers.gateway.sessions.HANGING", 3)
     Hanging.let.clear()

@@ -1,4 +1,4 @@
-"""What a gateway answers, over both dialects and the raw form: replies, refusals, and what becomes of sessions."""
+"""A gateway's answers, over both dialects and the raw form: replies, refusals, and what becomes of sessions."""
 
 from __future__ import annotations
 

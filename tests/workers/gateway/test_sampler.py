@@ -1,4 +1,4 @@
-"""What a gateway makes of the decisions of games that come and go."""
+"""Trajectories that a gateway makes of games that come and go."""
 
 from __future__ import annotations
 

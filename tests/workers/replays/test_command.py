@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def run_with(folder: Path, env: str, record: RecordedMatch) -> Path:
-    """A run's folder that holds this match."""
+    """Return a run's folder that holds this match."""
     league = {"env": env, "players": {"main": {"kind": "self_play"}}, "network": NETWORK}
     (folder / "config.yaml").write_text(to_yaml(Config(trial="t", league=league)))
     writer = ReplayWriter(folder / FOLDER, 1 << 20)

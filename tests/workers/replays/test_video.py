@@ -13,7 +13,7 @@ from workers.replays.video import Video
 
 
 def pictures(number: int) -> list[np.ndarray]:
-    """A grey board on which a coloured square moves; every third frame is that before again."""
+    """Return a grey board on which a coloured square moves; every third frame is that before again."""
     made = []
     for frame in range(number):
         board = np.full((40, 60, 3), 90, np.uint8)

@@ -1,4 +1,4 @@
-"""What is on its way to the queue takes room there, for all but the thread that sends it."""
+"""Segments on their way to the queue take room there, for all but the thread that sends them."""
 
 from __future__ import annotations
 

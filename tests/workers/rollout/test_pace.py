@@ -66,7 +66,7 @@ class Job:
 
     @property
     def share_of_time(self) -> float:
-        """That the learner updates."""
+        """Return the share of the time in which the learner updates."""
         return self.busy / self.now
 
 

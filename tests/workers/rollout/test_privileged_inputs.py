@@ -67,7 +67,7 @@ def test_a_value_that_sees_a_hidden_state_regresses_better_and_the_policy_needs_
 
 
 def blind(settings, observation_space, heads, generator):
-    """A perceptron that sees `shown` alone, for the policy and for the value."""
+    """Return a perceptron that sees `shown` alone, for the policy and for the value."""
     from agents.networks import build_network
 
     network = build_network(settings, observation_space["shown"], heads, generator)

@@ -21,7 +21,7 @@ LENGTH = 8
 
 
 class Scales(gymnasium.Env):
-    """What to do is said by a thousandth; beside it goes a number of thousands that says nothing. Rewards are large."""
+    """A thousandth says what to do; beside it goes a number of thousands that says nothing. Rewards are large."""
 
     observation_space = Dict({"far": Box(-np.inf, np.inf, (2,), np.float64), "kind": Discrete(3)})
     action_space = Discrete(2)

@@ -95,7 +95,7 @@ def test_trajectories_tell_what_the_learning_seats_lived_through(env_id, mirror)
 
 
 def games_in(steps):
-    """The steps of a trajectory or of a seat, game by game; the last may be unfinished."""
+    """Return the steps of a trajectory or of a seat, game by game; the last may be unfinished."""
     game = []
     for step in steps:
         game.append(step)

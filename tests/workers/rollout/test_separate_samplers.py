@@ -1,4 +1,4 @@
-"""What one environment plays depends on no other, and on no division of environments among actors."""
+"""An environment's episodes depend on no other, and on no division of environments among actors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a served actor makes of the calls of groups, and what it answers."""
+"""A served actor's answers to groups, and the trajectories that it makes of their calls."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Counter(gymnasium.Env):
 
 
 def short_counter(end: int = 5, limit: int = 3):
-    """Truncated after `limit` steps, `end` permitting."""
+    """Return a counter that is truncated after `limit` steps, `end` permitting."""
     return gymnasium.wrappers.TimeLimit(Counter(end), limit)
 
 

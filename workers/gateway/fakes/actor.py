@@ -33,7 +33,7 @@ class FakeActor(Actor):
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.actor", description=__doc__)
     arguments(parser)
     for kind, reply in (("start", ""), ("tick", "fake"), ("end", "")):
@@ -44,7 +44,7 @@ def main() -> int:
 
 
 def given(text: str) -> bytes:
-    """The bytes that an argument stands for."""
+    """Return the bytes that an argument stands for."""
     if not text.startswith("@"):
         return text.encode()
     with open(text[1:], "rb") as file:  # noqa: PTH123

@@ -45,12 +45,12 @@ class RandomSampler:
         policy.learning_space.seed(seed)
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """See Sampler.load."""
         load_into(self.policy, weights, version, behaviour)
         self.version = version
 
     def collect(self, budget: int) -> Trajectory:
-        """As Sampler.collect: T = budget."""
+        """See Sampler.collect; T = budget."""
         policy, spec, shape = self.policy, self._spec, (budget, self._slots)
         memory = policy.initial_memory(self._slots)
         before = {name: part.cpu().numpy() for name, part in memory.items()}
@@ -103,7 +103,7 @@ class FakeGatewayBuffer(FakeBuffer):
 
 
 def run(config: Config) -> int:
-    """As an actor's."""
+    """Run the actor of this kind of environment; return the exit status."""
     return worker.run(config, FakeGatewayBuffer if envs.is_gamecore(config.env.id) else FakeBuffer)
 
 

@@ -21,7 +21,7 @@ from workers.gateway.limits import TOKEN
 
 
 def figures(seen: Seen) -> dict[str, Any]:
-    """What was seen, as JSON holds it."""
+    """Return what was seen as a JSON table."""
     latencies = np.array(seen.latencies or [0.0]) * 1e3
     return {
         "requests": len(seen.latencies),
@@ -36,7 +36,7 @@ def figures(seen: Seen) -> dict[str, Any]:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.gamecore", description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:8000")
     parser.add_argument("--games", type=int, default=16, help="played at once")

@@ -19,7 +19,7 @@ PATIENCE = 60.0  # s for an answer
 
 @dataclass(frozen=True)
 class Play:
-    """What games do. `burst`: requests that all games send together, one pause of `delay` s after the other."""
+    """The games' behaviour. `burst`: requests that all games send together, one pause of `delay` s after the other."""
 
     url: str
     dialect: str = "session"  # or "game_id"
@@ -35,7 +35,7 @@ class Play:
 
 @dataclass
 class Seen:
-    """What games saw; latencies in s."""
+    """Replies and errors that games saw; latencies in s."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def on_message_complete(self) -> None:
-        """Called by the parser."""
+        """Take the reply that the parser has read."""
         self._tell(str(self._parser.get_status_code()))
 
     def connection_lost(self, exc: Exception | None) -> None:

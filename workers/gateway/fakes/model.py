@@ -12,7 +12,7 @@ from workers.gateway.fakes.serving import arguments, serve_until_told_to_stop
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.gateway.fakes.model", description=__doc__)
     parser.add_argument("place", metavar="FILE.py:CLASS", help="or module:CLASS")
     parser.add_argument("--kwargs", default="{}", help="of its constructor, as JSON")

@@ -36,7 +36,7 @@ def served(
     kwargs: Mapping[str, Any] | None = None,
     limits: Limits = Limits(),  # noqa: B008  (it is frozen)
 ) -> Iterator[Server]:
-    """The gateway, from the beginning of the block to its end. Raises ConfigurationError."""
+    """Serve a gateway within the block. Raises ConfigurationError."""
     torch.set_num_threads(1)
     policy = build_policy(dict(network or {}), actor.observation_space, actor.action_space, 0)
     sampler = GatewaySampler(policy, LENGTH, SLOTS, Rewards(), 0, patience=0.0, legal_actions=actor.action_masks)
@@ -66,7 +66,7 @@ def serve_until_told_to_stop(actor: type[Actor], options: argparse.Namespace, kw
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """What all have."""
+    """Add the arguments that all fakes have."""
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="0: any that is free")
     parser.add_argument("--tcp-port", type=int, help="of the raw form; left out, it is not served")

@@ -1,4 +1,4 @@
-"""What is played in a sampler's games, kept so that any of them can be played again.
+"""Log of the moves in a sampler's games, from which any of them can be played again.
 
 log = GameLog(games, seed)
 action = policy.step(..., noise=log.noise(rows))      # decisions follow from a seed of the game as well
@@ -19,7 +19,7 @@ from envs.two_player.vector_env import FinishedGames
 
 
 class Weights(NamedTuple):
-    """What played: the weights of `player` at `version`, known by their `digest` (agents.checkpoints.fingerprint)."""
+    """Weights of `player` at `version`, known by their `digest` (agents.checkpoints.fingerprint)."""
 
     player: str
     version: int
@@ -48,13 +48,13 @@ class Recording:
 
 
 class Seeds(Protocol):
-    """What is asked of envs.Chance."""
+    """The part of envs.Chance that a log uses."""
 
     seeds: np.ndarray
 
 
 class SeededGames(Protocol):
-    """What is asked of games that are recorded, as TwoPlayerVectorEnv has it."""
+    """The part of TwoPlayerVectorEnv that a log uses."""
 
     num_envs: int
     num_actions: int
@@ -82,22 +82,22 @@ class GameLog:
         self.restart()
 
     def restart(self) -> None:
-        """All games have begun anew."""
+        """Forget all moves: all games have begun anew."""
         self._steps.clear()
         self._begun = np.zeros(len(self._rows), np.int64)  # [N]: the place in _steps of each game's first move
         self._seeds = self._chance.seeds.copy()
         self._noise.begin(self._rows)
 
     def noise(self, rows: np.ndarray) -> np.ndarray:
-        """float32 [K, A]: what the next moves of these games are drawn by."""
+        """Return the noise float32 [K, A] that the next moves of these games are drawn by."""
         return decision_noise(self._noise.seeds[rows], self._games.lengths[rows], self._games.num_actions)
 
     def moved(self, action: np.ndarray, weights: Weights) -> None:
-        """The moves that are about to be made, int64 [N]; the array is kept."""
+        """Note the moves that are about to be made, int64 [N]; the array is kept."""
         self._steps.append((action, weights))
 
     def pop(self, finished: FinishedGames, home: np.ndarray, wanted: np.ndarray) -> list[PlayedGame | None]:
-        """The games that the last move ended; those of `wanted` bool [K] only. `home` int64 [K]: the home seats."""
+        """Return the games that the last move ended, None outside `wanted` bool [K]. `home` int64 [K]: home seats."""
         played = [
             self._played(slot, seat, returns) if keep else None
             for slot, seat, returns, keep in zip(

@@ -1,4 +1,4 @@
-"""Who plays which seat of N games in turns that somebody else steps: decisions to make, and what comes of them.
+"""State of N turn-based games that the caller steps: seating, pending decisions, and the trajectories they produce.
 
     play = GamesInPlay(64, policy, unroll_length=16, tables=4)
     play.begin(games.reset())
@@ -34,7 +34,7 @@ from workers.rollout.games.trajectory_buffer import TrajectoryBuffer
 
 @dataclass(frozen=True)
 class Opponent:
-    """Whom a table plays. `policy` None is the learning policy itself: it learns from both seats then."""
+    """The opponent of a table. `policy` None is the learning policy itself: it learns from both seats then."""
 
     tag: Hashable  # comes back with the results
     policy: Policy | None = None
@@ -56,7 +56,7 @@ class Asked:
 
 
 class GamesInPlay:
-    """Of one learning policy; `version` is that of its weights."""
+    """Games of one learning policy; `version` is that of its weights."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class GamesInPlay:
         self._fresh = True  # no move made: opponents may still be seated without waiting for a game's end
 
     def renew(self, version: int) -> None:
-        """The learning policy has the weights of `version` now; experience that is too old for it is dropped."""
+        """Drop experience that is too old for weights of `version`, which the learning policy has now."""
         self.version = version
         self._buffer.renew(version)
         if self._log is not None:
             self._weights = Weights(self._player, version, fingerprint(self.policy))
 
     def pop_expired(self) -> int:
-        """Decisions that were too old to learn from and were dropped since the last call."""
+        """Return how many decisions were dropped as too old since the last call."""
         return self._buffer.pop_expired()
 
     def seat(self, table: int, opponent: Opponent) -> None:
@@ -140,28 +140,28 @@ class GamesInPlay:
 
     @property
     def begun(self) -> bool:
-        """Whether there are games under way."""
+        """Return True while games are under way."""
         return self._turn is not None
 
     def begin(self, turn: Turn) -> None:
-        """All games have begun anew, with this first turn."""
+        """Begin all games anew with this first turn."""
         self._turn = turn
         if self._log is not None:
             self._log.restart()
 
     @property
     def ready(self) -> int:
-        """Trajectories that are complete."""
+        """Number of complete trajectories."""
         return self._buffer.ready
 
     def take(self, num_trajectories: int) -> Trajectory:
-        """The first `num_trajectories` of the `ready` trajectories."""
+        """Return the first `num_trajectories` of the `ready` trajectories."""
         episodes = np.concatenate([*self._episodes, np.zeros((0, 2), np.float32)])
         self._episodes.clear()
         return self._buffer.take(num_trajectories, episodes)
 
     def pop_results(self) -> list[MatchResult]:
-        """Games that ended since the last call, a result for each opponent that was met."""
+        """Return the games that ended since the last call, one result per opponent met."""
         results = [
             MatchResult(self._opponents[number].tag, np.concatenate(returns), tuple(self._games.get(number, ())))
             for number, returns in self._results.items()
@@ -173,13 +173,13 @@ class GamesInPlay:
         return results
 
     def in_play(self) -> set[Hashable]:
-        """Tags of the opponents that more games will end against, as things stand."""
+        """Return the tags of opponents that are met now, or in the next games."""
         return {self._opponents[number].tag for number in {*self._met.tolist(), *self._invited.tolist()}}
 
     # A move in every game.
 
     def asked(self) -> Iterator[Asked]:
-        """Who is to move, by model."""
+        """Yield the pending decisions, by model."""
         assert self._turn is not None
         mine = (self._turn.to_move == self._home) | self._is_mirror(self._met)
         rows = np.flatnonzero(mine)
@@ -190,7 +190,7 @@ class GamesInPlay:
                 yield self._asked(policy, rows, learns=False)
 
     def decided(self, asked: Asked, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory) -> None:
-        """What came of `asked`: arrays [K, ...]."""
+        """Take the decisions that `asked` asked for, arrays [K, ...]."""
         self._memory.keep(asked.seats, memory)
         self._action[asked.rows] = action
         if not asked.learns:
@@ -203,7 +203,7 @@ class GamesInPlay:
         self.decisions += asked.rows.size
 
     def moves(self) -> np.ndarray:
-        """int64 [N], once all are decided: the move in every game."""
+        """Return the move in every game, int64 [N], once all are decided."""
         action, self._action = self._action, np.empty_like(self._action)
         if self._log is not None:
             self._log.moved(action, self._weights)
@@ -211,7 +211,7 @@ class GamesInPlay:
         return action
 
     def noise(self, asked: Asked, generator: torch.Generator) -> np.ndarray | None:
-        """float32 [K, A]: what these decisions are drawn by; None where none is of a recorded game."""
+        """Return the noise float32 [K, A] that draws these decisions; None where no game among them is recorded."""
         if self._log is None or not (kept := self._kept[asked.rows]).any():
             return None
         noise: np.ndarray = torch.empty(asked.action_mask.shape).exponential_(generator=generator).numpy()
@@ -219,7 +219,7 @@ class GamesInPlay:
         return noise
 
     def follow(self, turn: Turn, finished: FinishedGames | None) -> bool:
-        """What came of the moves, and the games that they ended; whether any did."""
+        """Take what followed the moves; return True where games `finished`."""
         self._turn = turn
         self._buffer.earn(turn.reward.ravel() * self._reward_scale)
         if finished is None or not len(finished.index):
@@ -259,7 +259,7 @@ class GamesInPlay:
             self._kept = np.isin(self._met, [n for n, opponent in self._opponents.items() if opponent.recorded])
 
     def _by_model(self, rows: np.ndarray) -> Iterator[tuple[Policy, np.ndarray]]:
-        """`rows` by the model that plays them: opponents with the same weights share a forward pass."""
+        """Yield `rows` by the model that plays them: opponents with the same weights share a forward pass."""
         met = self._met[rows]
         models: dict[int, tuple[Policy, list[int]]] = {}
         for number in np.unique(met).tolist():
@@ -275,7 +275,7 @@ class GamesInPlay:
 
 
 def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.ndarray]:
-    """The next move in every game of all, int64 [N] each: one forward pass for each model that is to move in any."""
+    """Return the next move in every game of each, int64 [N], by one forward pass per model that is to move."""
     by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, Asked]]] = {}
     for play in plays:
         for asked in play.asked():

@@ -1,4 +1,4 @@
-"""What came of games against one opponent."""
+"""MatchResult: returns of games against one opponent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MatchResult:
     games: tuple[PlayedGame, ...] = ()  # in the same order, where the match is recorded
 
     def outcomes(self, series: int = 1) -> str:
-        """What the league's payoff counts: "w", "d" or "l" of the home player, for each `series` games.
+        """Return "w", "d" or "l" of the home player per `series` games, as the league's payoff counts them.
 
         Games that make no whole series are shared out among the others; fewer games than one series are one.
         """

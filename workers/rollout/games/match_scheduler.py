@@ -1,4 +1,4 @@
-"""Tables of games, each always in a match that the league issued: who comes next, and what is reported when."""
+"""Tables of games, each always in a match that the league issued."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class MatchTables:
             self.ended = False
 
     def restart(self) -> None:
-        """The learning policy has become another one: `prepare` reports what was played and begins anew.
+        """Let `prepare` report what was played and begin anew: the learning policy has become another one.
 
         Not at once: while the league is away or the player paused, a restart would fail halfway.
         """
@@ -80,7 +80,7 @@ class MatchTables:
 
     @property
     def ready(self) -> int:
-        """Complete trajectories of the policy as it is."""
+        """Number of complete trajectories of the policy as it is."""
         return 0 if self._anew else self.play.ready
 
     @property
@@ -89,7 +89,7 @@ class MatchTables:
         return [match for match in self._open if match not in self._lost]
 
     def lose(self, matches: Iterable[str]) -> None:
-        """Their leases have run out: no result of theirs counts any more, so their tables get others."""
+        """Give up matches whose leases have run out: their results count no more, so their tables get others."""
         self._lost |= self._open.keys() & set(matches)
 
     def leave(self) -> None:
@@ -141,11 +141,11 @@ class Matches(MatchTables):
 
     @property
     def version(self) -> int:
-        """Of its weights."""
+        """Version of its weights."""
         return self.sampler.version
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load."""
+        """See Sampler.load."""
         self.sampler.load(weights, version, behaviour)
 
     def collect(self, budget: int) -> Trajectory:

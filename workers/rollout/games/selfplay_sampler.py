@@ -41,7 +41,7 @@ class MatchSampler(GamesInPlay):
         player: str | None = None,
         fields: Collection[str] | None = None,
     ) -> None:
-        """As GamesInPlay. `player`: the learning policy's name where games are recorded; None: they are not."""
+        """See GamesInPlay. `player`: the learning policy's name where games are recorded; None: they are not."""
         self.games = games
         self._generator = torch.Generator().manual_seed(seed)
         first = games.reset()
@@ -52,12 +52,12 @@ class MatchSampler(GamesInPlay):
         self._turn = first
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load; experience that is too old for `version` is dropped."""
+        """See Sampler.load. Drop experience that is too old for `version`."""
         load_into(self.policy, weights, version, behaviour)
         self.renew(version)
 
     def restart(self) -> None:
-        """As of GamesInPlay; the games begin anew at once."""
+        """See GamesInPlay.restart; the games begin anew at once."""
         super().restart()
         self.begin(self.games.reset())
 

@@ -51,7 +51,7 @@ class TrajectoryBuffer:
         self._complete: list[Trajectory] = []
 
     def decide(self, seats: np.ndarray, decision: dict[str, Tree], memory: dict[str, np.ndarray], version: int) -> None:
-        """Decisions of `seats` int64 [K], no seat twice, by weights of `version`.
+        """Write decisions of `seats` int64 [K], no seat twice, by weights of `version`.
 
         `decision`: observation, action, extras and action_mask, trees of arrays [K, ...]; `memory` [K, ...] is the
         policy's before it, {} where it has none.
@@ -73,13 +73,13 @@ class TrajectoryBuffer:
         self._filled[trajectories] += 1
 
     def earn(self, reward: np.ndarray) -> None:
-        """Rewards of all seats, float32 [seats]; what a seat gets before its first decision in a game is nobody's."""
+        """Add rewards of all seats, float32 [seats]; those before its first decision in a game are dropped."""
         seats = np.flatnonzero(self._trajectory != NONE)
         trajectories = self._trajectory[seats]
         self._writer.reward[self._filled[trajectories] - 1, trajectories] += reward[seats]
 
     def end(self, seats: np.ndarray) -> None:
-        """The games of `seats` int64 [K] are over; call it after `earn`."""
+        """End the games of `seats` int64 [K]; to be called after `earn`."""
         self._decided[seats] = False
         seats = seats[self._trajectory[seats] != NONE]
         trajectories = self._trajectory[seats]
@@ -93,7 +93,7 @@ class TrajectoryBuffer:
         self._partial = np.concatenate([self._partial, trajectories[~full]])
 
     def renew(self, version: int) -> None:
-        """The learning policy is at `version` from now on: what is older than `max_age` by then is dropped."""
+        """Drop what is older than `max_age` by `version`, which the learning policy is at from now on."""
         if self._max_age is None:
             return
         oldest = version - self._max_age
@@ -112,12 +112,12 @@ class TrajectoryBuffer:
         self._complete = kept
 
     def pop_expired(self) -> int:
-        """Decisions that were dropped since the last call."""
+        """Return how many decisions were dropped since the last call."""
         expired, self._expired = self._expired, 0
         return expired
 
     def take(self, count: int, episodes: np.ndarray) -> Trajectory:
-        """The `count` trajectories completed first, a slot each (N = count <= ready), with these `episodes`."""
+        """Return the `count` trajectories completed first, a slot each (N = count <= ready), with these `episodes`."""
         taken: list[Trajectory] = []
         missing = count
         while missing:
@@ -141,7 +141,7 @@ class TrajectoryBuffer:
         self.ready = 0
 
     def _assign(self, seats: np.ndarray) -> None:
-        """A trajectory to each of `seats`: to those that begin a game one that is unfinished, if there is any.
+        """Assign a trajectory to each of `seats`: an unfinished one, if any, to seats that begin a game.
 
         One that goes on with a game whose trajectory was dropped begins one: its memory goes on, too.
         """
@@ -156,7 +156,7 @@ class TrajectoryBuffer:
             self._partial, self._empty = self._partial[len(unfinished) :], self._empty[more:]
 
     def _drop(self, trajectories: np.ndarray) -> None:
-        """What they hold is not learned from; they are empty, and of no seat."""
+        """Empty these trajectories, unlearned from, and take them from their seats."""
         if trajectories.size:
             self._expired += int(self._filled[trajectories].sum())
             self._filled[trajectories] = 0
@@ -164,7 +164,7 @@ class TrajectoryBuffer:
             self._empty = np.concatenate([self._empty, trajectories])
 
     def _complete_trajectories(self, trajectories: np.ndarray, last: dict[str, Tree]) -> None:
-        """`last`: observation and value of what follows the last step, [K, ...]."""
+        """Complete `trajectories`; `last`: observation and value after their last step, [K, ...]."""
         self._complete.append(self._writer.trajectory(last, slots=trajectories))
         self._filled[trajectories] = 0
         self.ready += len(trajectories)

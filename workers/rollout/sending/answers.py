@@ -1,4 +1,4 @@
-"""What a rollout task answers when it fails: the error in one line, as an answer like any other.
+"""Answers of rollout tasks that failed: the error in one line, as an answer like any other.
 
 A task that raised would fail its round's chord, and the learner would be told an id; the reason would stay in a log,
 under the chord's own tracebacks. This way the learner says it.
@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 
 
 def answer(round_id: str, stopping: threading.Event, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What `play` returns, or why it failed. Once `stopping` is set the task goes back to its queue instead."""
+    """Return what `play` returns, or why it failed. Once `stopping` is set the task goes back to its queue instead."""
     try:
         return {"round": round_id, **play()}
     except Exception as error:
@@ -31,6 +31,6 @@ def answer(round_id: str, stopping: threading.Event, play: Callable[[], dict[str
 
 
 def one_line(error: BaseException) -> str:
-    """The error in one line, with the place where it was raised unless it is one of Warren's own messages."""
+    """Return the error in one line, with the place where it was raised unless it is one of Warren's own messages."""
     message = " ".join(str(error).split())
     return message if isinstance(error, WarrenError) else f"{type(error).__name__}: {message}{where(error)}"

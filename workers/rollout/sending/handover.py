@@ -53,7 +53,7 @@ class SendingThread:
         self._add_thread()
 
     def give(self, segment: dict[str, Any]) -> bool:
-        """Hands a segment over; False when there is to be no more. Raises what `send` raised."""
+        """Hand a segment over; return False when there is to be no more. Raises what `send` raised."""
         self._free.clear()
         while not self._ended.is_set() and not self._stopping.is_set():
             if self._waiting.full() and not self._turn.locked() and len(self._threads) < SENDERS:
@@ -68,13 +68,13 @@ class SendingThread:
         return False
 
     def wait_for_room(self) -> None:
-        """Returns at once unless the receiver had no room lately; then once there is some and all is sent."""
+        """Return at once, or, where the receiver had no room lately, once there is some and all is sent."""
         while self._looks_first() and not self._ended.is_set() and not self._stopping.is_set():
             if self._free.wait(LOOK_EVERY):
                 return
 
     def end(self) -> None:
-        """Waits for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
+        """Wait for what is being sent, once `stopping` is set or sending failed. Raises what `send` raised."""
         for thread in self._threads:
             thread.join()
         if self._failure is not None:
@@ -96,7 +96,7 @@ class SendingThread:
             self._ended.set()
 
     def _send_one(self) -> None:
-        """The next segment, if one comes soon."""
+        """Send the next segment, if one comes soon."""
         turn = _Turn(self._turn)
         with turn:
             try:

@@ -13,7 +13,7 @@ class Leaving:
         self._count = 0
 
     def begin(self) -> bool:
-        """This thread's segment has found room; whether it does so for the first time since `end`."""
+        """Count this thread's segment, which has found room; return False where it is counted already."""
         if self._here():
             return False
         self._own.here = True
@@ -22,14 +22,14 @@ class Leaving:
         return True
 
     def end(self) -> None:
-        """This thread's segment has arrived, or never will."""
+        """Stop counting this thread's segment: it has arrived, or never will."""
         if self._here():
             self._own.here = False
             with self._lock:
                 self._count -= 1
 
     def others(self) -> int:
-        """How many there are beside this thread's own, which may have to be sent again."""
+        """Return how many there are beside this thread's own, which may have to be sent again."""
         with self._lock:
             return self._count - self._here()
 

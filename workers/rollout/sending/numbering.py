@@ -16,20 +16,20 @@ logger = logging.getLogger(__name__)
 
 
 class Numbering:
-    """The segments of one actor process, `source`."""
+    """Numbers of the segments of one actor process, `source`."""
 
     def __init__(self, session: Session, source: str) -> None:
         self._session, self._source = session, source
         self._next = 0
 
     def __call__(self, trajectory: Trajectory) -> dict[str, Any]:
-        """As `number`, and the ledger knows of it."""
+        """Return the payload of a new segment, and tell the ledger of it."""
         payload = self.number(trajectory)
         self.note(payload)
         return payload
 
     def number(self, trajectory: Trajectory) -> dict[str, Any]:
-        """What the payload of a new segment says of it: source, number, steps, and the trajectory."""
+        """Return the payload of a new segment: source, number, steps, and the trajectory."""
         number, self._next = self._next, self._next + 1
         steps = trajectory.num_steps
         return {"source": self._source, "number": number, "steps": steps, "trajectory": trajectory.to_dict()}
@@ -50,5 +50,5 @@ class Numbering:
 
 
 def segment_of(payload: Mapping[str, Any]) -> Segment:
-    """Which segment a numbered payload is."""
+    """Return the segment that a numbered payload is."""
     return Segment(payload["source"], payload["number"], payload["steps"])

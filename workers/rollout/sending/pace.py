@@ -1,4 +1,4 @@
-"""How far ahead of the learner a streaming actor plays: its share of two updates, so that data stays young."""
+"""Pace: lets a streaming actor play its share of two updates ahead of the learner, so that data stays young."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 0.4  # of the time from one version to the next, for which other acto
 
 
 class Pace:
-    """When an actor may collect, by the weights that it knows of: a newer version stands for an update that was made.
+    """Decides when an actor may collect, by the newest weights here: a newer version stands for an update made.
 
     Of actors that find room for one segment each would take it, and what they collect would wait its turn and grow old.
     So each has its `share()` of an update's segments for every version, beside those of AHEAD updates to begin with,
@@ -37,13 +37,13 @@ class Pace:
         self._left = 0.0  # segments; below 0: out of turn
 
     def collected(self, version: int) -> None:
-        """Another segment is on its way; the newest weights that are here are of `version`."""
+        """Count a segment that is on its way; the newest weights here are of `version`."""
         with self._lock:
             self._see(version)
             self._left = max(self._left - 1, -self._most())
 
     def in_turn(self, version: int) -> bool:
-        """Whether it is this actor's turn to collect, the newest weights that are here being of `version`."""
+        """Return True where it is this actor's turn to collect; the newest weights here are of `version`."""
         with self._lock:
             self._see(version)
             if self._full_in is not None and version > self._full_in + LATELY:
@@ -51,7 +51,7 @@ class Pace:
             return self._left > 1 - 1e-6  # shares of a third add up to less than 1
 
     def may_collect(self, version: int, room: bool) -> bool:
-        """Whether it may where there is `room` for a segment: in its turn, or since others are late."""
+        """Return True where there is `room` for a segment and it is this actor's turn, or others are late."""
         if not room:
             self.full(version)
             return False
@@ -61,7 +61,7 @@ class Pace:
             return self._clock() - max(self._seen_at, self._full_at) >= PATIENCE * self._between
 
     def full(self, version: int) -> None:
-        """There is no room."""
+        """Note that there is no room."""
         with self._lock:
             self._see(version)
             self._full_at, self._full_in = self._clock(), version

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Answered(Protocol):
-    """What is known of a group: `answer` is that to its decision `step`."""
+    """A known group; `answer` is that to its decision `step`."""
 
     step: int
     answer: Answer
@@ -25,7 +25,7 @@ def answer_all(
     read: Callable[[Call], T],
     decide: Callable[[Mapping[str, T]], None],
 ) -> list[Answer | Exception]:
-    """An answer a call. One that comes again is answered as before; one for which `read` raises WireError, by that.
+    """Return an answer per call: for one that comes again the same, for one that `read` refuses the WireError.
 
     `decide` is given what `read` made of the others, by group, if there are any; then `known` has their answers.
     """

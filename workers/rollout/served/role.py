@@ -31,11 +31,11 @@ SWITCH = 0.0005  # s for which a thread may compute before another gets its turn
 
 
 class Deciding(Protocol):
-    """Who decides for groups of env runners, as ServedSampler does."""
+    """Decides for groups of env runners, as ServedSampler does."""
 
     @property
     def groups(self) -> int:
-        """How many are known."""
+        """Number of known groups."""
         ...
 
     def forget_idle(self) -> int:
@@ -43,12 +43,12 @@ class Deciding(Protocol):
         ...
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """An answer a call, or why there is none. Raises SamplerClosed."""
+        """Return an answer per call, or why there is none. Raises SamplerClosed."""
         ...
 
 
 class Joining(Worker):
-    """What all actors of the run offer under one name."""
+    """Service that all actors of the run offer under one name."""
 
     role = "actor"
 
@@ -58,7 +58,7 @@ class Joining(Worker):
 
     @service
     def join(self, group: str) -> str:
-        """The service that `group` is to ask from now on."""
+        """Return the service that `group` is to ask from now on."""
         deciding = self._deciding()
         if gone := deciding.forget_idle():
             logger.info("%d groups of env runners that have gone are forgotten", gone)
@@ -67,7 +67,7 @@ class Joining(Worker):
 
 
 class Acting(Worker):
-    """What one actor offers; its role is the actor's name."""
+    """Service of one actor; its role is the actor's name."""
 
     def __init__(self, deciding: Callable[[], Deciding]) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Acting(Worker):
 
     @service(batch=AT_ONCE)
     def act(self, calls: Sequence[Call]) -> Sequence[Answer | Exception | None]:
-        """See Deciding.act. None: this actor ends, another is to be asked."""
+        """See Deciding.act. None for a call where this actor ends: another is to be asked."""
         try:
             return self._deciding().act(calls)
         except SamplerClosed:
@@ -116,17 +116,17 @@ class ServedRole(AnsweringRole):
 
 
 class Role(Protocol):
-    """What `serve` asks of an actor."""
+    """The part of an actor that `serve` uses."""
 
     def on_ready(self) -> None:
-        """It serves."""
+        """Do what is due once it serves."""
 
     def on_stopping(self) -> None:
-        """Told to stop."""
+        """Stop what is under way."""
 
 
 def service_of(actor_id: int) -> str:
-    """What the groups of this actor ask."""
+    """Return the name of the service that the groups of this actor ask."""
     return f"actor-{actor_id}.{ACT}"
 
 
@@ -147,5 +147,5 @@ def serve(session: Session, role: Role, deciding: Callable[[], Deciding], name: 
 
 
 def run(config: Config) -> int:
-    """As rollout's: serve until the run is over or a stop."""
+    """Serve until the run is over or a stop; return the exit status."""
     return worker.run(config, ServedRole)

@@ -46,7 +46,7 @@ FLAGS = ArraySpec((), "bool")
 
 @dataclass(slots=True)
 class Group:
-    """What is known of one group. `answer`: that to decision `step`."""
+    """A known group. `answer`: that to decision `step`."""
 
     trajectory: GroupTrajectory
     memory: Memory
@@ -103,7 +103,7 @@ class ServedSampler:
     # The Sampler's contract.
 
     def load(self, weights: Mapping[str, Tensor], version: int, behaviour: Mapping[str, float] | None = None) -> None:
-        """As Sampler.load; weights that are older than those that play are left, which two threads may bring."""
+        """See Sampler.load. Ignore weights older than those loaded: two threads may bring them."""
         with self._weights:
             if version <= self.version:
                 return
@@ -113,7 +113,7 @@ class ServedSampler:
             self._changed.notify_all()
 
     def collect(self, budget: int) -> Trajectory:
-        """As Sampler.collect; waits until enough groups have made enough decisions. Raises SamplerClosed."""
+        """See Sampler.collect. Wait until enough groups have made enough decisions. Raises SamplerClosed."""
         assert budget == self._length
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._waiting() >= self._slots)
@@ -126,7 +126,7 @@ class ServedSampler:
         return concatenate(taken)
 
     def close(self) -> None:
-        """Answer nothing more; whoever waits is told."""
+        """Answer nothing more, and wake whoever waits."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -138,11 +138,11 @@ class ServedSampler:
 
     @property
     def groups(self) -> int:
-        """How many are known."""
+        """Number of known groups."""
         return len(self._groups)
 
     def act(self, calls: Sequence[Call]) -> list[Answer | Exception]:
-        """An answer a call, by one forward pass for all; a call that is wrong gets a WireError in its place.
+        """Return an answer per call, by one forward pass for all; in place of a wrong call's, a WireError.
 
         Waits while there are no weights, and while more trajectories are complete than there are groups: nobody takes
         them. Raises SamplerClosed.
@@ -159,7 +159,7 @@ class ServedSampler:
         return answers
 
     def _question(self, call: Call) -> _Question:
-        """Changes nothing. Raises WireError for what is not as the run's environment declares it."""
+        """Return what is to be decided, changing nothing. Raises WireError for what the environment did not declare."""
         slots, known = self._checked(call), self._groups.get(call["group"])
         outcome = call["outcome"]
         if known is not None and (call["step"] != known.step + 1 or outcome is None or known.trajectory.slots != slots):
@@ -179,7 +179,7 @@ class ServedSampler:
         return _Question(call, slots, known, memory, cut)
 
     def _checked(self, call: Call) -> int:
-        """The number of environments."""
+        """Check a call; return its number of environments. Raises WireError."""
         observation, outcome, spec = call["observation"], call["outcome"], self._spec
         slots = len(next(leaf for _, leaf in leaves(observation)))
         wrong = problems(spec.observation, observation, (slots,), "observation")
@@ -224,7 +224,7 @@ class ServedSampler:
                 self._changed.notify_all()
 
     def _followed(self, one: _Question, value: np.ndarray | None, completed: list[Trajectory]) -> GroupTrajectory:
-        """The trajectory that the decision belongs to; the one before it, where that is complete now."""
+        """Return the trajectory of the decision; append the one before it to `completed` where that is complete now."""
         if one.known is not None:
             trajectory, outcome = one.known.trajectory, one.call["outcome"]
             trajectory.follow(
@@ -236,7 +236,7 @@ class ServedSampler:
         return GroupTrajectory(self._spec, self._length, one.slots, _numbers(one.memory))
 
     def forget_idle(self) -> int:
-        """Drop the groups that have not called for IDLE s; how many there were. For the thread of `act`."""
+        """Drop the groups that have not called for IDLE s; return how many. For the thread of `act`."""
         before = self._clock() - IDLE
         idle = [name for name, group in self._groups.items() if group.used_at < before]
         for name in idle:
