@@ -23,7 +23,7 @@ logger = get_logger(__name__)
 
 
 def waiting(connection: Any, queue: Any) -> int:
-    """Messages that wait in `queue`."""
+    """Return how many messages wait in `queue`."""
     channel = connection.default_channel
     if connection.transport.driver_type == "redis":
         return compat.redis_queue_length(channel, queue.name)
@@ -31,14 +31,14 @@ def waiting(connection: Any, queue: Any) -> int:
 
 
 class Depths:
-    """Messages waiting in the task queues, over one kept connection."""
+    """Lengths of the task queues, read over one connection that is kept open."""
 
     def __init__(self, app: Any, topology: Topology) -> None:
         self._app, self._queues = app, topology.task_queues()
         self._connection: Any = None
 
     def read(self) -> dict[str, int]:
-        """Routing key of each queue that is there -> messages that wait in it; empty while the broker is away."""
+        """Return routing key -> messages that wait, of the queues that exist; {} while the broker is away."""
         found: dict[str, int] = {}
         try:
             for queue in self._queues:
@@ -79,10 +79,10 @@ def remove_run(
 ) -> None:
     """Delete every queue, exchange and Redis key of the run, and its shared memory on this host.
 
-    What its processes held exclusively is gone with them.
+    Exclusive queues have gone with the processes that declared them.
 
     `client`: a Redis client of the run's results and pool. `kept`: keys that stay. `before_each` is called before every
-    deletion and may raise to end this: a run that has become another launcher's meanwhile is left to it. `queues`,
+    deletion and may raise to end this, as when another launcher has taken the run over meanwhile. `queues`,
     `exchanges`: names on the broker besides those that the topology and the run's keys tell. Raises BrokerError when a
     server is away: then what is left there stays, but for task queues, which delete themselves after half an hour
     without a consumer.
@@ -155,7 +155,7 @@ def _remove_declared(app: Any, connection: Any, topology: Topology, before_each:
 
 
 def event_names(topology: Topology) -> list[str]:
-    """The events that Warren's own roles fire in a run."""
+    """Return the names of the events that Warren's own roles fire in a run."""
     players = [of_player(name, player) for name in (WEIGHTS, STATUS) for player in topology.players]
     return [WEIGHTS, STATUS, EVALUATION, *players]
 

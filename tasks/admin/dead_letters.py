@@ -1,7 +1,7 @@
 """Dead letters of a run, one by one: looked at, sent again, or dropped. On brokers that keep any.
 
 Each is received without being acknowledged, and goes back when the connection closes. Sent again, it is acknowledged
-once the broker has confirmed its copy: who is killed in between leaves both.
+once the broker has confirmed its copy; a process killed in between leaves both.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ class DeadLetter:
 
     @property
     def size(self) -> int:
-        """Bytes of its body, wherever that lies."""
+        """Return the length of its body in bytes, also where a claim check stands for it."""
         return claim_check.size_of(self.body)
 
     def read(self) -> Any:
-        """Return (args, kwargs, embed), or whatever the body is. Raises CodecError, ClaimError, BrokerError."""
+        """Decode the body: (args, kwargs, embed) of a task. Raises CodecError, ClaimError, BrokerError."""
         return read_body(self.message.properties.get("content_type") or "", self.body)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what is known of it without its body."""
+        """Return id, service, reason, time and size, without the body."""
         return {
             "id": self.id,
             "service": self.service,

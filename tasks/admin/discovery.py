@@ -1,4 +1,4 @@
-"""What is served, by which workers, where, how busy, since when: asked of the workers by Celery's remote control."""
+"""The services that workers offer at the moment, with their load, asked for by Celery's remote control."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Served:
 
 
 def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
-    """Everything that is served at the moment, by service and worker; takes `within` s."""
+    """Ask all workers, for `within` s; return what they serve, sorted by service and worker."""
     # A connection of its own: one of the app's pool may have died since it was used last, with its broker.
     with app.connection_for_write() as connection:
         replies = app.control.broadcast("services", reply=True, timeout=within, connection=connection) or []
@@ -48,18 +48,18 @@ def discover(app: Any, within: float = ANSWER_WITHIN) -> list[Served]:
 
 
 def unserved(app: Any, topology: Topology, served: list[Served]) -> list[str]:
-    """Services that the run has and nobody serves."""
+    """Return the names of the run's services that no worker serves, sorted."""
     return sorted(set(Directory(app, topology).known()) - {one.service for one in served})
 
 
 def as_dict(served: Served) -> dict[str, Any]:
-    """For JSON."""
+    """Return it as a dict for JSON."""
     return asdict(served)
 
 
 def describe(served: list[Served], missing: list[str]) -> list[tuple[str, ...]]:
-    """Rows for a person: service, worker, host, pid, up, busy, waiting, calls, failed, dropped, refused, retried,
-    mean batch.
+    """Return rows of text: service, worker, host, pid, up, busy, waiting, calls, failed, dropped, refused,
+    retried, mean batch.
     """
     rows = [
         (
@@ -74,7 +74,7 @@ def describe(served: list[Served], missing: list[str]) -> list[tuple[str, ...]]:
 
 
 def failures(served: list[Served]) -> list[str]:
-    """A line for each service and worker of which calls failed."""
+    """Return a line for each service and worker of which calls failed."""
     return [
         f"{one.service} failed {one.failed:,} times, last with {one.error}; "
         f"the full traceback is in logs/{one.worker.partition('@')[0]}.log of the run folder on {one.host}"
@@ -84,7 +84,7 @@ def failures(served: list[Served]) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """59 s, 12 min, 3.4 h."""
+    """Format a duration: "59 s", "12 min", "3.4 h"."""
     if seconds < 60:
         return f"{max(seconds, 0):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""Which services a run has, whether or not anyone serves them at the moment: one Redis hash, name -> spec."""
+"""The services of a run, whether or not a worker serves them at the moment: one Redis hash, name -> spec."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Directory:
         return [(name, int(text)) for text, _, name in (one.decode().partition(" ") for one in noted)]
 
     def known(self) -> dict[str, Spec]:
-        """Name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""
+        """Return name -> spec of every service, at most FRESH s old. Raises redis.RedisError."""
         if time.monotonic() - self._looked_at > FRESH:
             entries: Any = self._redis.hgetall(self._key)
             self._known = {spec.name: spec for spec in map(_spec, entries, entries.values()) if spec is not None}
@@ -62,7 +62,7 @@ class Directory:
         return self._known
 
     def find(self, name: str) -> Spec | None:
-        """The service of that full name, or the only one whose method has that name; None when there is none."""
+        """Return the service of that full name, or the only one whose method is called so; None without one."""
         known = self.known()
         if name in known:
             return known[name]
@@ -71,7 +71,7 @@ class Directory:
 
 
 def _spec(name: bytes, text: bytes) -> Spec | None:
-    """The spec in an entry, which may come from a newer version: fields that this one does not know are left out."""
+    """Read a spec, which a newer version may have written: unknown fields are left out. None if unreadable."""
     try:
         return Spec.from_dict({**json.loads(text), "name": name.decode()})
     except (ValueError, TypeError, AttributeError) as error:

@@ -44,7 +44,7 @@ Settled = Callable[[int, bool, bool], None]
 
 
 class LinkLost(ConnectionError):
-    """The connection is gone, or of no use any more; what was under way on it may or may not have arrived."""
+    """Raised when the connection is lost; messages under way on it may or may not have arrived."""
 
 
 class Link:
@@ -257,10 +257,10 @@ class Link:
         try:
             self._events.extend(self._parser.filled(count) if data is None else self._parser.feed(data))
         except FrameError as error:
-            raise self._lost(f"the broker sent what is no AMQP: {error}") from error
+            raise self._lost(f"the broker sent bytes that are not AMQP: {error}") from error
 
     def _handled(self, event: Event) -> bool:
-        """Whether `event` was one that is dealt with here."""
+        """Deal with `event` if it is not py-amqp's; return whether it was dealt with."""
         if isinstance(event, Delivery):
             self._kept.append(event)
             return True
@@ -292,7 +292,7 @@ class Link:
 
     @contextmanager
     def _method(self) -> Iterator[None]:
-        """Methods within are answered in time, or the connection is lost."""
+        """Raise LinkLost where a method called within this block is not answered within METHOD_TIMEOUT."""
         self._answer_by = time.monotonic() + METHOD_TIMEOUT
         try:
             yield
@@ -300,7 +300,7 @@ class Link:
             self._answer_by = None
 
     def _read_frame(self, *_: Any) -> tuple[int, int, bytes]:
-        """py-amqp's transport.read_frame: the next frame that concerns it, while it waits for an answer."""
+        """Return the next frame for py-amqp, in the place of its transport.read_frame, while it waits for an answer."""
         limit = self._answer_by or time.monotonic() + METHOD_TIMEOUT
         while True:
             while self._events:
@@ -344,7 +344,7 @@ class Link:
             self._publisher.discard()
 
     def abandon(self) -> None:
-        """This process was forked off: the connection is its parent's, and stays open there."""
+        """Close this process's copy of the socket after a fork; the parent's connection stays open."""
         self.alive = False
         self._stream.abandon()
 

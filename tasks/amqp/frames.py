@@ -41,7 +41,7 @@ class Delivery(NamedTuple):
 
 
 class Properties(NamedTuple):
-    """What a receiver wants to know of a message's properties; absent ones are empty."""
+    """The properties of a message that receivers use; absent ones are empty."""
 
     content_type: str
     headers: dict[str, Any]
@@ -52,7 +52,7 @@ class Properties(NamedTuple):
 
 
 def short(text: str) -> bytes:
-    """A short string: one byte of length, then at most 255 bytes of UTF-8."""
+    """Write a short string: a byte with the length, then at most 255 bytes of UTF-8."""
     raw = text.encode()
     if len(raw) > 255:
         raise ValueError(f"{text[:60]!r}... has {len(raw)} bytes; an AMQP short string has 255 at most")
@@ -60,7 +60,7 @@ def short(text: str) -> bytes:
 
 
 def table(values: Mapping[str, Any]) -> bytes:
-    """The fields of a table without its length: None, bool, int, float, str and lists of these."""
+    """Write the fields of a table without its length: None, bool, int, float, str, lists and tables of these."""
     return b"".join(short(key) + _field(value) for key, value in values.items())
 
 
@@ -86,13 +86,13 @@ def _field(value: Any) -> bytes:
 
 
 def publish_method(channel: int, exchange: str, routing_key: str, mandatory: bool = False) -> bytes:
-    """The method frame of a basic.publish."""
+    """Write the method frame of a basic.publish."""
     payload = b"\x00\x3c\x00\x28\x00\x00" + short(exchange) + short(routing_key) + (b"\x01" if mandatory else b"\x00")
     return FRAME.pack(METHOD, channel, len(payload)) + payload + END
 
 
 def content(channel: int, properties: bytes, body: bytes, frame_max: int) -> list[bytes]:
-    """The header and body frames of one message; `properties` from the property flags on."""
+    """Write the header and body frames of a message, to be joined; `properties` from the property flags on."""
     parts = [_CONTENT.pack(HEADER, channel, 12 + len(properties), 60, 0, len(body)), properties, END]
     if len(body) <= frame_max - OVERHEAD:
         if body:
@@ -129,11 +129,11 @@ def reject(channel: int, tag: int, requeue: bool) -> bytes:
 
 
 class Malformed(ValueError):
-    """Bytes that are no AMQP properties; the caller fails the message, not the connection."""
+    """Raised for bytes that are not AMQP properties; the receiver refuses the message and keeps the connection."""
 
 
 def read_properties(raw: bytes) -> Properties:
-    """The properties of a message. Raises Malformed."""
+    """Read a message's properties. Raises Malformed."""
     try:
         return _read_properties(raw)
     except (IndexError, struct.error, UnicodeDecodeError, RecursionError) as error:

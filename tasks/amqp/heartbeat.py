@@ -15,7 +15,7 @@ logger = get_logger(__name__)
 IDLE = 5.0  # s between checks while there is no connection
 
 
-class Beating(Protocol):
+class HeartbeatConnection(Protocol):
     """A connection that needs heartbeats."""
 
     heartbeat: float  # s of silence after which the other side gives it up
@@ -27,7 +27,7 @@ class Beating(Protocol):
         """Send a heartbeat, unless that would have to wait; raises ConnectionError."""
 
     def abandon(self) -> None:
-        """This process was forked off: the connection is its parent's."""
+        """Close this process's copy of the socket after a fork."""
 
 
 class Heartbeats:
@@ -38,11 +38,11 @@ class Heartbeats:
     """
 
     def __init__(self) -> None:
-        self._connections: weakref.WeakSet[Beating] = weakref.WeakSet()
+        self._connections: weakref.WeakSet[HeartbeatConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def tend(self, connection: Beating) -> None:
+    def tend(self, connection: HeartbeatConnection) -> None:
         """Send heartbeats on `connection` until it is closed."""
         if not connection.heartbeat:
             return
@@ -53,7 +53,7 @@ class Heartbeats:
                 self._thread.start()
 
     def after_fork(self) -> None:
-        """In a child: the connections are the parent's. To tend them would hide the parent's death from the broker."""
+        """Abandon the parent's connections in a child: heartbeats would hide the parent's death from the broker."""
         inherited = list(self._connections)
         self._connections = weakref.WeakSet()
         self._lock, self._thread = threading.Lock(), None
@@ -65,7 +65,7 @@ class Heartbeats:
             time.sleep(self._beat())
 
     def _beat(self) -> float:
-        """Send what is due; s until the next check."""
+        """Send the heartbeats that are due; return the s until the next check."""
         with self._lock:
             connections = [one for one in self._connections if one.alive and not one.blocked]
         for connection in connections:

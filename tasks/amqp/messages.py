@@ -1,4 +1,4 @@
-"""The messages of calls and replies, in Celery's message protocol 2; what does not change is put together once."""
+"""The messages of calls and replies, in Celery's message protocol 2; their constant parts are built once."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Ids:
         self._prefix, self._count = str(uuid.UUID(bytes=os.urandom(16), version=4))[:24], 0
 
     def new(self) -> str:
-        """The next id."""
+        """Return the next id."""
         self._count += 1
         return f"{self._prefix}{self._count:012x}"
 
 
 def expires_at(seconds: float) -> bytes:
-    """The moment `seconds` from now as Celery's `expires` header has it: ISO 8601, UTC, always EXPIRES_BYTES long."""
+    """Format the time `seconds` from now as Celery's `expires` header: ISO 8601, UTC, always EXPIRES_BYTES long."""
     return datetime.fromtimestamp(time.time() + seconds, UTC).isoformat(timespec="microseconds").encode()
 
 
@@ -103,7 +103,7 @@ class Envelope:
         self._head = method + FRAME.pack(frames.HEADER, channel, 12 + length) + b"\x00\x3c\x00\x00"
 
     def write(self, call_id: str, expires: bytes, body: bytes) -> bytes:
-        """The frames of one call. `expires`: from `expires_at`, or empty for an envelope without time to live."""
+        """Write the frames of one call. `expires`: from `expires_at`, or b"" for an envelope without time to live."""
         raw = call_id.encode()
         size = len(body)
         parts: tuple[Any, ...] = (
@@ -121,7 +121,7 @@ class Envelope:
 
 
 class Replies:
-    """Writes replies; who asked is remembered, because a caller seldom asks once."""
+    """Writes replies; the frame that addresses a caller is kept, because a caller seldom asks once."""
 
     REMEMBERED = 4096  # callers
 
@@ -130,7 +130,7 @@ class Replies:
         self._heads: dict[str, bytes] = {}
 
     def write(self, reply_to: str, call_id: str, body: bytes, kind: str = "") -> list[bytes]:
-        """The frames of one reply, to be joined. `kind`: empty for a result, FAILED or LOST."""
+        """Write the frames of one reply, to be joined. `kind`: "" for a result, FAILED or LOST."""
         head = self._heads.get(reply_to)
         if head is None:
             if len(self._heads) >= self.REMEMBERED:

@@ -59,15 +59,17 @@ class Parser:
         self._need = 0  # bytes from _position on without which nothing more can be read; 0 where that is not known
         self._room: bytearray | None = None  # a long message on its way, `_filled` bytes of which are there
         self._filled = 0
-        self._open: dict[int, _Begun] = {}  # channel -> the content on its way there, where it is not in one piece
+        self._open: dict[
+            int, _PartialContent
+        ] = {}  # channel -> the content on its way there, where it is not in one piece
 
     @property
     def midway(self) -> bool:
-        """Whether the beginning of something has come, and not yet its end."""
+        """Return whether a frame or message has arrived in part."""
         return self._room is not None or self._position < len(self._data) or bool(self._open)
 
     def feed(self, data: bytes) -> list[Event]:
-        """What `data` completes, in order. Raises FrameError."""
+        """Take in bytes; return the events that they complete, in order. Raises FrameError."""
         if self._room is not None:
             return self._feed_room(data)
         if self._position < len(self._data):
@@ -80,7 +82,7 @@ class Parser:
         return events
 
     def room(self) -> memoryview | None:
-        """Where the next bytes of a long message belong; tell `filled` how many came. None: `feed` them."""
+        """Return the buffer for the next bytes of a long message, of which `filled` is told; None: `feed` them."""
         if self._room is None:
             begun = len(self._data) - self._position
             if self._need < LONG or begun >= self._need:
@@ -91,7 +93,7 @@ class Parser:
         return memoryview(self._room)[self._filled :]
 
     def filled(self, count: int) -> list[Event]:
-        """What `count` bytes, which were written to `room()`, complete. Raises FrameError."""
+        """Take in `count` bytes that were written to `room()`; return the events they complete. Raises FrameError."""
         assert self._room is not None
         self._filled += count
         events: list[Event] = []
@@ -117,7 +119,7 @@ class Parser:
             if kind not in _KINDS or OVERHEAD + size > self._frame_max:
                 raise FrameError(
                     f"a frame of type {kind} with {size} bytes; types are 1, 2, 3 and 8, and {self._frame_max} bytes "
-                    "are the most that was agreed"
+                    "are the most that was agreed on"
                 )
             if after > end:
                 self._need = after - position
@@ -140,7 +142,7 @@ class Parser:
     ) -> int:
         """Read the delivery that begins at `start`, and should have its header frame at `header`, where it lies.
 
-        The position after it; 0 while it has not all come, -1 where its frames are not in one piece.
+        Returns the position after it; 0 while it has not all come, -1 where its frames are not in one piece.
         """
         if end - header < FRAME.size:
             self._need = header - start + FRAME.size
@@ -186,7 +188,7 @@ class Parser:
         return position
 
     def _read_frame(self, kind: int, channel: int, payload: bytes, events: list[Event]) -> None:
-        """One frame that is not part of a delivery in one piece."""
+        """Take in one frame that does not belong to a delivery in one piece. Raises FrameError."""
         begun = self._open.get(channel)
         if kind == HEARTBEAT:
             events.append(Frame(kind, channel, payload))
@@ -196,7 +198,7 @@ class Parser:
             if len(payload) < 4:
                 raise FrameError(f"a method frame of {len(payload)} bytes; class and method take 4")
             if payload[:4] in _WITH_CONTENT:
-                self._open[channel] = _Begun(payload)
+                self._open[channel] = _PartialContent(payload)
             else:
                 events.append(Frame(kind, channel, payload))
         elif begun is None or (begun.properties is None) != (kind == HEADER):
@@ -209,8 +211,8 @@ class Parser:
                 events.append(begun.event(channel))
 
 
-class _Begun:
-    """A content of which some frames have come."""
+class _PartialContent:
+    """A message of which some frames have arrived."""
 
     def __init__(self, method: bytes) -> None:
         self.method = method
@@ -241,7 +243,7 @@ class _Begun:
 
 
 def _delivery(data: bytes | bytearray, start: int, end: int, properties: bytes, body: bytes) -> Delivery:
-    """`data` from `start` to `end`: the payload of a basic.deliver."""
+    """Read the payload of a basic.deliver, `data` from `start` to `end`. Raises FrameError."""
     tag_at = start + 5 + data[start + 4] if start + 4 < end else end
     if tag_at + _TAG.size > end:
         raise FrameError(f"a basic.deliver of {end - start} bytes is too short for its fields")

@@ -35,7 +35,7 @@ class Stream:
             self._sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", whole, int((seconds - whole) * 1e6)))
 
     def read(self, timeout: float | None) -> bytes | None:
-        """What has come, waiting up to `timeout` s (None: TICK) for it; None when nothing has, b"" at the end."""
+        """Read, waiting up to `timeout` s (None: TICK); return None when nothing has come, b"" at the end."""
         if not self._may_read(timeout):
             return None
         try:
@@ -44,7 +44,7 @@ class Stream:
             return None
 
     def read_into(self, room: memoryview, timeout: float | None) -> int | None:
-        """`read` to where the bytes belong; how many came, None when none did, 0 at the end."""
+        """Read into `room`; return the number of bytes, None when none has come, 0 at the end."""
         if not self._may_read(timeout):
             return None
         try:
@@ -82,7 +82,7 @@ class Stream:
                     self._sock.sendall(memoryview(b"".join(left))[written:])
 
     def fileno(self) -> int:
-        """For event loops."""
+        """Return the socket's descriptor, for event loops."""
         return self._sock.fileno()
 
     def abandon(self) -> None:
@@ -140,7 +140,7 @@ class TlsStream(Stream):
         return self._try(receive, time.monotonic() + (TICK if timeout is None else timeout), self.waker)
 
     def _try(self, act: Any, limit: float, waker: int = -1) -> Any:
-        """Return what `act` does, as soon as it can; None when it could not before `limit`, or `waker` was readable."""
+        """Call `act` as soon as TLS allows it; return None if that is not before `limit`, or `waker` is readable."""
         while True:
             try:
                 with self._guard:
@@ -164,5 +164,5 @@ def _is_readable(descriptor: int) -> bool:
 
 
 def stream(sock: Any) -> Stream:
-    """The stream over `sock`."""
+    """Return a stream over `sock`, with the lock that TLS needs."""
     return TlsStream(sock) if isinstance(sock, ssl.SSLSocket) else Stream(sock)

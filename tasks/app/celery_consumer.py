@@ -1,9 +1,9 @@
-"""What differs from Celery's own consumer: no message ends it, none is lost unread, no claim outlives its use.
+"""A Celery consumer that no message can end, that loses none unread, and that removes claims after their use.
 
-Celery acknowledges what it cannot decode, so it would be gone without a trace; and what is malformed in another way
-raises in its event loop, which ends the worker, and the next one that the message is delivered to. Here every message
-is checked first. What is none of a task goes to the dead letters, with the reason in a header, where a person can look
-at it; when only Redis was away (the body is behind a claim check), it is tried again.
+Celery acknowledges a message that it cannot decode, which is then gone without a trace; one that is malformed in
+another way raises in its event loop, which ends the worker, and the next one that the message is delivered to. Here
+every message is checked first. One that is not a task goes to the dead letters, with the reason in a header, where a
+person can look at it; when only Redis was away (the body is behind a claim check), it is tried again.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ AGAIN_AFTER = 1.0  # s until a message whose claim could not be fetched goes bac
 Settle = Callable[..., Any]  # (logger, the connection's errors, ...): acknowledges or rejects a message
 
 
-class Unsettled(logging.LoggerAdapter[logging.Logger]):
-    """What Celery and kombu are given to log by when they settle a message.
+class SettleLog(logging.LoggerAdapter[logging.Logger]):
+    """The logger that Celery and kombu get for acknowledging and rejecting messages: a lost connection is a warning.
 
-    An acknowledgement or a rejection whose connection has gone is to them a critical error with its traceback. But
-    nothing is wrong: the broker delivers the message again, and what was done is known by that.
+    They log it as a critical error with a traceback. But nothing is wrong: the broker delivers the message again, and
+    a message that had been dealt with is recognised then.
     """
 
     def critical(self, message: object, tag: object, reason: object, **_: object) -> None:  # type: ignore[override]
-        """In kombu's order of arguments."""
+        """Log a warning, from kombu's arguments in their order."""
         self.warning(
             "message %s was not settled, since its connection has gone: it is delivered again (%s)", tag, reason
         )
 
 
-unsettled = Unsettled(logger, {})
+settle_log = SettleLog(logger, {})
 
 
 class Consumer(CeleryConsumer):  # type: ignore[misc]
@@ -65,7 +65,7 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
     """
 
     class Blueprint(CeleryConsumer.Blueprint):  # type: ignore[misc]
-        """Celery's steps but one, which beside quorum queues declares 28 of its own for calls that are to wait."""
+        """Celery's steps without the one that declares 28 queues for delayed calls beside quorum queues."""
 
         default_steps = tuple(step for step in CeleryConsumer.Blueprint.default_steps if "delayed_delivery" not in step)
 
@@ -74,10 +74,10 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
 
     def loop(self, *args: Any) -> None:
-        """Celery's event loop. A channel that is closed since a message was held too long is a lost connection.
+        """Run Celery's event loop; a channel closed because a message was held too long counts as a lost connection.
 
-        Celery ends the worker over it. The message is delivered again: what it asked for is done twice, as after any
-        lost connection.
+        Celery would end the worker. The message is delivered again, so its task runs twice, as after any lost
+        connection.
         """
         run = loops.asynloop if self.hub else loops.synloop
         try:
@@ -92,7 +92,7 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
             raise amqp.RecoverableConnectionError("a message was held for longer than consumer_timeout") from error
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
-        """What is called with each message that arrives; it raises nothing on account of a message."""
+        """Return the function that takes each message; no message makes it raise, only a lost connection."""
         receive = super().create_task_handler(*args, **kwargs)
 
         def receive_checked(message: Any) -> None:
@@ -112,7 +112,7 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         return receive_checked
 
     def _check(self, message: Any) -> bool:
-        """Whether it can be run; what cannot has been dealt with."""
+        """Return whether the message can be run; refuse it, or put it off, where it cannot."""
         problem = problem_with_headers(message.headers)
         if problem is None:
             try:
@@ -127,18 +127,18 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         return problem is None
 
     def refuse(self, message: Any, reason: str) -> None:
-        """`message` to the dead letters, for `reason`."""
+        """Move `message` to the dead letters, with `reason`."""
         reason = f"the message cannot be run: {reason}"
         self.refused[reason] += 1
         logger.error("a message goes to the dead letters: %s", reason)
         self._tell(message, reason)
         if send_dead_letter(self.app, letter_of(self.app, message), reason):
-            message.ack_log_error(unsettled, self.connection_errors)
+            message.ack_log_error(settle_log, self.connection_errors)
         else:
-            message.reject_log_error(unsettled, self.connection_errors)
+            message.reject_log_error(settle_log, self.connection_errors)
 
     def _tell(self, message: Any, reason: str) -> None:
-        """Let whoever waits for a service's answer have the reason, where only the result backend can tell."""
+        """Store the reason as the call's failure on a broker without dead letters, for a caller that waits."""
         headers = message.headers
         waits = problem_with_headers(headers) is None and not headers.get("ignore_result")
         if not waits or brokers.of(self.app).dead_letters:
@@ -158,14 +158,14 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
             self._again(message, cause)
         elif isinstance(cause, ClaimUsed):
             # Its worker was killed before the broker read the acknowledgement, or it was published twice.
-            logger.info("a message comes again that was done: %s", cause)
-            message.ack_log_error(unsettled, self.connection_errors)
+            logger.info("dropped a redelivered message that had been dealt with: %s", cause)
+            message.ack_log_error(settle_log, self.connection_errors)
         else:
             self.refuse(message, str(cause))
 
     def _again(self, message: Any, error: Exception) -> None:
         logger.warning("a message cannot be read for now, trying again: %s", error)
-        self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (unsettled, self.connection_errors, True))
+        self.timer.call_after(AGAIN_AFTER, message.reject_log_error, (settle_log, self.connection_errors, True))
 
 
 class Task(celery.Task):  # type: ignore[misc]
@@ -213,13 +213,13 @@ class Request(CeleryRequest):  # type: ignore[misc]
 
     def __init__(self, message: Any, *, on_ack: Settle, on_reject: Settle, **settings: Any) -> None:
         def plainly(settle: Settle) -> Settle:
-            return lambda _, *arguments: settle(unsettled, *arguments)
+            return lambda _, *arguments: settle(settle_log, *arguments)
 
         super().__init__(message, on_ack=plainly(on_ack), on_reject=plainly(on_reject), **settings)
 
     @property
     def headers(self) -> Any:
-        """All headers of its message."""
+        """Return all headers of its message."""
         return self.message.headers
 
     @property
@@ -229,11 +229,11 @@ class Request(CeleryRequest):  # type: ignore[misc]
 
     @property
     def redelivered(self) -> bool:
-        """Whether the broker delivered it before."""
+        """Return whether the broker delivered it before."""
         return was_redelivered(self.message.delivery_info, self.message.headers)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
-        """Celery's; what has been delivered too often goes to the dead letters with the reason."""
+        """Record a failure as Celery does; one delivered too often is to go to the dead letters with the reason."""
         error = exc_info.exception
         error = getattr(error, "exc", error)  # billiard wraps it together with its traceback
         if isinstance(error, DeliveriesExceeded):

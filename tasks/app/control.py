@@ -21,10 +21,10 @@ logger = get_logger(__name__)
 
 
 class RunNode(Node):  # type: ignore[misc]
-    """A worker's end of remote control; what is no command is logged, and its channel stays as it is."""
+    """A worker's end of remote control; a message that is not a command is logged, and the channel stays open."""
 
     def handle_message(self, body: Any, message: Any = None) -> Any:
-        """Act on a command; of those that go to all, or to others, each node knows some and passes over the rest."""
+        """Run a command; log and drop a malformed one; pass over one to all or others that this node lacks."""
         problem = self._problem_with(body, message)
         if problem is not None:
             logger.error("a message of remote control is refused: %s", problem)
@@ -37,7 +37,7 @@ class RunNode(Node):  # type: ignore[misc]
     dispatch_from_message = handle_message
 
     def on_decode_error(self, message: Any, exc: Exception) -> None:
-        """It is gone already: commands are not acknowledged."""
+        """Log an unreadable command; it is gone already, since commands are not acknowledged."""
         logger.error("a message of remote control cannot be read: %s", exc)
 
     def _problem_with(self, body: Any, message: Any) -> str | None:
@@ -45,13 +45,13 @@ class RunNode(Node):  # type: ignore[misc]
             return "it names no method"
         destination = body.get("destination")
         if not isinstance(destination, list | tuple | None):
-            return "its destination is no list of workers"
+            return "its destination is not a list of workers"
         if body["method"] not in self.handlers and self.hostname in (destination or ()):
             return f"there is no command {body['method']!r}"
         if not isinstance(body.get("arguments"), Mapping | None):
-            return "its arguments are no mapping"
+            return "its arguments are not a mapping"
         if not all(isinstance(body.get(name), str | None) for name in ("pattern", "matcher", "ticket")):
-            return "its pattern, matcher or ticket is no text"
+            return "its pattern, matcher or ticket is not a text"
         reply_to = body.get("reply_to")
         # To an exchange that does not exist, the broker would close the channel of whoever replies.
         if reply_to is not None and not (
@@ -61,7 +61,7 @@ class RunNode(Node):  # type: ignore[misc]
         ):
             return f"it asks for a reply elsewhere than on {self.mailbox.reply_exchange.name}"
         clock = 0 if message is None else (message.headers or {}).get("clock", 0)
-        return None if isinstance(clock, int | None) else "its clock is no number"
+        return None if isinstance(clock, int | None) else "its clock is not a number"
 
 
 class RunMailbox(Mailbox):  # type: ignore[misc]
@@ -76,15 +76,15 @@ class RunMailbox(Mailbox):  # type: ignore[misc]
 
     @property
     def stock_reply_exchange(self) -> str:
-        """Name of the exchange on which clients that know Celery alone ask for answers."""
+        """Return the name of the exchange on which clients that know Celery alone ask for answers."""
         return str(Mailbox.reply_exchange_fmt % self.namespace)
 
     def get_queue(self, hostname: str) -> Queue:
-        """A worker's queue of commands."""
+        """Return a worker's queue of commands."""
         return self._renamed(super().get_queue(hostname), f"{self.exchange.name}.{hostname}")
 
     def get_reply_queue(self) -> Queue:
-        """A caller's queue of answers."""
+        """Return a caller's queue of answers."""
         return self._renamed(super().get_reply_queue(), f"{self.reply_exchange.name}.{self.oid}")
 
     @staticmethod
@@ -100,7 +100,7 @@ class RunControl(Control):  # type: ignore[misc]
 
 
 class RunEventReceiver(EventReceiver):  # type: ignore[misc]
-    """Whoever watches the events of workers and tasks: Flower."""
+    """The receiver of worker and task events, which Flower uses."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

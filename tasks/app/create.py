@@ -28,9 +28,9 @@ REDELIVER_AFTER = 60  # s until a Redis broker hands on what a dead worker held 
 
 
 class RunApp(compat.App):
-    """A Celery app whose result backend waits for a Redis that restarts, and unpacks nothing.
+    """A Celery app whose result backend waits for a Redis that restarts, and refuses compressed results.
 
-    Left to itself it does not, and a worker that cannot store what it has done ends with "Unrecoverable error".
+    Celery's does not wait, and a worker that cannot store a result ends with "Unrecoverable error".
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
@@ -38,7 +38,7 @@ class RunApp(compat.App):
         super().__init__(*given, **named)
 
     def hurry(self) -> None:
-        """Wait for a Redis that is away no longer than ENDS_WITHIN, in all: this process was told to stop."""
+        """Wait for an unreachable Redis no longer than ENDS_WITHIN in all, since this process was told to stop."""
         self.patience.hurry(ENDS_WITHIN)
 
     def prepare_backend(self, backend: Any) -> None:
@@ -57,7 +57,7 @@ def create_app(
     claim_threshold: int = CLAIM_THRESHOLD,
     redeliver_after: float = REDELIVER_AFTER,
 ) -> Celery:
-    """A Celery app for `topology.run`.
+    """Create the Celery app of `topology.run`.
 
     `prefetch`: messages a worker may hold unacknowledged. `task_events`: send the events that Flower shows.
     Payloads over `claim_threshold` bytes go through Redis (see claim_check.py). `redeliver_after`: s that a worker may

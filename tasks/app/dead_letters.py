@@ -34,13 +34,13 @@ class Letter:
 
 
 def declare_queues(connection: Any, topology: Topology) -> None:
-    """Make the queues of tasks' dead letters where they have gone; a declaration counts as use of those there are."""
+    """Declare the queues of tasks' dead letters, which also keeps existing ones from expiring."""
     for role in ROLES:
         topology.dead_queue(role)(connection.default_channel).declare()
 
 
 def letter_of(app: Any, message: Any) -> Letter:
-    """The letter for a message as kombu delivered it."""
+    """Make a letter of a message that kombu delivered."""
     key = message.delivery_info.get("routing_key") or ""
     return Letter(
         body=message.body.encode() if isinstance(message.body, str) else message.body,  # an empty one is a text
@@ -53,10 +53,10 @@ def letter_of(app: Any, message: Any) -> Letter:
 
 
 def send_dead_letter(app: Any, letter: Letter, reason: str) -> bool:
-    """A copy of `letter` into the dead letters, confirmed by the broker, with `reason` in its header REASON.
+    """Publish a copy of `letter` to the dead letters with `reason` in its header REASON; return whether it arrived.
 
-    False where it could not be done (the broker is away, or is a Redis, which has no dead letters): the message is to
-    be rejected then, and goes there without the reason.
+    False while the broker is away, and on a Redis broker, which has no dead letters: reject the message then, and
+    RabbitMQ moves it there without the reason.
     """
     topology: Topology = app.warren_topology
     if not brokers.of(app).dead_letters:

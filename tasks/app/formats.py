@@ -50,7 +50,7 @@ def read_body(content_type: str, body: bytes) -> Any:
         try:
             return serialization.loads(body, JSON_TYPE, "utf-8")
         except Exception as error:  # in several ways: no UTF-8, no JSON, a date that is none, too deep
-            raise CodecError(f"its body is no JSON: {error}") from error
+            raise CodecError(f"its body is not JSON: {error}") from error
     try:
         return codec.decode(body)
     except CodecError as error:
@@ -90,7 +90,7 @@ def unfit(data: Any) -> EncodeError:
 
 
 def _unfit(value: Any, path: str) -> Iterator[str]:
-    """Yield the paths below which JSON cannot hold what is in `value`."""
+    """Yield the paths of what JSON cannot hold in `value`."""
     try:
         serialization.dumps(value, serializer=JSON)
         return

@@ -1,4 +1,4 @@
-"""Outcomes of a call: its result, or one of the classes here, made in one place of whatever was raised.
+"""Outcomes of a call: its result, or an instance of a class here, made from what was raised.
 
 A result is any value but an `Outcome`. Texts of an Outcome can always be encoded, whatever the error's methods do.
 """
@@ -31,7 +31,7 @@ EXPIRED, REVOKED = "expired", "revoked"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Base of all outcomes that are no result. `error`: what was raised; `kind`: its class's name."""
+    """Base of all outcomes that are not results. `error`: what was raised; `kind`: its class's name."""
 
     error: BaseException
     kind: str

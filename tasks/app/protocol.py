@@ -1,7 +1,7 @@
-"""What a message of a task has to be (Celery's message protocol 2), checked before anything relies on it.
+"""Checks of task messages (Celery's message protocol 2), made before anything relies on them.
 
-Whoever can publish to an exchange can put anything at all into a message. A field of the wrong type that is found out
-in the middle of a worker's loop ends the worker, and the next one that receives the message.
+Any client that can publish to an exchange can send anything at all. A field of the wrong type that is found in the
+middle of a worker's loop ends the worker, and the next one that receives the message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LINKS = ("callbacks", "errbacks", "chain")
 
 
 def problem_with_headers(headers: Any) -> str | None:
-    """Why a worker cannot rely on the headers of a message, or None."""
+    """Return why the headers of a message are not those of a task, or None."""
     if not isinstance(headers, Mapping) or "task" not in headers:
         return "it has no header 'task': Warren takes Celery's message protocol 2 and no other"
     for name in ("task", "id"):
@@ -57,7 +57,7 @@ def _problem_with_stamps(headers: Mapping[str, Any]) -> str | None:
 
 
 def problem_with_body(body: Any) -> str | None:
-    """Why the decoded body of a message is not (args, kwargs, embed), or None."""
+    """Return why the decoded body of a message is not (args, kwargs, embed), or None."""
     if not isinstance(body, (tuple, list)) or len(body) != 3:
         return f"its body is {_shown(body)}, not (args, kwargs, embed)"
     args, kwargs, embed = body
@@ -74,11 +74,13 @@ def problem_with_body(body: Any) -> str | None:
         if links is not None and not (isinstance(links, (list, tuple)) and all(map(_is_signature, links))):
             return f"its embed has {name} {_shown(links)}, not a list of signatures"
     chord = embed.get("chord")
-    return None if chord is None or _is_signature(chord) else f"its embed has the chord {_shown(chord)}, no signature"
+    return (
+        None if chord is None or _is_signature(chord) else f"its embed has the chord {_shown(chord)}, not a signature"
+    )
 
 
 def is_moment(value: Any) -> bool:
-    """Whether `value` is a date and time in ISO 8601."""
+    """Return whether `value` is a date and time in ISO 8601."""
     if not isinstance(value, str):
         return False
     try:
@@ -110,6 +112,6 @@ def _is_signature(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """`value` as part of one line of a log."""
+    """Return `value` as a short text for one line of a log."""
     text = repr(value) if isinstance(value, str | bytes | int | float | bool | None) else type(value).__name__
     return text if len(text) <= 60 else f"{text[:60]}..."

@@ -1,4 +1,4 @@
-"""How an app of a run sends tasks: by the run's routes, in the format of the call they follow, never to nowhere."""
+"""Sending tasks in a run: by its routes, in the format of the call they follow; an error if no queue takes them."""
 
 from __future__ import annotations
 

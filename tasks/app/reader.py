@@ -1,4 +1,4 @@
-"""Who reads a queue, and whether on this host: senders use shared memory only for a reader that sees the same files.
+"""The reader of a queue, and whether it is on this host: senders use shared memory only where it sees the same files.
 
 The reader leaves a mark in the run's folder of shared memory and names it in Redis, again every few seconds. A sender
 that finds that very mark shares the folder with it, whatever their host names and containers. Any doubt (no reader for
@@ -39,9 +39,9 @@ class Reader:
         self._sweep_at = 0.0
 
     def announce(self) -> bool:
-        """Say that this process reads the queue, by shared memory too; call it every few seconds.
+        """Announce that this process reads the queue, by shared memory too; call it every few seconds.
 
-        False where there is no shared memory. Raises redis.RedisError.
+        Returns False where there is no shared memory. Raises redis.RedisError.
         """
         folder = SharedFolder(self._token())
         self._sweep(folder)
@@ -84,7 +84,7 @@ class ReaderHere:
         self._read_at = 0.0
 
     def __call__(self) -> SharedFolder | None:
-        """As it was within the last second; None while Redis is away."""
+        """Return the shared folder, looked up at most once a second; None while Redis is away."""
         if time.monotonic() >= self._read_at:
             self._read_at = time.monotonic() + READ_EVERY
             self._folder = self._look()
@@ -111,7 +111,7 @@ def remove_shared(client: redis.Redis, topology: Topology) -> None:
 
 
 def token_key(topology: Topology) -> str:
-    """Where the name of the run's folder stands."""
+    """Return the Redis key of the name of the run's folder."""
     return f"{topology.key_prefix}shared"
 
 

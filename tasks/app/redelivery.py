@@ -1,4 +1,4 @@
-"""How often a message may be delivered again: what kills each worker that runs it goes to the dead letters, not on.
+"""Limits on redelivery: a message that kills each worker that runs it goes to the dead letters in the end.
 
 A broker hands on what a dead worker held, marked as redelivered, and neither a classic queue nor Redis counts how
 often. Here each run of a redelivered message is counted in Redis when it begins, under the message's id, and forgotten
@@ -197,7 +197,7 @@ def _comes_again(outcome: Any) -> bool:
 
 
 def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
-    """The error for a message that has been delivered `limit` times."""
+    """Return the error for a message that has been delivered `limit` times."""
     times = "once" if limit == 1 else f"{limit} times"
     return DeliveriesExceeded(
         name,
@@ -207,5 +207,5 @@ def exceeded(name: str, message_id: str, limit: int) -> DeliveriesExceeded:
 
 
 def was_redelivered(info: Any, headers: Any = None) -> bool:
-    """Whether the broker delivered this before: RabbitMQ's flag, or the header that kombu's Redis transport sets."""
+    """Return whether the broker delivered this before: RabbitMQ's flag, or the header of kombu's Redis transport."""
     return bool((info or {}).get("redelivered") or (headers or {}).get("redelivered"))

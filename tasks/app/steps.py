@@ -1,6 +1,6 @@
 """Work in steps: a generator that yields what is to be run next, is sent the outcomes, and returns one outcome a call.
 
-So the same counting, isolating and giving up serves who runs calls at once and who lets them run in an event loop.
+So counting, isolating and giving up are written once for calls that run at once and for those of an event loop.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ ENCODINGS = ("binary", "utf-8", "us-ascii")
 
 
 def refusal(compression: object) -> str:
-    """Why a message with that header `compression` is refused."""
+    """Return the reason for refusing a message with that header `compression`."""
     return f"it is compressed ({compression!r:.60}), and Warren unpacks nothing: send it without `compression`"
 
 
@@ -58,7 +58,7 @@ _classes: dict[type, type] = {}  # a transport's class of messages -> the same o
 
 
 def _refusing(channel: Any) -> Any:
-    """`channel`, which from now on refuses compressed messages."""
+    """Have `channel` refuse compressed messages from now on; return it."""
     kind = channel.Message
     if kind not in _classes:
         _classes[kind] = type(kind.__name__, (kind, _Uncompressed), {})

@@ -18,7 +18,7 @@ __all__ = ["GONE", "AmqpBroker", "Broker", "Connection", "LinkLost", "RedisBroke
 
 
 def of(app: Any) -> Broker:
-    """The broker of a Celery app: the one installed as `app.warren_broker`, else the kind that its URL names."""
+    """Return an app's broker: the one installed as `app.warren_broker`, else one of the kind that its URL names."""
     broker: Broker | None = getattr(app, "warren_broker", None)
     if broker is None:
         kind = AmqpBroker if app.connection_for_write().transport.driver_type == "amqp" else RedisBroker

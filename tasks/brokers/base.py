@@ -1,4 +1,4 @@
-"""What clients, workers and events ask of a broker, and of a connection to it."""
+"""The interface of brokers and of connections to them, which clients, workers and events use."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Connection(Protocol):
         """Consume no more under `tag`; what was delivered stays held."""
 
     def consumers(self, queue: str) -> int:
-        """How many consume `queue`; 0 where there is no such queue."""
+        """Return the number of consumers of `queue`; 0 where it does not exist."""
 
     def confirm(self, settled: Settled) -> int:
-        """A channel in confirm mode: within `drain`, `settled` is told of each message sent there, numbered from 1."""
+        """Open a channel in confirm mode and return its id; `drain` calls `settled` for its messages, from number 1."""
 
     def on_returned(self, returned: Returned) -> None:
-        """`returned` is called, within `drain`, for mandatory messages that no queue took."""
+        """Have `drain` call `returned` for mandatory messages that no queue took."""
 
     def send(self, data: bytes | memoryview) -> None:
         """Write whole frames."""
@@ -57,20 +57,20 @@ class Connection(Protocol):
         """Write messages that nobody confirms, past `send`: when the broker takes none, acknowledgements still pass."""
 
     def drain(self, timeout: float | None = None) -> list[Delivery]:
-        """What has been delivered; waits up to `timeout` s (None: a moment) for the first, and may return none."""
+        """Return what was delivered, perhaps nothing; wait up to `timeout` s (None: a moment) for the first."""
 
     def wake_by(self, descriptor: int) -> None:
-        """Have `drain` return, too, while `descriptor` is readable; whoever it belongs to empties it."""
+        """Have `drain` return, too, while `descriptor` is readable; its owner empties it."""
 
     @property
     def midway(self) -> bool:
-        """Whether the beginning of a message has come, and not yet its end."""
+        """Return whether a message has arrived in part."""
 
     def fileno(self) -> int:
-        """For event loops: readable when `drain(0)` has something to do."""
+        """Return a descriptor for event loops, readable when `drain(0)` has something to do."""
 
     def close(self) -> None:
-        """Close; unacknowledged messages go back to their queues. Safe to call again."""
+        """Close the connection; unacknowledged messages go back to their queues. Idempotent."""
 
     def discard(self) -> None:
         """Drop the connection without telling the broker."""
@@ -84,9 +84,9 @@ class Broker(ABC):
     dead_letters: ClassVar[bool]  # what is rejected for good is kept for a person to read
 
     def priority(self, level: int, levels: int) -> int:
-        """The priority of a message of that level, 0 the lowest of so many."""
+        """Return the broker's message priority for `level` (0 the lowest) of `levels`."""
         return level
 
     @abstractmethod
     def connect(self) -> Connection:
-        """A new connection. Raises one of GONE when the broker is away; where there is no `direct_reply`, always."""
+        """Make a connection. Raises one of GONE when the broker is away; without `direct_reply`, always."""

@@ -12,7 +12,7 @@ LOWEST = 9  # priority
 
 
 class RedisBroker(Broker):
-    """What Celery's client, consumer and result backend do is all there is."""
+    """A Redis broker, which only Celery's own client, consumer and result backend speak to."""
 
     direct_reply = refuses = dead_letters = False
 
@@ -24,5 +24,5 @@ class RedisBroker(Broker):
         return LOWEST - round(level * LOWEST / (levels - 1))
 
     def connect(self) -> Connection:
-        """Raises OperationalError: only Celery's own connections speak to a Redis broker."""
+        """Raise OperationalError: only Celery's own connections speak to a Redis broker."""
         raise OperationalError("a Redis broker takes no connections for direct calls; use an amqp:// broker for those")

@@ -1,8 +1,7 @@
 """AMQP over TLS as a URL says it: amqps://USER:PASSWORD@HOST:5671/VHOST?ssl_ca_certs=ca.pem
 
-kombu hands the options of the URL to py-amqp by names that py-amqp does not know. Here they arrive, and who shows a
-certificate has to be whom the URL names: the certificate and its host are checked by default, against `ssl_ca_certs` or
-the system's authorities.
+kombu hands the options of the URL to py-amqp by names that py-amqp does not know; here they are translated. The
+server's certificate and its host name are checked by default, against `ssl_ca_certs` or the system's authorities.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ CHECK_HOST = "ssl_check_hostname"
 
 
 def options(given: Mapping[str, Any], host: str) -> dict[str, Any]:
-    """What py-amqp takes, from the options of a URL. Raises ConfigurationError for one that does not exist."""
+    """Translate the options of a URL to py-amqp's. Raises ConfigurationError for one that does not exist."""
     of_url = {name: value for name, value in given.items() if name.startswith("ssl_") and name != "ssl_version"}
     wrong = [name for name in of_url if name not in OPTIONS and name != CHECK_HOST]
     if wrong:
@@ -43,10 +42,10 @@ def options(given: Mapping[str, Any], host: str) -> dict[str, Any]:
 
 
 class Transport(SSLTransport):  # type: ignore[misc]
-    """kombu's, with the options of the URL."""
+    """kombu's TLS transport, with the options of the URL."""
 
     def establish_connection(self) -> Any:
-        """See kombu. Raises ConfigurationError for an option of the URL that does not exist."""
+        """Connect as kombu does. Raises ConfigurationError for an option of the URL that does not exist."""
         given = self.client.ssl if isinstance(self.client.ssl, dict) else {}
         self.client.ssl = options(given, self.client.hostname or "localhost") if "context" not in given else given
         return super().establish_connection()

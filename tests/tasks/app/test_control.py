@@ -41,4 +41,4 @@ def test_a_command_for_this_node_that_it_does_not_know_is_refused(caplog: pytest
 def test_a_message_that_is_no_command_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert said(caplog, method=3) == ["a message of remote control is refused: it names no method"]
     (line,) = said(caplog, method="scale", destination=7)
-    assert line.endswith("its destination is no list of workers")
+    assert line.endswith("its destination is not a list of workers")
