@@ -35,7 +35,7 @@ from warren import redis_client
 def take_over(
     connection: Any, read_frame: Callable[..., tuple[int, int, bytes]], write: Callable[[Any], None]
 ) -> tuple[Any, bytes]:
-    """The socket of an open `amqp.Connection`, and what was read from it and not used yet.
+    """Take over an open `amqp.Connection`: return its socket, and what was read from it and not used yet.
 
     From now on the connection reads its frames by `read_frame` and writes its bytes by `write`.
     """
@@ -60,7 +60,7 @@ def drop(connection: Any) -> None:
 
 
 def redis_queue_length(channel: Any, queue: str) -> int:
-    """Messages that wait in `queue` of a Redis broker.
+    """Return how many messages wait in `queue` of a Redis broker.
 
     kombu's passive declaration asks whether the list exists without the run's key prefix: always "no such queue".
     """
@@ -73,7 +73,7 @@ def redis_of(connection: Any) -> redis.Redis:
 
 
 def use_transport(scheme: str, path: str) -> None:
-    """URLs of `scheme` are opened by the transport class at `path` ("module:Class") from now on, in this process."""
+    """Open URLs of `scheme` by the transport class at `path` ("module:Class") from now on, in this process."""
     TRANSPORT_ALIASES[scheme] = path
 
 
@@ -87,7 +87,7 @@ class App(Celery):  # type: ignore[misc]
     """A Celery app that may prepare its result backend, of which there is one a thread."""
 
     def prepare_backend(self, backend: Any) -> None:
-        """Called with each new result backend."""
+        """Prepare a new result backend; does nothing by default."""
 
     def _get_backend(self) -> Any:
         self.loader.override_backends["sentinel"] = f"{__name__}:_SentinelBackend"
@@ -173,7 +173,7 @@ class _ResultConsumer(ResultConsumer):  # type: ignore[misc]
 
 
 def give_up_result(backend: Any, result: Any) -> None:
-    """Have a result backend listen no more for `result`, whom nobody waits for."""
+    """Have a result backend listen no more for `result`, which nobody waits for."""
     backend.on_result_fulfilled(result)
 
 
@@ -181,12 +181,12 @@ class Pool(BasePool):  # type: ignore[misc]
     """Base of worker pools."""
 
     def info_besides(self) -> dict[str, Any]:
-        """What remote control tells of the pool besides what Celery does."""
+        """Return what remote control tells of the pool besides what Celery does."""
         return {}
 
     @property
     def terminated(self) -> bool:
-        """Whether a cold stop was asked for."""
+        """Return whether a cold stop was asked for."""
         return bool(self._state == self.TERMINATE)
 
     def _get_info(self) -> dict[str, Any]:
@@ -194,23 +194,23 @@ class Pool(BasePool):  # type: ignore[misc]
 
 
 def request_class(task: Any, consumer: Any, app: Any) -> Any:
-    """The class of the requests of `task` in a Celery worker."""
+    """Return the class of the requests of `task` in a Celery worker."""
     request, pool, eventer = symbol_by_name(task.Request), consumer.pool, consumer.event_dispatcher
     return create_request_cls(request, task, pool, consumer.hostname, eventer, app=app)
 
 
 def links_of(request: Any) -> dict[str, Any]:
-    """The chord, chain and callbacks of a Celery request that has been decoded."""
+    """Return the chord, chain and callbacks of a Celery request that has been decoded."""
     return request._payload[2] or {}
 
 
 def tracer_of(task: Any) -> Any:
-    """What a Celery worker runs `task` by: it keeps the books (result backend, chord, callbacks, chain, signals)."""
+    """Return the tracer of `task`, which keeps Celery's books: result backend, chord, callbacks, chain, signals."""
     return task.__trace__
 
 
 def new_tracer(app: Any, task: Any, hostname: str) -> Any:
-    """The same, for a task that no Celery consumer has registered."""
+    """Build the tracer of a task that no Celery consumer has registered."""
     return build_tracer(task.name, task, app.loader, hostname, app=app)
 
 
@@ -218,6 +218,6 @@ def new_tracer(app: Any, task: Any, hostname: str) -> Any:
 
 
 def stack_of(thread: int) -> str:
-    """Return what a thread, by its identifier, runs at the moment; empty where it has ended."""
+    """Return the stack of a thread, by its identifier, as text; "" where it has ended."""
     frame = sys._current_frames().get(thread)
     return "" if frame is None else "".join(traceback.format_stack(frame))

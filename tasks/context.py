@@ -31,7 +31,7 @@ def install(app: Any, topology: Topology) -> Run:
 
 
 def current() -> Run:
-    """The run of this process: the installed one, else that of the environment (what the launcher sets).
+    """Return the run of this process: the installed one, else that of the environment (which the launcher sets).
 
     Raises ConfigurationError when there is neither.
     """

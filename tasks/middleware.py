@@ -109,7 +109,7 @@ def hook_of(middleware: Middleware, hook: str) -> Any:
 
 
 def checked_middleware(given: Sequence[Any] | None) -> tuple[Middleware, ...]:
-    """Return `given`, by default what is installed. Raises ConfigurationError for what is no middleware."""
+    """Return `given`, by default what is installed. Raises ConfigurationError for other objects."""
     if given is None:
         return tuple(_installed)
     if isinstance(given, Middleware) or not isinstance(given, Iterable):
@@ -117,7 +117,9 @@ def checked_middleware(given: Sequence[Any] | None) -> tuple[Middleware, ...]:
     wrong = [one for one in given if not isinstance(one, Middleware)]
     if wrong:
         remedy = "give an object of it: NAME()" if isinstance(wrong[0], type) else "derive it from Middleware"
-        raise ConfigurationError([f"middleware: {one!r} is no tasks.middleware.Middleware; {remedy}" for one in wrong])
+        raise ConfigurationError(
+            [f"middleware: {one!r} is not a tasks.middleware.Middleware; {remedy}" for one in wrong]
+        )
     return tuple(given)
 
 
@@ -171,7 +173,7 @@ def current_call() -> Call | None:
 
 
 def own_headers(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of a message's headers that are its sender's own."""
+    """Return the headers of a message that its sender has set."""
     return {name: value for name, value in headers.items() if not _is_reserved(name)}
 
 

@@ -1,4 +1,4 @@
-"""Which exceptions of a service are tried again, how often, and how long a call waits before."""
+"""Retries of calls after an exception: for which exceptions, how often, and after how long a wait."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RetryOn:
         self.errors = errors or (Exception,)
         self.when, self.times, self.backoff, self.longest, self.jitter = when, times, backoff, longest, jitter
         problems = [
-            f"{error!r} is no class of exceptions"
+            f"{error!r} is not a class of exceptions"
             for error in errors
             if not (isinstance(error, type) and issubclass(error, BaseException))
         ]
@@ -48,7 +48,7 @@ class RetryOn:
 
     @classmethod
     def of(cls, given: Any) -> RetryOn | None:
-        """Return what `retry_on=` means: a RetryOn, a class of exceptions, or several of them; None for nothing."""
+        """Make a RetryOn of what `retry_on=` may be: one, a class of exceptions, or several; None for None."""
         if given is None or isinstance(given, cls):
             return given
         return cls(*given) if isinstance(given, tuple | list) else cls(given)

@@ -35,7 +35,7 @@ CONCURRENCY = 32  # calls of an `async def` service that run at once in one proc
 
 @dataclass(frozen=True)
 class Spec:
-    """What a caller and a worker know of a service.
+    """The settings of a service, as its callers and workers know them.
 
     `minimum`: calls that a batch waits for, for at most `wait` s (None: for as long as it takes). `retries`: how often
     a call is sent again when the worker, or the broker, died with it. `isolate`: when a batch of several calls fails
@@ -59,19 +59,19 @@ class Spec:
     delays: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """For the run's directory of services."""
+        """Return it as a dict, for the run's directory of services."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Spec:
-        """The opposite. Fields that a newer version added are ignored; those that an older one lacks have defaults."""
+        """Make a Spec of a dict. Fields of a newer version are ignored; those that an older one lacks have defaults."""
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in values.items() if name in known})
 
 
 @dataclass(frozen=True)
 class Subscribed:
-    """What a method subscribes to. `latest`: only the newest event; otherwise all, `bound` of which may wait.
+    """The subscription of a handler. `latest`: only the newest event; otherwise all, `bound` of which may wait.
 
     `retained`: first of all the newest that was fired before it subscribed.
     """
@@ -173,7 +173,7 @@ def service(
             found.append(f"hard_time_limit={hard_time_limit}: an `async def` ends at its time_limit; leave this out")
         elif concurrency is not None and not is_async:
             found.append(
-                f"concurrency={concurrency}: {function.__name__} is no `async def`, so its calls run one after "
+                f"concurrency={concurrency}: {function.__name__} is not `async def`, so its calls run one after "
                 "another; make it one, or start more workers"
             )
         if found:
@@ -259,21 +259,21 @@ _defined: dict[str, Spec] = {}  # every service whose class this process has imp
 
 
 def defined() -> dict[str, Spec]:
-    """Name -> spec of the services whose classes this process has imported."""
+    """Return name -> spec of the services whose classes this process has imported."""
     return dict(_defined)
 
 
 def is_worker(kind: type) -> bool:
-    """Whether objects of this class can be served: it derives from Worker, or has a method that is a service."""
+    """Return whether objects of this class can be served: it derives from Worker, or a method is a service."""
     return issubclass(kind, Worker) or bool(_marked(kind, "__service__"))
 
 
 def role_of(worker: object) -> str:
-    """The first part of the names of a worker's services. Raises ConfigurationError for what is no worker."""
+    """Return the first part of the names of a worker's services. Raises ConfigurationError if it is not a worker."""
     kind = worker if isinstance(worker, type) else type(worker)
     if not is_worker(kind):
         raise ConfigurationError(
-            f"{kind.__name__} is no worker: no method of it is marked with @service or @register, and it does not "
+            f"{kind.__name__} is not a worker: no method of it is marked with @service or @register, and it does not "
             "derive from tasks.service.Worker; give a worker, its class, or the name of a role as text"
         )
     role = getattr(kind, "role", "") or kind.__name__.lower()
@@ -286,7 +286,7 @@ def role_of(worker: object) -> str:
 
 
 def services_of(worker: object) -> list[Spec]:
-    """The services of a worker, under their full names, sorted. Raises ConfigurationError for a name that is taken."""
+    """Return a worker's services, sorted by full name. Raises ConfigurationError for a name that is reserved."""
     role, found = role_of(worker), []
     for method, spec in _marked(worker, "__service__"):
         if method in ROLE_TASKS:
@@ -298,7 +298,7 @@ def services_of(worker: object) -> list[Spec]:
 
 
 def handlers_of(worker: object) -> dict[str, Subscribed]:
-    """Method name -> what it subscribes to."""
+    """Return method name -> what it subscribes to, of a worker's event handlers."""
     return dict(_marked(worker, "__subscribed__"))
 
 

@@ -80,58 +80,58 @@ class Topology:
 
     @property
     def prefix(self) -> str:
-        """First part of every exchange and queue name."""
+        """Return the first part of every exchange and queue name."""
         return f"warren.{self.run}"
 
     @property
     def key_prefix(self) -> str:
-        """First part of every Redis key."""
+        """Return the first part of every Redis key."""
         return key_prefix(self.run)
 
     @property
     def actor(self) -> Exchange:
-        """Direct; rollout tasks. Persistent: a round of a chord outlives a restart of the broker."""
+        """Return the direct exchange of rollout tasks. Persistent: a chord's round outlives a broker restart."""
         return Exchange(f"{self.prefix}.actor", "direct", durable=True, delivery_mode=2)
 
     @property
     def learner(self) -> Exchange:
-        """Direct; trajectory segments. Persistent: a confirmed segment outlives the broker."""
+        """Return the direct exchange of trajectory segments. Persistent: a confirmed segment outlives the broker."""
         return Exchange(f"{self.prefix}.learner", "direct", durable=True, delivery_mode=2)
 
     @property
     def service(self) -> Exchange:
-        """Direct; calls of services, each by its own name. A call is transient: its caller waits, and asks again."""
+        """Return the direct exchange of services. A call is transient: its caller waits, and sends it again."""
         return Exchange(f"{self.prefix}.service", "direct", durable=True, delivery_mode=1)
 
     @property
     def dead(self) -> Exchange:
-        """Topic; RabbitMQ moves here what was rejected or expired, with the reason in its x-death header."""
+        """Return the topic exchange to which RabbitMQ moves what was rejected or expired, with an x-death header."""
         return Exchange(f"{self.prefix}.dead", "topic", durable=True)
 
     @property
     def control(self) -> str:
-        """What the exchanges and queues of Celery's remote control begin with (see control.py)."""
+        """Return the first part of the names of Celery's remote control (see control.py)."""
         return f"{self.prefix}.control"
 
     @property
     def celery_events(self) -> str:
-        """Celery's own topic exchange of worker and task events, and what the queues on it begin with."""
+        """Return Celery's topic exchange of worker and task events, and the first part of the names of its queues."""
         return f"{self.prefix}.events"
 
     def event(self, name: str) -> Exchange:
-        """Fanout; one an event name."""
+        """Return the fanout exchange of the event `name`."""
         return Exchange(f"{self.prefix}.event.{name}", "fanout", durable=True, delivery_mode=1)
 
     def actor_queue(self, policy: str = "main") -> Queue:
-        """Rollout tasks for actors of `policy`."""
+        """Return the queue of rollout tasks for actors of `policy`."""
         return self._queue(self.actor, f"actor.{policy}")
 
     def learner_queue(self, player: str = "main") -> Queue:
-        """Segments for the learners of `player`; when `learner_bound` wait, the broker refuses more."""
+        """Return the queue of segments for the learners of `player`; over `learner_bound` the broker refuses more."""
         return self._queue(self.learner, f"learner.{player}", max_length=self.learner_bound, overflow="reject-publish")
 
     def rank_queue(self, player: str, learner: int) -> Queue:
-        """What the rounds of one of several learners of `player` come back to; the first has the player's own queue."""
+        """Return the queue of one of several learners' rounds; the first of `player` has the player's own queue."""
         if learner == 0:
             return self.learner_queue(player)
         key = f"learner.{player}.rank-{learner}"
@@ -140,11 +140,11 @@ class Topology:
     def service_queue(
         self, name: str, response: bool = True, bound: int = ONE_WAY_LENGTH, priorities: int = 0
     ) -> Queue:
-        """Calls of service `name` (ROLE.METHOD), for all workers that serve it.
+        """Return the queue of calls of service `name` (ROLE.METHOD), for all workers that serve it.
 
-        Who waits for an answer is told of every failure and nearly always sets a time to live, so those queues have no
-        dead-letter exchange. They have no bound either: callers could only be told of a refusal by confirms on the
-        channel that answers come to, at the cost of every call. Calls without an answer are bounded: over `bound` the
+        A caller that waits for an answer hears of every failure and nearly always sets a time to live, so those queues
+        have no dead-letter exchange. They have no bound either: a refusal could only be told by confirms on the channel
+        of the answers, at the cost of every call. Calls without an answer are bounded: over `bound` the
         broker refuses more. With `priorities` the broker delivers those of a higher level first. Raises
         ConfigurationError where it has none.
         """
@@ -159,9 +159,9 @@ class Topology:
         )
 
     def delay_queue(self, name: str, milliseconds: int) -> Queue:
-        """One-way calls of service `name` that wait so long for their time; then the broker moves them to `due_queue`.
+        """Return the queue of one-way calls of `name` delayed by so many ms; the broker then moves them to `due_queue`.
 
-        Whoever sends one declares it before, and so keeps it until the last of them has left.
+        Each sender declares it first, which keeps it until the last of its calls has left.
         """
         key = f"delay.{milliseconds}.{name}"
         then = {"x-dead-letter-exchange": self.service.name, "x-dead-letter-routing-key": f"due.{name}"}
@@ -176,7 +176,7 @@ class Topology:
         )
 
     def due_queue(self, name: str, priorities: int = 0) -> Queue:
-        """One-way calls of service `name` whose time has come.
+        """Return the queue of delayed one-way calls of service `name` that are due.
 
         It refuses none, since what the broker moves to a queue that does is lost, and waits longer for a worker.
         """
@@ -192,7 +192,7 @@ class Topology:
         )
 
     def dead_queue(self, role: str) -> Queue:
-        """What failed for good among the messages of `role`."""
+        """Return the queue of the dead letters of `role`."""
         return Queue(
             f"{self.prefix}.dead.{role}",
             self.dead,
@@ -204,7 +204,7 @@ class Topology:
         )
 
     def event_queue(self, name: str, subscriber: str, length: int = EVENT_LENGTH) -> Queue:
-        """A subscriber's own queue: gone with its connection; never more than the newest `length` messages in it."""
+        """Return a new queue of one subscriber, gone with its connection; it holds the newest `length` messages."""
         return Queue(
             f"{self.prefix}.event.{name}.{subscriber}.{uuid.uuid4().hex[:6]}",
             self.event(name),
@@ -216,7 +216,7 @@ class Topology:
         )
 
     def probe_queue(self, exclusive: bool = False) -> Queue:
-        """A queue with an exchange of its own, to try on a broker what a run does; both are soon gone by themselves."""
+        """Return a queue with its own exchange, to try on a broker what a run does; both soon delete themselves."""
         return Queue(
             f"{self.prefix}.probe.{uuid.uuid4().hex[:6]}",
             Exchange(f"{self.prefix}.probe", "direct", durable=False, auto_delete=True),
@@ -228,16 +228,16 @@ class Topology:
         )
 
     def task_queues(self) -> list[Queue]:
-        """The queues that tasks without an address of their own go to."""
+        """Return the queues of tasks that name no address of their own."""
         ranks = range(self.learners)
         return [self.actor_queue(), *(self.rank_queue(player, rank) for player in self.players for rank in ranks)]
 
     def key_of(self, routing_key: str) -> str:
-        """The key in this table of a message that came by `routing_key`: the default exchange's are names of queues."""
+        """Return a message's key in this table, also where it came by the default exchange, by its queue's name."""
         return routing_key.removeprefix(f"{self.prefix}.")
 
     def declared(self) -> list[Queue]:
-        """What every role declares at its start, in the order of the table."""
+        """Return the queues that every role declares at its start, in the order of the table."""
         return [*self.task_queues(), *(self.dead_queue(role) for role in ROLES)]
 
     def route(
@@ -249,7 +249,7 @@ class Topology:
         task: Any = None,
         **__: Any,
     ) -> dict[str, Any] | None:
-        """Celery's router: `actor.rollout` to the actor queue, `learner.learn` to the learner's, services by name."""
+        """Route a task for Celery: `actor.rollout` and `learner.learn` to their queues, services by name."""
         role, _, method = name.partition(".")
         if method in ROLE_TASKS:
             if role == "actor":
@@ -271,7 +271,7 @@ class Topology:
         priorities: int = 0,
         **bounds: Any,
     ) -> Queue:
-        """A durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where that would not tell it apart."""
+        """Return a durable queue bound with `key`, called PREFIX.KEY, or PREFIX.LABEL where a label is given."""
         # Under its own key whatever way a message came, or it would miss the bindings of the dead-letter queues.
         dead = {"x-dead-letter-exchange": self.dead.name, "x-dead-letter-routing-key": key}
         arguments = {**DURABLE[self.queue_type], **(dead if dead_letters else {})}
@@ -291,7 +291,7 @@ class Topology:
 
 
 def key_prefix(run: str) -> str:
-    """First part of every Redis key of `run`; "*" for those of every run, as a pattern."""
+    """Return the first part of every Redis key of `run`; for "*" a pattern of those of every run."""
     return f"warren.{run}:"
 
 
@@ -301,5 +301,5 @@ def foreign_queue(name: str) -> Queue:
 
 
 def address(queue: Queue) -> dict[str, Any]:
-    """Celery's sending options for `queue`: through its exchange. With a queue alone Celery takes the default one."""
+    """Return Celery's options to send to `queue` by its exchange; with a queue alone Celery uses the default one."""
     return {"queue": queue, "exchange": queue.exchange.name, "routing_key": queue.routing_key}

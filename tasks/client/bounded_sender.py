@@ -81,7 +81,7 @@ class BoundedSender:
         return False
 
     def _last_wait(self) -> float:
-        """s between tries at most: what waits in a longer queue lasts longer, and more may look into it."""
+        """Return the longest pause between tries, in s; longer for a longer queue, which more senders may look at."""
         return LAST_WAIT * min(max(1.0, self.bound() / SHORT), 8.0)
 
     def wait_for_room(self, enough: Callable[[bool], bool] = bool) -> None:
@@ -113,7 +113,7 @@ class BoundedSender:
         return False
 
     def withdraw(self) -> None:
-        """What was offered last will not be offered again."""
+        """Give up what was offered last, and release its claims."""
         self._offered = ()
         claim_check.forget(self._made)
 

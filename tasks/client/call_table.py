@@ -1,4 +1,4 @@
-"""The calls of one client that have not ended, and what becomes of each: no sockets, no threads, no clock.
+"""The calls of one client that have not ended, and their states: no sockets, no threads, no clock.
 
 A driver tells the table what happens (`delivered`, `confirmed`, `returned`, `lost`, the passing of time) and writes the
 frames that it gives back. rpc.py drives it with threads, async_client.py with an event loop; celery_rpc.py uses it for
@@ -35,7 +35,7 @@ NEVER = float("inf")
 
 
 class CallTable:
-    """See above. `now` is always the monotonic clock; `patience`: s that a service may be without a worker."""
+    """Calls under way. `now` is always the monotonic clock; `patience`: s that a service may be without a worker."""
 
     def __init__(self, call_frames: CallFrames, patience: float) -> None:
         self._frames, self._patience = call_frames, patience
@@ -58,13 +58,13 @@ class CallTable:
     # numbers messages in the order in which they come.
 
     def opened(self, channel: int, frame_max: int) -> None:
-        """Calls are written to a new connection from now on."""
+        """Write calls for a new connection from now on."""
         with self._lock:
             self._forget_numbers()
         self._frames.open(channel, frame_max)
 
     def confirm_on(self, channel: int) -> None:
-        """One-way calls are written to this new channel, which numbers them from 1."""
+        """Write one-way calls for this new channel, which numbers them from 1."""
         with self._lock:
             self._forget_numbers()
             self.confirming = True
@@ -102,7 +102,7 @@ class CallTable:
         return b"".join(data)
 
     def take_due(self, now: float) -> list[Handle]:
-        """Return the calls that are due, which count as sent from now on; for who does not write frames."""
+        """Return the calls that are due and count them as sent, for a driver that does not write frames."""
         with self._lock:
             found = self._take_due(now, len(self._waiting) + 1)
             for call in found:
@@ -159,7 +159,7 @@ class CallTable:
     # What the broker says.
 
     def delivered(self, properties: bytes, body: bytes) -> bool:
-        """An answer came: a result, a failure, or that the call's worker died. False: no call waits for it any more."""
+        """Take in an answer: a result, a failure, or LOST. Return False where no call waits for it any more."""
         if properties[:2] == RESULT:
             call = self._pop(properties[3:].decode("ascii", "replace"))
             if call is None:
@@ -186,7 +186,7 @@ class CallTable:
         return True
 
     def confirmed(self, number: int, multiple: bool, taken: bool, now: float) -> None:
-        """The broker has the one-way call of that number, and with `multiple` all before it; or it refused them."""
+        """End the one-way call of that number (`multiple`: and all before it), or send it again where not `taken`."""
         ended = []
         with self._lock:
             numbers = [number]
@@ -208,9 +208,9 @@ class CallTable:
             self.end(call)
 
     def returned(self, call_id: str, now: float) -> Handle | None:
-        """No queue took the call: nobody has ever served it, or its queue has gone with time.
+        """Send a call again that no queue took: nobody has ever served it, or its queue has expired.
 
-        Returns the call where that has lasted for longer than patience has.
+        Returns the call where that has gone on for longer than the patience.
         """
         with self._lock:
             call = self._calls.get(call_id)
@@ -220,9 +220,9 @@ class CallTable:
         return call if self._is_unserved(call, now) else None
 
     def lost(self) -> list[tuple[Handle, Exception]]:
-        """The connection broke, and with it answers and confirmations: calls wait to be sent again, if they may be.
+        """Have the calls under way on a broken connection wait to be sent again, where they may be.
 
-        Returns those that may not, for `fail`.
+        Returns those that may not, with their errors, for `fail`.
         """
         with self._lock:
             self._forget_numbers()
@@ -259,7 +259,7 @@ class CallTable:
             return {call.spec.name for call in self._calls.values() if call.state is SENT and call.sent_at < before}
 
     def counted(self, name: str, consumers: int, now: float) -> list[Handle]:
-        """So many consume the queue of a service. Return its calls that nobody has served for longer than patience."""
+        """Note how many consume a service's queue; return its calls unserved for longer than the patience."""
         if consumers:
             self.served.add(name)
         with self._lock:
@@ -315,7 +315,7 @@ class CallTable:
 
     @property
     def attended(self) -> int:
-        """Number of calls that have a callback and have not ended."""
+        """Return the number of calls that have a callback and have not ended."""
         return len(self._attended)
 
     def attend(self, call: Handle) -> None:

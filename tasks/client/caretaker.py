@@ -22,20 +22,20 @@ POLL_EVERY = 0.05  # s between two looks at a client that has unconfirmed calls
 AT_EXIT = 5.0  # s that an ending process gives its unconfirmed calls
 
 
-class Attended(Protocol):
+class CaredClient(Protocol):
     """A client whose calls may have to be looked after."""
 
     @property
     def unconfirmed(self) -> int:
-        """Number of its one-way calls that the broker does not have yet."""
+        """Return the number of its one-way calls that the broker does not have yet."""
 
     @property
     def attended(self) -> int:
-        """Number of its calls that have a callback and have not ended."""
+        """Return the number of its calls that have a callback and have not ended."""
 
     @property
     def link(self) -> Any:
-        """Its connection; None while it has none that can be watched."""
+        """Return its connection; None while it has none that can be watched."""
 
     def tend(self) -> None:
         """Take in what has arrived, send what is due, reconnect; do nothing while another thread does."""
@@ -45,12 +45,12 @@ class Caretaker:
     """Tends clients until none of their calls needs it. It holds them, and so their connections, that long."""
 
     def __init__(self) -> None:
-        self._clients: set[Attended] = set()
+        self._clients: set[CaredClient] = set()
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def watch(self, client: Attended) -> None:
-        """Tend `client`, which has calls that are unconfirmed or have a callback."""
+    def watch(self, client: CaredClient) -> None:
+        """Look after `client` while it has calls that are unconfirmed or have a callback."""
         with self._wake:
             if client in self._clients:
                 return
@@ -90,7 +90,7 @@ class Caretaker:
             del clients, client
 
 
-def _wait_for_answers(clients: list[Attended]) -> None:
+def _wait_for_answers(clients: list[CaredClient]) -> None:
     """Return when an answer may have come for a call with a callback, after POLL_EVERY at the latest."""
     poll, watched = select.poll(), False
     for client in clients:

@@ -29,6 +29,6 @@ def gather(app: Any, calls: Sequence[Any], then: Any, on_error: Any | None = Non
 
 
 def answered(app: Any, gathered: Any) -> int:
-    """How many calls of a chord have answered so far. Raises redis.RedisError."""
+    """Return how many calls of a chord have answered so far. Raises redis.RedisError."""
     backend = app.backend
     return int(backend.client.zcard(backend.get_key_for_group(gathered.parent.id, ".j")))

@@ -1,4 +1,4 @@
-"""How long a call may take: every form of a call has its deadline checked here, before anything else happens."""
+"""Deadlines of calls, which every form of a call checks here before anything else happens."""
 
 from __future__ import annotations
 

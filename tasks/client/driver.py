@@ -96,7 +96,7 @@ class Driver(ABC):
     @property
     @abstractmethod
     def link(self) -> Any:
-        """The connection whose descriptor an event loop may watch; None while there is none."""
+        """Return the connection whose descriptor an event loop may watch; None while there is none."""
 
     @abstractmethod
     def close(self) -> None:
@@ -132,15 +132,15 @@ class Driver(ABC):
 
     @property
     def unconfirmed(self) -> int:
-        """Number of one-way calls that the broker does not have yet."""
+        """Return the number of one-way calls that the broker does not have yet."""
         return self.table.unconfirmed
 
     @property
     def under_way(self) -> int:
-        """Number of calls that have not ended."""
+        """Return the number of calls that have not ended."""
         return len(self.table)
 
     @property
     def attended(self) -> int:
-        """Number of calls that have a callback and have not ended."""
+        """Return the number of calls that have a callback and have not ended."""
         return self.table.attended

@@ -1,4 +1,4 @@
-"""One-way calls that were given up: counted, logged now and then, and told to who asks."""
+"""One-way calls that were given up: counted, logged now and then, and reported by `flush`."""
 
 from __future__ import annotations
 

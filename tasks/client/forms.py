@@ -27,7 +27,7 @@ UNSET: Any = object()
 
 
 class Forms(ABC):
-    """See above. `deadline`: s that a call may take by default (None: any time)."""
+    """The forms of a call. `deadline`: s that a call may take by default (None: any time)."""
 
     app: Any
     deadline: float | None
@@ -108,11 +108,11 @@ class Forms(ABC):
         return self.app.signature(name, args=given.args, kwargs=given.kwargs, options=options)
 
     async def acall(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> Any:
-        """`call` for asyncio."""
+        """Call a service from asyncio, as `call` does."""
         return await self.asend(service, *args, deadline=deadline, **kwargs)
 
     def asend(self, service: str, /, *args: Any, deadline: float | None = UNSET, **kwargs: Any) -> asyncio.Future[Any]:
-        """`send` for asyncio: a future of the result, on the running loop. Cancelling it cancels the call.
+        """Start a call from asyncio; return a future of the result. Cancelling it cancels the call.
 
         For a service without a response it ends when the broker has the call: await it now and then, since calls wait
         in this process while too many are unconfirmed.
@@ -154,7 +154,7 @@ class Forms(ABC):
     def amap(
         self, service: str, calls: Iterable[Any], in_flight: int = 16, deadline: float | None = UNSET
     ) -> AsyncGenerator[Any, None]:
-        """`map` for asyncio: an asynchronous generator."""
+        """Return an asynchronous generator of what `map` yields."""
         if in_flight < 1:
             raise ConfigurationError(f"amap: in_flight={in_flight} would send nothing; give 1 or more")
         limit = self.deadline if deadline is UNSET else checked(deadline)
@@ -170,7 +170,7 @@ class Forms(ABC):
     def retrieve(self, worker: object, method: str, /, *args: Any, **kwargs: Any) -> Any:
         """`call` in msagent's form: the worker (an object, a class, or a role's name), its method, the arguments.
 
-        Raises ConfigurationError for an object that is no worker.
+        Raises ConfigurationError for an object that is not a worker.
         """
         role = worker if isinstance(worker, str) else role_of(worker)
         return self.call(f"{role}.{method}", *args, **kwargs)

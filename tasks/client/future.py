@@ -39,18 +39,18 @@ WAITING, ENDED = State.WAITING, State.ENDED  # looked up for each call
 
 
 class Bodies(Protocol):
-    """What a handle needs of its client's bodies."""
+    """The part of a client's bodies that its handles use."""
 
     def forget(self, body: bytes) -> None:
         """Drop what is stored elsewhere for `body`, which is not sent again."""
 
 
 class Waiter(Protocol):
-    """What a handle needs of the client that made it."""
+    """The part of a client that its handles use."""
 
     @property
     def bodies(self) -> Bodies:
-        """Bodies of its calls."""
+        """Return the bodies of its calls."""
 
     def poll(self) -> None:
         """Take in what has arrived, without waiting."""
@@ -184,7 +184,7 @@ class Handle:
     # For the client.
 
     def when_ended(self, function: Callable[[Handle], object]) -> None:
-        """`add_done_callback` for who sees to it that the answer is taken in."""
+        """Add a callback, as `add_done_callback`, for a caller that takes the answer in itself."""
         with _adding:
             if self._callbacks is None:
                 self._callbacks = []
@@ -208,7 +208,7 @@ class Handle:
         return codec.decode(self._body)
 
     def _fetch(self) -> None:
-        """Fetch a long result from Redis, where it is stored for this handle alone."""
+        """Fetch a long result from Redis, where it is stored for this handle alone, and remove it there."""
         with _fetching:
             stub = self._body
             if stub is not None and claim_check.is_stub(stub):

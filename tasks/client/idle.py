@@ -1,4 +1,4 @@
-"""Clients of threads that have ended, kept with their connections for threads that begin."""
+"""Clients of threads that have ended, kept with their connections for threads that start."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Idle:
             client.drop()
 
     def clear(self) -> None:
-        """Keep none of them any more."""
+        """Drop all of them."""
         self._clients.clear()
 
 

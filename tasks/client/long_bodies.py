@@ -23,19 +23,19 @@ class LongBodies:
         self.forgotten: deque[bytes] = deque()  # claim checks that nobody needs, and that Redis has not been told of
 
     def pack(self, args: Any, kwargs: Any) -> bytes:
-        """The body of a call. Raises CodecError."""
+        """Encode the body of a call. Raises CodecError."""
         return pack((args, kwargs, NO_LINKS))
 
     def is_long(self, body: bytes) -> bool:
-        """Whether `store` has to go to Redis with it, which may take a while."""
+        """Return whether `store` has to write it to Redis, which may take a while."""
         return self._claims is not None and len(body) > self._claims.threshold
 
     def store(self, body: bytes) -> bytes:
-        """What travels for `body`: itself, or the claim check for a long one. Raises ClaimError and BrokerError."""
+        """Store a long body; return its claim check, or a short body itself. Raises ClaimError and BrokerError."""
         return body if self._claims is None else self._claims.check_in(body)
 
     def forget(self, body: bytes) -> None:
-        """Nobody needs `body` any more: what waits for it in Redis goes, at once or by `forget_all`."""
+        """Release the claim behind `body`, at once or by `forget_all`."""
         if not claim_check.is_stub(body):
             return
         if self._may_block:

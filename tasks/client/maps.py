@@ -51,7 +51,7 @@ def results(
 async def aresults(
     send: Callable[[Args], asyncio.Future[Any]], calls: Iterable[Any], in_flight: int, is_one_way: Callable[[], bool]
 ) -> AsyncGenerator[Any, None]:
-    """`results` for asyncio."""
+    """Yield the result for each of `calls`, as `results`, in asyncio."""
     flying: deque[asyncio.Future[Any]] = deque()
     try:
         for given in map(of_item, calls):

@@ -39,7 +39,7 @@ class Extras:
 
     @property
     def empty(self) -> bool:
-        """Return whether calls are as plain as without these."""
+        """Return whether these add nothing to a call."""
         return not (self._hooks or self.headers) and self.priority is None and self.delay is None
 
     def send(self, client: Driver, spec: Spec, given: Args, time_to_live: float | None) -> Handle:
@@ -100,12 +100,12 @@ class Outgoing:
 
     @property
     def args(self) -> Sequence[Any]:
-        """Its arguments."""
+        """Return its positional arguments."""
         return self.call.args
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """Its arguments by keyword."""
+        """Return its keyword arguments."""
         return self.call.kwargs
 
     def end(self, error: BaseException | None) -> None:

@@ -26,7 +26,7 @@ class Reconnector:
         self._blocked_since: float | None = None
 
     def connect(self, limit: float) -> Connection | None:
-        """One attempt, not before the last one's pause has passed; None, at `limit` at the latest, when it fails.
+        """Try once to connect, after the pause since the last try; return None, by `limit`, when that fails.
 
         Raises BrokerError once the broker has been away for longer than the patience, ConfigurationError when it has
         what was declared with other arguments.
@@ -62,7 +62,7 @@ class Reconnector:
         return True
 
     def blocked_too_long(self) -> BrokerError | None:
-        """The error for a broker that has taken no messages for longer than the patience."""
+        """Return the error for a broker that has taken no messages for longer than the patience, else None."""
         link = self.link
         if link is None or not link.blocked:
             self._blocked_since = None

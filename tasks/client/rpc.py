@@ -147,7 +147,7 @@ class Client(Driver):
                     self.table.confirm_on(channel)
 
     def _refresh(self, now: float) -> None:
-        """Before a connection that was idle is used: has the broker closed it meanwhile?"""
+        """Find out whether the broker has closed an idle connection, before it is used."""
         if not self._may_block:
             self.poll()
             return
@@ -208,7 +208,7 @@ class Client(Driver):
 
     @property
     def needs_tending(self) -> bool:
-        """Whether there is something to do that may take a while."""
+        """Return whether `tend` has something to do, which may take a while."""
         if self.bodies.forgotten:
             return True
         if not self.table:
@@ -218,13 +218,13 @@ class Client(Driver):
 
     @property
     def _blocked(self) -> str:
-        """Why the broker takes no messages at the moment; "" while it does."""
+        """Return why the broker takes no messages at the moment; "" while it does."""
         link = self._connector.link
         return "" if link is None else link.blocked or ""
 
     @property
     def link(self) -> Connection | None:
-        """The present connection, whose descriptor an event loop may watch; None while there is none."""
+        """Return the present connection, whose descriptor an event loop may watch; None while there is none."""
         return self._connector.link
 
     # Reading. Holds the reading lock.
@@ -252,7 +252,7 @@ class Client(Driver):
             self._on_lost(link, error)
 
     def _read(self, link: Connection, timeout: float | None) -> bool:
-        """Whether anything arrived within `timeout`."""
+        """Take in what arrives within `timeout` s; return whether anything did."""
         try:
             deliveries = link.drain(timeout)
         except GONE as error:
@@ -273,7 +273,7 @@ class Client(Driver):
         self.table.confirmed(number, multiple, taken, time.monotonic())
 
     def _look_after(self, link: Connection, now: float) -> None:
-        """Once in a while: does the broker take calls, and does anyone serve what is out?"""
+        """Fail calls past their deadline, those of a broker that stays blocked, and those that nobody serves."""
         self._looked_at = now
         self.expire()
         if (blocked := self._connector.blocked_too_long()) is not None:
@@ -303,7 +303,7 @@ class Client(Driver):
             self.table.opened(link.channel_id, link.frame_max)
 
     def _connect(self, limit: float) -> Connection | None:
-        """Try to connect once; None when that failed."""
+        """Try once to connect and send what is due; return None when that failed."""
         try:
             link = self._connector.connect(limit)
             if link is not None:
@@ -317,7 +317,7 @@ class Client(Driver):
         return None
 
     def _on_lost(self, link: Connection, why: BaseException | str) -> None:
-        """The connection broke: answers on their way are lost, so calls are sent again as far as they allow it."""
+        """Drop a broken connection: its calls are sent again as far as they allow it, and the others fail."""
         link.discard()  # who is stuck in a write to it, with the lock, is so no more
         with self._writing:
             if not self._connector.lost(link):

@@ -91,7 +91,7 @@ class Solver(Forms):
         self._fast = brokers.of(app).direct_reply
 
     def flush(self, timeout: float = 10.0) -> int:
-        """Wait until the broker has all one-way calls that this thread sent; how many it does not have.
+        """Wait until the broker has all one-way calls that this thread sent; return how many it does not have.
 
         Raises BrokerError when some were given up since the last time this was asked: they are lost.
         """
@@ -105,7 +105,7 @@ class Solver(Forms):
 
     @property
     def failed(self) -> int:
-        """One-way calls that were given up, ever, by clients of this Solver that are still in use."""
+        """Return how many one-way calls were ever given up by clients of this Solver that are still in use."""
         return sum(client.table.failures.lost for client in list(self._clients))
 
     def close(self) -> None:
@@ -129,7 +129,7 @@ class Solver(Forms):
             client.close()
 
     async def aclose(self) -> None:
-        """`close` for asyncio."""
+        """Close as `close` does, without blocking the event loop."""
         loop = asyncio.get_running_loop()
         with self._entering:
             bridge = self._bridges.pop(loop, None)
@@ -159,7 +159,7 @@ class Solver(Forms):
         return spec
 
     async def _find_in(self, bridge: AsyncClient, service: str) -> Spec:
-        """`_find` without a thread that waits."""
+        """Find a service as `_find` does, without blocking the event loop."""
         try:
             started = time.monotonic()
             while True:
@@ -172,7 +172,7 @@ class Solver(Forms):
             del bridge.finding[service]
 
     def _known(self, service: str) -> Spec | None:
-        """Return what is known of a service, which is looked up again every SPECS_LAST s, in another thread."""
+        """Return the known Spec of a service; all are looked up again every SPECS_LAST s, in another thread."""
         if time.monotonic() > self._look_again_at:
             self._look_again_at = time.monotonic() + SPECS_LAST
             if self._specs:
@@ -200,7 +200,7 @@ class Solver(Forms):
         return spec
 
     def _task(self, name: str) -> str:
-        """`name` as a task: a service's full name, or any other task by its own."""
+        """Return the task called `name`: a service's full name, or any other task's own."""
         spec = self._directory.find(name) or defined().get(name)
         return spec.name if spec is not None else name
 
@@ -237,7 +237,7 @@ class Solver(Forms):
             return self._bridges[loop]
 
     def _make_room(self, client: Driver) -> None:
-        """Back-pressure: wait while too many one-way calls are unconfirmed."""
+        """Wait while too many one-way calls are unconfirmed (back-pressure)."""
         if client.under_way >= ONE_WAY_WINDOW:
             while client.unconfirmed > ONE_WAY_WINDOW // 2:
                 client.look_for(0.2)

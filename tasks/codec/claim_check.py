@@ -39,7 +39,7 @@ _SHARED = "shared."  # what the keys of bodies in shared memory begin with, afte
 
 
 class ClaimStore:
-    """Where one run's claims wait: Redis keys that begin with `prefix`, each for `ttl_seconds`.
+    """The claims of one run: Redis keys that begin with `prefix`, each kept for `ttl_seconds`.
 
     `ttl_seconds` has to exceed the longest time that a message may wait in a queue. Dead letters wait for longer: their
     claims are kept for `kept_seconds`.
@@ -72,7 +72,7 @@ class ClaimStore:
         self._quiet_until = 0.0  # no mark of use is written while Redis is away: nobody waits for that
 
     def check_in(self, body: bytes) -> bytes:
-        """`body` itself while it is short, else the stub of the claim under which its bytes now wait in Redis.
+        """Store a long body in Redis or shared memory; return the stub of its claim, or a short body itself.
 
         Raises ClaimError when Redis refuses the bytes, BrokerError when it cannot be reached.
         """
@@ -100,15 +100,15 @@ class ClaimStore:
         return stub
 
     def _share(self, body: bytes) -> str | None:
-        """The key of these bytes in memory that the reader shares; None where there is none, or no room."""
+        """Write to memory that the reader shares; return the key, None where there is none, or no room."""
         folder = _place.get()()
         name = None if folder is None else folder.write(body)
         return None if folder is None or name is None else f"{self.prefix}{_SHARED}{folder.token}.{name}"
 
     def redeem(self, stub: bytes | bytearray | memoryview) -> bytes | memoryview:
-        """The body that `stub` stands for; the claim stays for whoever else was sent the stub.
+        """Fetch the body that `stub` stands for; the claim stays for other receivers of the stub.
 
-        Raises CodecError for bytes that are no stub, ClaimGone for a claim that is gone, ClaimError for one that is
+        Raises CodecError for bytes that are not a stub, ClaimGone for a claim that is gone, ClaimError for one that is
         damaged or of another run, BrokerError when Redis cannot be reached.
         """
         key, size, checksum = _read(stub)
@@ -146,7 +146,7 @@ class ClaimStore:
         return bytes(body)
 
     def release(self, stub: bytes | bytearray | memoryview, used: bool = False) -> None:
-        """Forget the claim, since its only message has been dealt with. Raises nothing: it would go by itself.
+        """Remove the claim, since its only message has been dealt with. Raises nothing: it expires by itself.
 
         `used`: remember that for a while, so that the message is known should it come again.
         """
@@ -215,25 +215,19 @@ _stores: dict[str, ClaimStore] = {}  # of this process, by prefix: each app of a
 
 
 def install(store: ClaimStore) -> ClaimStore:
-    """Redeem and release the claims of `store`'s run with it from now on; returns it."""
+    """Use `store` for the claims of its run from now on; return it."""
     _stores[store.prefix] = store
     return store
 
 
-def uninstall(store: ClaimStore) -> None:
-    """The opposite of `install`."""
-    if _stores.get(store.prefix) is store:
-        del _stores[store.prefix]
-
-
 def _store_of(key: str) -> ClaimStore | None:
-    """The store of the run that the claim of that key is of."""
+    """Return the store of the run whose claim has that key."""
     return next((store for prefix, store in _stores.items() if key.startswith(prefix)), None)
 
 
 @contextmanager
 def time_to_live(seconds: float) -> Iterator[None]:
-    """What this thread checks in meanwhile stays for `seconds`, whatever the store's own time to live."""
+    """Have claims made in this block by this thread expire after `seconds`, not the store's time to live."""
     before = _ttl.set(seconds)
     try:
         yield
@@ -243,7 +237,7 @@ def time_to_live(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
-    """What this thread checks in meanwhile waits in the folder that `folder` returns, where it does and has room."""
+    """Put what this thread checks in within the block into the folder that `folder` returns, if there is room."""
     before = _place.set(folder)
     try:
         yield
@@ -253,10 +247,10 @@ def shared(folder: Callable[[], SharedFolder | None]) -> Iterator[None]:
 
 @contextmanager
 def once(made: Made | None = None) -> Iterator[Callable[[], None]]:
-    """What this thread checks in meanwhile is stored once, however often it tries to send that.
+    """Store each body that this thread checks in within the block once, however often it tries to send it.
 
-    Call what it yields when it has been sent: otherwise the claims are released at the end. `made`: what was checked in
-    for the same message before, kept by who will try again, or `forget` it.
+    Call the function that it yields once the message is sent: otherwise the claims are released at the end, unless the
+    caller gave `made`, the claims of earlier tries of this message, and keeps it for the next try or calls `forget`.
     """
     claims = [] if made is None else made
     before = _once.set(claims)
@@ -283,14 +277,14 @@ def forget(made: Made) -> None:
 
 
 def release(body: bytes | bytearray | memoryview, used: bool = False) -> None:
-    """Forget the claim behind a message's body that has been acknowledged; a body that is none is left alone."""
+    """Remove the claim behind the body of an acknowledged message; does nothing for a body that is not a stub."""
     store = _store_behind(body)
     if store is not None:
         store.release(body, used)
 
 
 def keep(body: bytes | bytearray | memoryview) -> None:
-    """Keep the claim behind the body of a dead letter; a body that is none is left alone."""
+    """Keep the claim behind the body of a dead letter; does nothing for a body that is not a stub."""
     store = _store_behind(body)
     if store is not None:
         store.keep(body)
@@ -304,7 +298,7 @@ def _store_behind(body: bytes | bytearray | memoryview) -> ClaimStore | None:
 
 
 def is_stub(data: bytes | bytearray | memoryview) -> bool:
-    """Whether `data` stands for a body that waits elsewhere."""
+    """Return whether `data` is the stub of a claim."""
     return data[: len(_MAGIC)] == _MAGIC
 
 
@@ -317,7 +311,7 @@ def size_of(body: bytes | bytearray | memoryview) -> int:
 
 
 def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
-    """`ClaimStore.redeem` of the store of the claim's run. Raises ClaimError where none is installed."""
+    """Fetch a body from the store of the claim's run. Raises ClaimError where none is installed."""
     key, size, _ = _read(stub)
     store = _store_of(key)
     if store is None:
@@ -330,7 +324,7 @@ def redeem(stub: bytes | bytearray | memoryview) -> bytes | memoryview:
 
 
 def _in_shared_memory(rest: str) -> tuple[SharedFolder, str] | None:
-    """(folder, name) of a key without its prefix; None for one of Redis. Raises ClaimError for what names neither."""
+    """Return (folder, name) of a key without its prefix; None for one of Redis. Raises ClaimError if malformed."""
     if not rest.startswith(_SHARED):
         return None
     token, _, name = rest.removeprefix(_SHARED).partition(".")
@@ -338,7 +332,7 @@ def _in_shared_memory(rest: str) -> tuple[SharedFolder, str] | None:
 
 
 def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:
-    """Key, size in bytes and CRC-32 of the body that `stub` stands for."""
+    """Read a stub: key, size in bytes and CRC-32 of its body. Raises CodecError."""
     if is_stub(stub) and len(stub) <= _STUB_BYTES:
         try:
             match msgpack.unpackb(stub[len(_MAGIC) :]):
@@ -346,4 +340,4 @@ def _read(stub: bytes | bytearray | memoryview) -> tuple[str, int, int]:
                     return key, size, checksum
         except (ValueError, TypeError):  # msgpack's own refusals, bad UTF-8 among them
             pass
-    raise CodecError(f"these {len(stub)} bytes are no claim check: {bytes(stub[:64])!r}; were they cut short?")
+    raise CodecError(f"these {len(stub)} bytes are not a claim check: {bytes(stub[:64])!r}; were they cut short?")

@@ -46,7 +46,7 @@ _INT16 = bytes((DTYPE_CODES[np.dtype(np.int16)],))
 
 
 def unpack(data: bytes | bytearray | memoryview) -> Any:
-    """The value in a message. Raises CodecError, and no other exception, for anything but one whole message."""
+    """Decode a message. Raises CodecError, and no other exception, for anything but one whole message."""
     try:
         return _unpack(data if type(data) is bytes else memoryview(data).toreadonly().cast("B"))
     except CodecError:
@@ -98,7 +98,7 @@ def _check_depth(value: Any) -> None:
 
 
 def _parts(container: Any) -> Iterator[Any]:
-    """The containers directly within `container`."""
+    """Yield the containers directly within `container`."""
     if type(container) is dict:
         yield from (key for key in container if type(key) is tuple)
         container = container.values()
@@ -172,7 +172,7 @@ class _Frames:
         return torch.from_numpy(self._array(payload).copy())
 
     def _take(self, size: int) -> int:
-        """Where the next frame, of `size` bytes, starts."""
+        """Return where the next frame, of `size` bytes, starts. Raises CodecError beyond the message's end."""
         start = self.end + -self.end % ALIGNMENT
         self.end = start + size
         self.count += 1

@@ -1,4 +1,4 @@
-"""The format's tables, and values into messages. `decoder` is its mirror; `codec` says what the format is."""
+"""The format's tables, and the encoding of values into messages. `decoder` is its mirror; see serializer.py."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Refused(Exception):
 
 
 def pack(value: Any) -> bytes:
-    """`value` as one message, and never a claim check: for bytes that are kept for longer than a claim's TTL.
+    """Encode `value` as one message, never as a claim check: for bytes that are kept for longer than a claim.
 
     Raises CodecError, naming the path of the field, for a value outside the format.
     """
@@ -87,7 +87,7 @@ def _pack(tree: Any) -> bytes:
 
 
 def _node(value: Any, depth: int, frames: list[Frame]) -> Any:
-    """`value` in MessagePack's own types and extensions, with what belongs behind the skeleton added to `frames`."""
+    """Turn `value` into MessagePack's types and extensions; add what follows the skeleton to `frames`."""
     kind = type(value)
     if kind is dict:
         _check_depth(depth)
@@ -136,7 +136,7 @@ def _key(key: Any, depth: int) -> Any:
 
 
 def _array(code: int, array: npt.NDArray[Any], frames: list[Frame], dtype_code: int | None = None) -> ExtType:
-    """The extension for `array`; `dtype_code` where it differs from what the array's own dtype has."""
+    """Make the extension for `array`; `dtype_code` where it differs from that of the array's own dtype."""
     if dtype_code is None:
         dtype_code = DTYPE_CODES.get(array.dtype)
         if dtype_code is None:
@@ -167,7 +167,7 @@ def _bytes(value: bytes | bytearray | memoryview, frames: list[Frame]) -> bytes 
 
 
 def _rarer(value: Any, depth: int, frames: list[Frame]) -> Any:
-    """What `_node` does not know by its exact type: tensors, scalars, dates, and subclasses of what it does know."""
+    """Encode what `_node` does not know by its exact type: tensors, scalars, dates, subclasses of known types."""
     kind = type(value)
     torch = sys.modules.get("torch")  # a process that never imported torch holds no tensor, and need not load it
     if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
@@ -204,7 +204,7 @@ def _tensor(torch: Any, tensor: Any, frames: list[Frame]) -> ExtType:
 
 
 def _long_int(value: Any) -> ExtType:
-    """MessagePack's last resort: after `_node`, only an int of more than 64 bits comes here."""
+    """Encode an int of more than 64 bits: the only value that MessagePack cannot write after `_node`."""
     return _extension(INT, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
 
@@ -223,7 +223,7 @@ def _remedy(value: Any) -> str:
 
 
 def _locate(value: Any, refusal: Exception) -> str:
-    """Where in `value` the field lies that was refused, and why. Runs after a failure only, so it may pack again."""
+    """Return the path of the field that was refused, and why. Runs only after a failure, so it may pack again."""
     path, fields = "value", list(_fields(value))
     if type(value) is tuple and len(value) == 3 and isinstance(value[2], dict) and "chord" in value[2]:
         path, fields = "", list(zip(("args", "kwargs", "embed"), value, strict=True))  # the body of a Celery task

@@ -33,7 +33,7 @@ STORED_TYPE = "application/x-warren-stored"
 
 
 def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
-    """`value` as one message, or as a claim check for it when that is too long for `claims` to let it travel.
+    """Encode `value` as one message, or as a claim check where that is over the threshold of `claims`.
 
     Raises CodecError, naming the path of the field, for a value outside the format; what ClaimStore.check_in raises.
     """
@@ -41,7 +41,7 @@ def encode(value: Any, claims: ClaimStore | None = None) -> bytes:
 
 
 def decode(data: bytes | bytearray | memoryview) -> Any:
-    """The value in a message, fetched first where the message is a claim check.
+    """Decode a message, whose body is fetched first where the message is a claim check.
 
     Raises CodecError, and nothing else, for bytes that `encode` did not write; what ClaimStore.redeem raises. Takes
     memory in proportion to `data`, whatever lengths `data` claims, and reads nothing outside it.

@@ -40,19 +40,19 @@ _FOLDER = re.compile(r"warren-\d+-([0-9a-f]{16})")
 
 
 def place() -> Path | None:
-    """Where folders are made: WARREN_SHARED_MEMORY, or /dev/shm; None where there is none, or it is off."""
+    """Return where folders are made: WARREN_SHARED_MEMORY, or /dev/shm; None without one, or where it is off."""
     given = os.environ.get(PLACE, "/dev/shm")
     path = Path(given)
     return path if given != "off" and path.is_absolute() and path.is_dir() else None
 
 
 def new_token() -> str:
-    """The name of a folder that no other run has."""
+    """Draw the name of a folder that no other run has."""
     return secrets.token_hex(8)
 
 
 class SharedFolder:
-    """One run's folder on this host. Safe to use from any thread. Raises ClaimError for a token that is none."""
+    """One run's folder on this host. Safe to use from any thread. Raises ClaimError for a malformed token."""
 
     def __init__(self, token: str) -> None:
         if not _TOKEN.fullmatch(token):
@@ -62,7 +62,7 @@ class SharedFolder:
         self.path = None if base is None else base / f"warren-{os.geteuid()}-{token}"
 
     def make(self) -> bool:
-        """Make it, unless it is there; whether this process may use it."""
+        """Create the folder unless it exists; return whether this process may use it."""
         if self.path is None:
             return False
         with suppress(OSError):
@@ -70,7 +70,7 @@ class SharedFolder:
         return self.is_ours()
 
     def is_ours(self) -> bool:
-        """Whether it is there, a folder of this user's, which nobody else may enter."""
+        """Return whether the folder exists, belongs to this user, and no other user may enter it."""
         try:
             found = os.lstat(self.path) if self.path is not None else None
         except OSError:
@@ -78,7 +78,7 @@ class SharedFolder:
         return found is not None and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077 and _is_own(found)
 
     def write(self, body: bytes) -> str | None:
-        """The name of a new file with these bytes; None where there is no room, or the file cannot be written."""
+        """Write a new file and return its name; None where there is no room, or the file cannot be written."""
         if self.path is None or not self._has_room(len(body)):
             return None
         name = secrets.token_hex(16)
@@ -101,9 +101,9 @@ class SharedFolder:
         return name
 
     def map(self, name: str, size: int) -> memoryview:
-        """The bytes of a file, read-only, without a copy. They stay after `unlink`, for as long as the view does.
+        """Map a file, read-only, without a copy. The bytes stay after `unlink`, for as long as the view does.
 
-        Raises ClaimGone for a file that is gone, ClaimError for a name that is none, a file of another user or size.
+        Raises ClaimGone for a file that is gone, ClaimError for a malformed name and a file of another user or size.
         """
         path = self._body(name)
         try:
@@ -126,13 +126,13 @@ class SharedFolder:
         return memoryview(mapped)
 
     def unlink(self, name: str) -> None:
-        """Forget a file; harmless where it is gone. Raises ClaimError for a name that is none."""
+        """Remove a file, if it is there. Raises ClaimError for a malformed name."""
         path = self._body(name)
         with suppress(OSError):
             path.unlink()
 
     def mark(self, name: str) -> bool:
-        """Leave, or renew, the mark of a reader: who finds it sees the same files. Whether that could be done."""
+        """Write or renew a reader's mark, by which a sender knows that both see the same files; return success."""
         try:
             path = self._named(_MARK, name)
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -142,7 +142,7 @@ class SharedFolder:
             return False
 
     def has_mark(self, name: str) -> bool:
-        """Whether the mark of a reader is here."""
+        """Return whether a reader's mark is here."""
         try:
             return self.is_ours() and _is_own(os.lstat(self._named(_MARK, name)))
         except (OSError, ClaimError):
@@ -204,7 +204,7 @@ class SharedFolder:
 
 
 def sweep_all(older_than: float) -> None:
-    """`SharedFolder.sweep` of every folder of this user's: of runs that ended with nobody to remove them, too."""
+    """Sweep every folder of this user's, also those of runs that were killed."""
     base = place()
     if base is None:
         return
@@ -218,7 +218,7 @@ def _is_own(found: os.stat_result) -> bool:
 
 
 def _unlink_if_left(part: Path) -> None:
-    """Remove a file that is written in part, unless who writes it lives."""
+    """Remove a partly written file, unless its writer is alive. Raises OSError where it is."""
     file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: it is being written

@@ -1,7 +1,7 @@
 """Long events in parts: one message of several MiB is stored whole before it is forwarded, parts flow on both sides.
 
-Every message of an event carries who sent it, the number of the event and which part of how many it is. So a subscriber
-whose queue was full knows what it lost, and drops an event of which a part is missing.
+Every message of an event carries its sender, the event's number, its part's number and the number of parts. So a
+subscriber whose queue was full knows what it lost, and drops an event of which a part is missing.
 
 A subscriber that is slower than its sender gets something only if some event arrives whole. Parts are therefore
 acknowledged where an event ends, or else when WINDOW messages, as many as may be in flight, have come: the broker then
@@ -39,7 +39,7 @@ FROM, EVENT, PART, PARTS = "from", "event", "part", "parts"
 
 
 def sendable(name: str, body: bytes, claims: ClaimStore | None) -> bytes:
-    """`body` itself, or a claim check where MOST_PARTS of LONGEST_PART bytes do not hold it. Raises CodecError."""
+    """Return `body`, or a claim check where MOST_PARTS of LONGEST_PART bytes do not hold it. Raises CodecError."""
     if len(body) > MOST_PARTS * LONGEST_PART:
         with claim_check.time_to_live(CLAIM_LASTS):
             stub = body if claims is None else claims.check_in(body)
@@ -53,7 +53,7 @@ def sendable(name: str, body: bytes, claims: ClaimStore | None) -> bytes:
 
 
 def split(body: bytes, sender: str, number: int) -> Iterator[tuple[bytes, Any]]:
-    """Raw properties and body of each message of event `number` of `sender`."""
+    """Yield the raw properties and the body of each message of event `number` of `sender`."""
     size = max(PART_BYTES, -(-len(body) // MOST_PARTS))
     count = max(1, -(-len(body) // size))
     view = memoryview(body)
@@ -63,7 +63,7 @@ def split(body: bytes, sender: str, number: int) -> Iterator[tuple[bytes, Any]]:
 
 
 def properties(headers: Mapping[str, Any]) -> bytes:
-    """Raw properties of a message of an event: those of kombu's own, besides the headers."""
+    """Write the raw properties of an event's message: kombu's own, with these headers."""
     fields = frames.table(headers)
     return b"".join(
         [
@@ -93,14 +93,14 @@ class Assembler:
         self._report_at = 0.0
 
     def add(self, delivery: Delivery) -> bytes | None:
-        """The body of the event that `delivery` completes, or None."""
+        """Take in a message; return the body of the event that it completes, or None."""
         self._tags.append(delivery.tag)
         body = self._add(delivery)
         self._at_end = body is not None and not self._begun
         return body
 
     def used(self) -> list[int]:
-        """Tags to acknowledge now."""
+        """Return the tags to acknowledge now."""
         if not self._at_end and not self.full:
             return []
         tags, self._tags = self._tags, []
@@ -108,7 +108,7 @@ class Assembler:
 
     @property
     def full(self) -> bool:
-        """Whether more may wait in the queue, since all that may be in flight has come."""
+        """Return whether more may wait in the queue, since as many as may be in flight have come."""
         return len(self._tags) >= WINDOW
 
     def _add(self, delivery: Delivery) -> bytes | None:

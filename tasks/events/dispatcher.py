@@ -23,7 +23,7 @@ EVALUATION = "evaluation"  # the scores that a league's evaluator has measured
 
 
 def of_player(name: str, player: str) -> str:
-    """The event `name` of one of several players: only the newest event of a name waits, and theirs must not mix."""
+    """Return the name of a player's own event `name`: only the newest event of a name waits, so each has its own."""
     return f"{name}.{player}"
 
 

@@ -22,7 +22,7 @@ MIDWAY_FOR = 0.5  # s that the rest of a message is waited for before it counts 
 
 
 def waiting_messages(on: Subscribed) -> int:
-    """How long the queue of an event handler is."""
+    """Return the length of an event handler's queue, in messages."""
     return EVENT_LENGTH if on.latest else max(on.bound, EVENT_LENGTH)
 
 

@@ -43,7 +43,7 @@ class Sender:
             )
 
     def close(self) -> None:
-        """The producers are the app's."""
+        """Do nothing: the producers are the app's."""
 
 
 class Source:

@@ -39,7 +39,7 @@ class Retained:
         self._subscribed: set[str] = set()  # events known to be subscribed to; none is ever taken out
 
     def subscribe(self, names: Iterable[str]) -> None:
-        """From now on the newest of these events is retained. Raises redis.RedisError."""
+        """Have the newest of these events retained from now on. Raises redis.RedisError."""
         entries: Any = dict.fromkeys(names, SUBSCRIBED)
         if entries:
             with self._redis.pipeline(transaction=True) as pipe:
@@ -50,8 +50,8 @@ class Retained:
     def keep(self, name: str, body: bytes, ask: bool = True) -> bool:
         """Retain a packed payload where services subscribe to `name`, before it is fired: so nobody misses it.
 
-        False where it was not retained: no service subscribes to it so far, or Redis is away. Without `ask`, no service
-        that is not known of.
+        Returns False where it was not retained: no service subscribes to it so far, or Redis is away. `ask`: ask Redis
+        for subscribers where this process knows of none.
         """
         try:
             if name not in self._subscribed and not (ask and self._has_subscribers(name)):
@@ -80,11 +80,11 @@ class Retained:
         return subscribed
 
     def newest(self, name: str) -> bytes | None:
-        """The packed payload of the newest event of that name. Raises redis.RedisError."""
+        """Return the packed payload of the newest event of that name, or None. Raises redis.RedisError."""
         found: Any = self._redis.get(f"{self._newest}{name}")
         return None if found is None else bytes(found)
 
     def names(self) -> list[str]:
-        """Every event of the run that was fired or subscribed to. Raises redis.RedisError."""
+        """Return the names of all events of the run that were fired or subscribed to. Raises redis.RedisError."""
         found: Any = self._redis.hkeys(self._names)
         return sorted(name.decode() for name in found)

@@ -160,11 +160,11 @@ class Subscription:
 
 
 def _worth_a_wait(away: float) -> float:
-    """How long to wait for a newer event, in s, after `away` s without a look: a tenth of it, at most KEPT_FOR."""
+    """Return the s to wait for a newer event after `away` s without a look: a tenth of it, at most KEPT_FOR."""
     return min(max(NEWER_WITHIN, away / 10), KEPT_FOR)
 
 
 def _mark(name: str, handler: Handler) -> Subscribed:
-    """What `handler` subscribes to: as it is marked, or else the newest event of that name."""
+    """Return what `handler` subscribes to: as it is marked, or else the newest event of that name."""
     marked: Subscribed | None = getattr(handler, "__subscribed__", None)
     return Subscribed(name, latest=True) if marked is None else replace(marked, event=name)

@@ -1,4 +1,4 @@
-"""The broker in memory: its connections, and what a test can do to all of them at once."""
+"""The broker in memory, which a test can stop, block, or cut off."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tasks.testing.virtual_host import Message, VirtualHost
 
 
 class InMemoryBroker(Broker):
-    """`connect()` as often as you like, from any thread. The methods after it are for tests."""
+    """A broker in memory. `connect` any number of times, from any thread; the methods after it are for tests."""
 
     direct_reply = refuses = dead_letters = True
 
@@ -30,7 +30,7 @@ class InMemoryBroker(Broker):
             return InMemoryConnection(self)
 
     def cut(self) -> None:
-        """Every connection is lost; what they held is delivered again."""
+        """Break every connection; what they held is delivered again."""
         with self.lock:
             for connection in list(self.connections.values()):
                 connection.lose()
@@ -48,5 +48,5 @@ class InMemoryBroker(Broker):
                 connection.block(reason)
 
     def waiting(self, queue: str) -> list[Message]:
-        """The messages in `queue` that nobody has been handed."""
+        """Return the messages in `queue` that were not delivered yet."""
         return list(self.host.queues[queue].messages)

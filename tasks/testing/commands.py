@@ -1,4 +1,4 @@
-"""What a connection sends to the broker, from frames to commands: publish, acknowledge, reject."""
+"""The commands of a connection, read from its frames: publish, acknowledge, reject."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Publish:
 
     @property
     def correlation_id(self) -> str:
-        """That of the message; "" where its properties cannot be read."""
+        """Return the message's correlation id; "" where its properties cannot be read."""
         return _read(self.properties).correlation_id
 
 
@@ -58,7 +58,7 @@ class Stream:
         self.stuck: list[bytes] = []
 
     def read(self, data: bytes) -> Iterator[Publish | Ack | Reject]:
-        """The commands that are complete with `data`."""
+        """Yield the commands that `data` completes."""
         for event in self._parser.feed(data):
             if isinstance(event, Content):
                 exchange, at = _short(event.method, 6)
@@ -71,12 +71,12 @@ class Stream:
 
 
 def publishes(data: bytes) -> bool:
-    """Whether a message is among these frames."""
+    """Return whether a message is among these frames."""
     return any(isinstance(event, Content) for event in Parser(FRAME_MAX).feed(data))
 
 
 def with_reply_to(raw: bytes, address: str) -> bytes:
-    """Properties with the address of their sender in the place of DIRECT_REPLY, as RabbitMQ writes it."""
+    """Replace DIRECT_REPLY in the properties by the sender's address, as RabbitMQ does."""
     if _read(raw).reply_to != DIRECT_REPLY:
         return raw
     before, _, after = raw.rpartition(frames.short(DIRECT_REPLY))
@@ -89,7 +89,7 @@ def _short(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _read(raw: bytes) -> Properties:
-    """The properties; none where they cannot be read, which is for the receiver to find out."""
+    """Read the properties; return empty ones where they are malformed, which the receiver will find out."""
     try:
         return frames.read_properties(raw)
     except frames.Malformed:

@@ -135,7 +135,7 @@ class InMemoryConnection:
 
     @property
     def midway(self) -> bool:
-        """Messages arrive whole."""
+        """Return False: messages arrive whole."""
         return False
 
     def fileno(self) -> int:
@@ -174,7 +174,7 @@ class InMemoryConnection:
             self._notify(Delivery(self._direct_tag, next(self._tags), False, message.properties, message.body))
 
     def lose(self) -> None:
-        """The connection breaks, from whichever side: what was held goes back, marked as redelivered."""
+        """Break the connection, from either side: what was held goes back, marked as redelivered."""
         with self._arrived:
             if not self.alive:
                 return
@@ -192,7 +192,7 @@ class InMemoryConnection:
             self._wake_up()
 
     def block(self, reason: str) -> None:
-        """The broker takes no messages, or (no reason) takes them again."""
+        """Have the broker take no messages, or (without a reason) take them again."""
         self._notify(lambda: setattr(self, "blocked", reason))
         for stream in self._streams if not reason else ():
             stuck, stream.stuck = stream.stuck, []

@@ -1,4 +1,4 @@
-"""The part of Redis that services need, as dictionaries: who offers what, retained events, counts of deliveries."""
+"""The part of Redis that services need, as dictionaries: offered services, retained events, delivery counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class MemoryStore:
-    """In the place of a redis.Redis. Nothing expires."""
+    """A stand-in for a redis.Redis. Nothing expires."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -1,4 +1,4 @@
-"""Exchanges, queues and consumers: where a message goes, who is handed it next, what a full queue does with it."""
+"""Exchanges, queues and consumers: the routing of messages, their delivery, and the bounds of queues."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Receiver(Protocol):
 
 @dataclass
 class Consumer:
-    """Who consumes a queue. `held`: messages that it has not acknowledged."""
+    """A consumer of a queue. `held`: messages that it has not acknowledged."""
 
     connection: Receiver
     tag: str
@@ -41,7 +41,7 @@ class Consumer:
 
     @property
     def ready(self) -> bool:
-        """Whether it may be handed one more."""
+        """Return whether it may be handed one more message."""
         return self.no_ack or not self.prefetch or self.held < self.prefetch
 
 
@@ -57,7 +57,7 @@ class Queue:
 
 
 class VirtualHost:
-    """What is declared on a broker, and what waits there. Whoever calls holds the broker's lock."""
+    """The declarations and messages of a broker. Callers hold the broker's lock."""
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}
@@ -65,7 +65,7 @@ class VirtualHost:
         self.bindings: list[tuple[str, str, str]] = []  # exchange, key, queue
 
     def declare(self, entity: Any, owner: Receiver) -> None:
-        """A kombu Exchange, or a Queue with its exchange."""
+        """Declare a kombu Exchange, or a Queue with its exchange."""
         exchange = entity if isinstance(entity, Exchange) else entity.exchange
         if exchange.name and self.exchanges.setdefault(exchange.name, exchange.type) != exchange.type:
             raise ConfigurationError(f"exchange {exchange.name} exists and is not of type {exchange.type}")
@@ -82,7 +82,7 @@ class VirtualHost:
             self.bindings.append(binding)
 
     def route(self, exchange: str, message: Message) -> tuple[bool, bool]:
-        """Whether any queue is bound for `message`, and whether all of those took it. Raises LinkLost: no exchange."""
+        """Put `message` into its queues; return whether there is any, and whether all took it. Raises LinkLost."""
         if exchange == "":
             names = {message.key} & set(self.queues)
         else:
@@ -94,26 +94,26 @@ class VirtualHost:
         return bool(names), all(taken)
 
     def hand_out(self, queue: Queue) -> None:
-        """Give what waits to whoever may have more, in turn."""
+        """Deliver what waits to the consumers that may have more, in turn."""
         while queue.messages and (consumer := next((one for one in queue.consumers if one.ready), None)):
             queue.consumers.remove(consumer)
             queue.consumers.append(consumer)
             consumer.connection.deliver(consumer, queue, queue.messages.popleft())
 
     def put_back(self, queue: Queue, message: Message) -> None:
-        """To the head of its queue, marked as redelivered."""
+        """Put a message back at the head of its queue, marked as redelivered."""
         message.redelivered = True
         queue.messages.appendleft(message)
 
     def give_up(self, queue: Queue, message: Message) -> None:
-        """To the dead letters, where the queue has any."""
+        """Move a message to the dead letters, where the queue has any."""
         exchange = queue.arguments.get("x-dead-letter-exchange")
         if exchange is not None:
             key = queue.arguments.get("x-dead-letter-routing-key", message.key)
             self.route(exchange, Message(key, message.properties, message.body))
 
     def forget(self, connection: Receiver) -> None:
-        """A connection is gone, and its exclusive queues and consumers with it."""
+        """Remove the exclusive queues and the consumers of a connection that is gone."""
         for queue in list(self.queues.values()):
             if queue.owner is connection:
                 del self.queues[queue.name]

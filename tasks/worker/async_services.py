@@ -1,4 +1,4 @@
-"""The `async def` services of a ConsumerLoop: what it begins, goes on with, gives up, and ends."""
+"""The `async def` services of a ConsumerLoop: batches that begin, go on step by step, are given up, and end."""
 
 from __future__ import annotations
 

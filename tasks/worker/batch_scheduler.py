@@ -1,4 +1,4 @@
-"""Which calls run next, and together: of the services that are ready, the one whose oldest call came first."""
+"""The choice of the next batch: of the services that are ready, the one whose oldest call came first."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tasks.retrying import RetryOn
 from tasks.worker.bookkeeping import replayed
 from tasks.worker.failures import Failures
 from tasks.worker.hooks import Hooks
-from tasks.worker.running import GivenUp, Local, arun, run
+from tasks.worker.running import GivenUp, LocalCall, arun, run
 from tasks.worker.time_limits import limited
 from tasks.worker.timers import longest_hold
 from tasks.worker.trying_again import tried_again
@@ -45,9 +45,9 @@ class BatchTask(Task):
     Strategy = "tasks.worker.celery_strategy:strategy"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Within `record`: the outcome there is. Otherwise (`task.apply`, a worker with another strategy): run it."""
+        """Return the outcome that `record` replays; outside of it (as in `task.apply`) run the call."""
         kept = replayed()
-        (outcome,) = self.run_calls([Local(args, kwargs)]) if kept is None else kept
+        (outcome,) = self.run_calls([LocalCall(args, kwargs)]) if kept is None else kept
         if isinstance(outcome, Outcome):
             raise for_celery(outcome)
         return outcome
@@ -76,7 +76,7 @@ class BatchTask(Task):
         return run(self.name, self.function, max(self.batch, 2 if self.plural else 1), calls, self.isolate)
 
     async def arun_calls(self, calls: Sequence[Any], given_up: GivenUp) -> list[Any]:
-        """`run_calls` for an `async def` function, but for `concluded`. `given_up`: see arun."""
+        """Run calls as `run_calls`, of an `async def` function, without `concluded`. `given_up`: see arun."""
 
         async def arun_plainly(some: Sequence[Any]) -> list[Any]:
             size = max(self.batch, 2 if self.plural else 1)
@@ -86,11 +86,11 @@ class BatchTask(Task):
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """Return what it runs, within its time limits."""
+        """Return the task's function, with its time limits."""
         run_it: Callable[..., Any] = self.run
         return run_it if self.time_limits is None else limited(self.name, run_it, *self.time_limits)
 
     @cached_property
     def failures(self) -> Failures:
-        """What its calls failed with, in this process."""
+        """Return the failures of its calls in this process."""
         return Failures(self.name)

@@ -1,4 +1,4 @@
-"""How BatchTask is received by Celery's own consumer: requests are held until enough wait, then run as one pool job."""
+"""Batches of tasks in Celery's own consumer: requests are held until enough wait, then run as one pool job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AGAIN_AFTER = 1.0  # s until calls whose outcome could not be recorded go back t
 
 
 def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
-    """A Celery receive strategy: hold requests until enough of them wait, then run them as one pool job."""
+    """Return a Celery receive strategy that holds requests until enough wait, then runs them as one pool job."""
     request_class = compat.request_class(task, consumer, app)
     minimum = task.batch if task.minimum is None else task.minimum
     held = consumer.initial_prefetch_count
@@ -59,7 +59,7 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
         priorities=task.priorities,
     )
     gathering = Gathering.of(consumer)
-    queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Needed()], lambda queue, calls: [])))
+    queue = gathering.enter(ServiceQueue(spec, task, None, Chain([_Deadlines()], lambda queue, calls: [])))
 
     def receive(message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         request = request_class(
@@ -97,7 +97,7 @@ def strategy(task: Any, app: Any, consumer: Any) -> Callable[..., None]:
     return receive
 
 
-class _Needed(Middleware):
+class _Deadlines(Middleware):
     """Drops what has expired or was revoked since it came."""
 
     def before_run(self, queue: ServiceQueue, call: Any) -> str | None:
@@ -121,7 +121,7 @@ class Gathering:
 
     @classmethod
     def of(cls, consumer: Any) -> Gathering:
-        """Return that of `consumer`, made with its first task."""
+        """Return the gathering of `consumer`, made with its first task."""
         found: Gathering | None = getattr(consumer, "warren_gathering", None)
         if found is None:
             found = consumer.warren_gathering = cls(consumer)
@@ -250,7 +250,7 @@ Ending = Any  # of one call: the ExceptionInfo of its failure, UNRECORDED, DROPP
 
 
 def run_batch(task: Any, requests: Sequence[Any], turn: Turn | None = None) -> list[Ending]:
-    """In the pool's thread: one call, then each result, or error, to whoever waits for it."""
+    """Run requests as one batch in the pool's thread and record each outcome; return what is to be done with each."""
     if not requests:
         return []
     outcomes = drive(steps_of(task, requests), task.run_calls if turn is None else turn.taken_by(task.run_calls))
@@ -285,7 +285,7 @@ def _record(task: Any, request: Any, outcome: Any) -> Ending:
 
 
 def settle(consumer: Any, requests: Sequence[Any], endings: Sequence[Ending], started: float) -> None:
-    """In the event loop: acknowledge the calls that succeeded; those that failed go to the dead-letter queue."""
+    """Acknowledge or reject requests by their endings, or hold them for another try. In the event loop."""
     runtime = time.monotonic() - started
     again = [request for request, ending in zip(requests, endings, strict=True) if ending is UNRECORDED]
     if again:

@@ -116,7 +116,7 @@ class ConsumerLoop:
             self._thread.join(timeout)
 
     def status(self) -> dict[str, Any]:
-        """What is served here, how much has been done, and how busy this worker is: for discovery."""
+        """Return what is served here, how much has been done, and how busy this worker is, for discovery."""
         up = max(time.time() - self.started_at, 1e-9)
         services = {
             name: {
@@ -251,7 +251,7 @@ class ConsumerLoop:
             self._outbox.flush()
 
     def _patience(self) -> float | None:
-        """s for which there is nothing to do unless something arrives; None without limit."""
+        """Return the s for which there is nothing to do unless something arrives; None without limit."""
         patience = self._scheduler.patience()
         timed = self._timers.entries
         if timed and timed[0][0] < time.monotonic() + AGAIN_AFTER:
@@ -302,7 +302,7 @@ class ConsumerLoop:
         self._settle(queue, calls, outcomes, time.monotonic() - started)
 
     def _settle(self, queue: ServiceQueue, calls: list[Call], outcomes: list[Any], seconds: float) -> None:
-        """Apply the outcomes of a batch that was run, and have told of it who is to be told."""
+        """Apply the outcomes of a batch that was run, then run the hooks that follow it."""
         waits = False
         for call, outcome in zip(calls, outcomes, strict=True):
             if type(outcome) is NotYet:
@@ -374,7 +374,7 @@ class ConsumerLoop:
             self._settle(queue, calls, outcomes, time.monotonic() - run.started)
 
     def _give_back(self, queue: ServiceQueue, calls: list[Call]) -> None:
-        """Calls that were cancelled, since this worker stops: another may run them, where they may run twice."""
+        """Hand back calls that were cancelled since this worker stops; those that may run once only are lost."""
         for call in calls:
             if queue.spec.retries == 0 and call.direct:
                 self._outbox.reply_lost(call.properties)
@@ -385,7 +385,7 @@ class ConsumerLoop:
     # Leaving.
 
     def _leave(self, link: Connection) -> None:
-        """Stopping: consume no more, run the calls that are held while there is time, hand the rest back unchanged."""
+        """Consume no more, run the calls that are held while there is time, hand the rest back unchanged."""
         for tag in (*self._consumed, *self._events.tags):
             link.cancel(tag)
         while deliveries := link.drain(0.0):

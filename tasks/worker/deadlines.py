@@ -1,4 +1,4 @@
-"""Deadlines: a call whose caller has given up, or revoked it, is dropped when its turn comes."""
+"""Deadlines: an expired or revoked call is dropped when its turn comes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Deadlines(Middleware):
         self.read_clock()
 
     def read_clock(self) -> None:
-        """The time to compare with from here on: reading the clock for every call would cost more than comparing."""
+        """Read the clock for the comparisons that follow: reading it for every call would cost more than comparing."""
         self._now = datetime.now(UTC).isoformat(timespec="microseconds")
 
     def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
@@ -36,7 +36,7 @@ class Deadlines(Middleware):
 
 
 def is_past(expires: str, now: str) -> bool:
-    """Whether the moment `expires` (ISO 8601) is before `now` (the same, UTC, in full length)."""
+    """Return whether `expires` (ISO 8601) is before `now` (ISO 8601, UTC, EXPIRES_BYTES long)."""
     if len(expires) == EXPIRES_BYTES and expires.endswith("+00:00"):
         return expires < now  # the same form sorts as text
     moment = datetime.fromisoformat(expires)

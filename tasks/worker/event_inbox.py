@@ -71,7 +71,7 @@ class EventInbox:
 
     @property
     def tags(self) -> list[str]:
-        """The consumer tags of the handlers' queues."""
+        """Return the consumer tags of the handlers' queues."""
         return list(self._handlers)
 
     def subscribe(self, link: Connection) -> None:
@@ -85,7 +85,7 @@ class EventInbox:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """What was fired before the queues were bound, but not again what came before a lost connection."""
+        """Hand out events fired before the queues were bound, but none that came before the connection was lost."""
         wanted = [handler for handler in self._handlers.values() if handler.on.retained]
         self._retained.subscribe(handler.on.event for handler in wanted)
         for handler in wanted:

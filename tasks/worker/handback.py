@@ -1,4 +1,4 @@
-"""A worker that was told to stop gives back the calls that it holds and will not run; none is lost, or counted."""
+"""Handing back the calls that a stopping worker holds and will not run; none is lost, or counted as delivered."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Hooks:
     async def arun(
         self, service: str, calls: Sequence[Any], run: Callable[[Sequence[Any]], Awaitable[list[Any]]]
     ) -> list[Any]:
-        """`run` for calls that run in an event loop. Raises what `run` raises, for calls that were cancelled."""
+        """Run calls as `run`, in an event loop. Raises what `run` raises, for calls that were cancelled."""
         if not self._around:
             return await run(calls)
         before = [self.before(service, raw) for raw in calls]

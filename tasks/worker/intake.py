@@ -1,4 +1,4 @@
-"""From a delivery to a call that waits in its service's queue; what is no call is refused."""
+"""Intake of deliveries: each becomes a call in its service's queue, or is refused."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Intake:
         except Exception as error:
             if isinstance(error, ClaimUsed):
                 # Its worker was killed before the broker read the acknowledgement, or it was published twice.
-                logger.info("a call of %s comes again that was done: %s", queue.spec.name, error)
+                logger.info("dropped a redelivered call of %s: %s", queue.spec.name, error)
                 self._outbox.ack(delivery.tag)
             else:
                 compression = headers.get("compression")
@@ -80,7 +80,7 @@ class Intake:
         eta = call.properties.headers["eta"]
         seconds = seconds_until(eta) if is_moment(eta) else None
         if seconds is None:
-            problem = f"its header 'eta' is {eta!r:.60}, no moment"
+            problem = f"its header 'eta' is {eta!r:.60}, not a moment"
         else:
             problem = problem_with_delay(seconds, HELD_FOR) or ""
         if not problem and len(queue.later) >= MOST_HELD:
@@ -93,7 +93,7 @@ class Intake:
             self._scheduler.add(queue, call)
 
     def refuse(self, queue: ServiceQueue, delivery: Delivery, properties: Properties | None, reason: str) -> None:
-        """A message that is no call: answered with an error where a caller waits, else a dead letter; counted."""
+        """Refuse a message that is not a call: an error for a caller that waits, else a dead letter; counted."""
         name = queue.spec.name
         queue.counts["refused"] += 1
         logger.error("a message for %s is refused: %s", name, reason)

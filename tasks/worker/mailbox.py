@@ -1,4 +1,4 @@
-"""Things that one thread is told of by others, with a descriptor that wakes it."""
+"""A queue from any thread to one, with a descriptor that wakes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mailbox(Generic[T]):
 
     @property
     def descriptor(self) -> int:
-        """For who waits for several things at once."""
+        """Return the descriptor, for a thread that waits for several things at once."""
         return self._reader.fileno()
 
     def __bool__(self) -> bool:

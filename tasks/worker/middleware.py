@@ -1,4 +1,4 @@
-"""What happens around the calls of services, in hooks: retries, deadlines, delivery limits, metrics, task events.
+"""Hooks around the calls of services: retries, deadlines, delivery limits, metrics, task events.
 
 A service's Chain is built once, of the hooks that its middleware overrides: one that is left as it is costs nothing.
 """
@@ -19,10 +19,10 @@ class Middleware:
     """Base of middleware. Hooks run in the thread of the services and must not block for long."""
 
     def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
-        """A call has arrived, not yet decoded. The reason why its caller is to send it again, or None."""
+        """Look at a call that has arrived, not yet decoded; return why its caller is to send it again, or None."""
 
     def before_run(self, queue: ServiceQueue, call: Call) -> str | None:
-        """Its turn has come. The reason why nobody needs it any more (it is dropped and counted), or None."""
+        """Look at a call whose turn has come; return why to drop and count it, or None."""
 
     def around_run(self, queue: ServiceQueue, calls: list[Call]) -> Steps | None:
         """Return the steps in which a batch is run; None: at once, as it is.
@@ -31,7 +31,7 @@ class Middleware:
         """
 
     def after_run(self, queue: ServiceQueue, calls: Sequence[Call], outcomes: Sequence[Any], seconds: float) -> None:
-        """A batch has been run, in `seconds`."""
+        """Take note of a batch that was run, in `seconds`."""
 
 
 class Chain:
@@ -52,7 +52,7 @@ class Chain:
         return self._run(queue, calls)
 
     def steps(self, queue: ServiceQueue, calls: list[Call], inner: int = 0) -> Steps:
-        """Return the steps in which a batch is run, for who runs it otherwise."""
+        """Return the steps in which a batch is run, as by an event loop."""
         for index in range(inner, len(self._around)):
             steps = self._around[index](queue, calls)
             if steps is not None:

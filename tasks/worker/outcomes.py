@@ -104,7 +104,7 @@ class Outcomes:
             self._outbox.reject(delivery.tag, requeue=False)
 
     def give_up(self, queue: ServiceQueue, call: Call, reason: str) -> bool:
-        """Make a dead letter of a call, with the reason; False when that could not be sent."""
+        """Make a dead letter of a call, with the reason; return False when that could not be sent."""
         properties = call.properties
         letter = Letter(
             call.delivery.body,
@@ -126,5 +126,5 @@ def tried_before(call: Call) -> int:
 
 
 def by_celery(properties: Properties, embed: Any) -> bool:
-    """Whether somebody waits for the outcome in one of Celery's own ways: result backend, chord, callbacks, chain."""
+    """Return whether the outcome is awaited in Celery's own ways: result backend, chord, callbacks, chain."""
     return bool(properties.reply_to or (embed and embed != NO_LINKS) or properties.headers.get("group"))

@@ -198,11 +198,11 @@ class OneThreadPool(compat.Pool):
         done.add_done_callback(post)
 
     def on_terminate(self) -> None:
-        """A cold stop: whatever runs is not waited for; unacknowledged messages go back to the broker."""
+        """Stop cold: do not wait for what runs; unacknowledged messages go back to the broker."""
         self._jobs.put(None)
 
     def terminate_job(self, pid: int, signal: int | None = None) -> None:
-        """What runs in a thread runs on; after a cold stop it ends with the process, and its message goes back."""
+        """Log that a thread cannot be interrupted: its task runs on; after a cold stop it ends with the process."""
         logger.warning("a running task cannot be interrupted; it runs on until it returns or this process ends")
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What a worker writes to the broker: replies, acknowledgements, refusals, in as few writes as there can be."""
+"""Writing to the broker: a worker's replies, acknowledgements and refusals, in as few writes as possible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outbox:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to write."""
+        """Return whether there is something to write."""
         return bool(self._messages or self._acks or self._refusals)
 
     def ack(self, tag: int, body: bytes = b"") -> None:

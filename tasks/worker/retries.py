@@ -1,4 +1,4 @@
-"""Limit how often a call comes again after its worker died; what may run once only is its caller's to end."""
+"""Calls held by a worker that died: waiting callers send theirs again; others are redelivered, up to a limit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from tasks.worker.service_queue import Call, ServiceQueue
 
 
 class CallerRetries(Middleware):
-    """A call of `retries=0` that its caller waits for on a connection of ours, delivered again: it may have begun.
-
-    So its caller is told that it is lost.
-    """
+    """Tells a waiting caller that a redelivered call of `retries=0` is lost: it may have begun already."""
 
     def before_accept(self, queue: ServiceQueue, call: Call) -> str | None:
         """See Middleware."""

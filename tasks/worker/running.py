@@ -20,8 +20,8 @@ Arguments = tuple[Sequence[Any], dict[str, Any]]  # of one call: positional, by 
 GivenUp = Callable[[], bool]
 
 
-class Local:
-    """A call that came in no message, to be run here."""
+class LocalCall:
+    """A call that came without a message, to be run here."""
 
     __slots__ = ("args", "headers", "id", "kwargs", "view")
 
@@ -46,7 +46,7 @@ def run(name: str, function: Callable[..., Any], batch: int, calls: Sequence[Any
 async def arun(
     name: str, function: Callable[..., Any], batch: int, calls: Sequence[Any], isolate: bool, given_up: GivenUp
 ) -> list[Any]:
-    """`run` for an `async def` function. Raises what that raises once `given_up` says that nobody needs the calls."""
+    """Run calls as `run`, of an `async def` function. Once `given_up` returns True, raises what that raises."""
     if batch == 1:
         return [await _arun_one(name, function, call, given_up) for call in calls]
     steps = _in_batches(name, calls, isolate)
@@ -142,7 +142,7 @@ _recording = threading.local()
 
 
 def acknowledge_after(done: Future[Any]) -> None:
-    """Of the batch whose function runs in this thread: its calls are acknowledged once `done` is, however it ends.
+    """Have the calls of the batch that runs in this thread acknowledged once `done` is, however it ends.
 
     The next batch runs meanwhile. For Celery's strategy on OneThreadPool.
     """
@@ -150,7 +150,7 @@ def acknowledge_after(done: Future[Any]) -> None:
 
 
 def recording() -> Future[Any] | None:
-    """What the batch that ran in this thread last said by `acknowledge_after`; None from then on."""
+    """Return what the batch that ran last in this thread gave to `acknowledge_after`, once; then None."""
     done: Future[Any] | None = getattr(_recording, "value", None)
     _recording.value = None
     return done

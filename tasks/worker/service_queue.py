@@ -24,22 +24,22 @@ class Call:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """All headers of its message."""
+        """Return all headers of its message."""
         return self.properties.headers
 
     @property
     def id(self) -> str:
-        """The call's id, which stays the same however often it is delivered."""
+        """Return the call's id, which stays the same however often it is delivered."""
         return str(self.properties.headers["id"])
 
     @property
     def priority(self) -> int:
-        """Return that of its message; what is higher runs first."""
+        """Return the priority of its message; higher ones run first."""
         return self.properties.priority
 
     @property
     def direct(self) -> bool:
-        """Whether its caller waits on a connection of ours, and sends it again when it has to."""
+        """Return whether its caller waits on a connection of ours, and sends it again when it has to."""
         return self.properties.reply_to.startswith(DIRECT_REPLY)
 
 

@@ -27,7 +27,7 @@ Told = tuple[str, Any, Failed | None, float, float]  # service, properties, fail
 
 
 def given_rate() -> float | None:
-    """The share that the environment names, or None. Raises ConfigurationError for what is no share."""
+    """Return the share that the environment names, or None. Raises ConfigurationError for other values."""
     text = os.environ.get(RATE_VARIABLE, "")
     if not text:
         return None
@@ -36,7 +36,7 @@ def given_rate() -> float | None:
     except ValueError:
         rate = -1.0
     if not 0.0 <= rate <= 1.0:
-        raise ConfigurationError(f"{RATE_VARIABLE}={text}: is no share of the calls; use a number from 0 to 1, as 0.01")
+        raise ConfigurationError(f"{RATE_VARIABLE}={text}: not a share of the calls; use a number from 0 to 1, as 0.01")
     return rate
 
 

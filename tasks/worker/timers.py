@@ -1,4 +1,4 @@
-"""What a worker does later, in the thread of its services: renewals, and what Redis or the broker was away for."""
+"""Actions that a worker runs later in the thread of its services: renewals, and tries while a server is away."""
 
 from __future__ import annotations
 

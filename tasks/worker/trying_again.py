@@ -1,4 +1,4 @@
-"""Calls whose exception their service wants tried again: when, and whether there is time for it."""
+"""Calls to be tried again after an exception: when, and whether there is time for it."""
 
 from __future__ import annotations
 

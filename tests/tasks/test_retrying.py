@@ -41,7 +41,7 @@ def test_when_decides_by_the_exception_and_the_times_it_was_tried():
         (lambda: RetryOn(OSError, backoff=0.0), "waits are over 0"),
         (lambda: RetryOn(OSError, backoff=9.0, longest=3.0), "backoff=9.0, longest=3.0"),
         (lambda: RetryOn(OSError, longest=LONGEST + 1), "at most 900"),
-        (lambda: service(retry_on=int), "<class 'int'> is no class of exceptions"),  # type: ignore[arg-type]
+        (lambda: service(retry_on=int), "<class 'int'> is not a class of exceptions"),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_one_clear_error(make, told):

@@ -133,7 +133,7 @@ def test_a_class_that_derives_from_nothing_is_a_worker_by_its_services():
 
 @pytest.mark.parametrize("thing", [Plain(), Plain, 3])
 def test_what_is_no_worker_is_refused_with_what_would_be_one(thing):
-    with pytest.raises(ConfigurationError, match=r"is no worker: no method of it is marked with @service or @register"):
+    with pytest.raises(ConfigurationError, match=r"is not a worker: no method of it is marked with @service"):
         role_of(thing)
 
 

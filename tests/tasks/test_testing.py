@@ -122,7 +122,7 @@ def test_nothing_is_left_behind_even_by_a_service_that_ends_its_worker():
 
 
 def test_what_is_no_worker_is_refused():
-    with pytest.raises(ConfigurationError, match="is no worker"), serving(object()):
+    with pytest.raises(ConfigurationError, match="is not a worker"), serving(object()):
         pass
 
 

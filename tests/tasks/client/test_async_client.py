@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from support.claims import uninstall_claims
 from support.in_memory import ADD, PUSH, Kept, Service, declare, solver_of, take
 
 from tasks.client.async_client import ONE_WAY_WINDOW
@@ -220,7 +221,7 @@ def slow() -> Iterator[SlowRedis]:
     found: Any = SlowRedis()
     found.claims = claim_check.install(ClaimStore(found, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
     yield found
-    claim_check.uninstall(found.claims)
+    uninstall_claims(found.claims)
 
 
 def test_the_loop_runs_on_while_long_calls_and_answers_go_by_redis(broker, slow):

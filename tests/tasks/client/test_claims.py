@@ -11,6 +11,7 @@ import pytest
 from amqp.exceptions import MessageNacked
 from kombu.exceptions import OperationalError
 from kombu.serialization import dumps, loads
+from support.claims import uninstall_claims
 from support.in_memory import ADD, Kept, Service, client_of, declare
 
 from tasks import codec
@@ -30,7 +31,7 @@ def kept() -> Iterator[Kept]:
     found: Any = Kept()
     found.claims = claim_check.install(ClaimStore(found, f"{secrets.token_hex(4)}:claim:", ttl_seconds=60))
     yield found
-    claim_check.uninstall(found.claims)
+    uninstall_claims(found.claims)
 
 
 def test_a_long_call_and_its_long_answer_leave_nothing_once_the_answer_is_read(kept):
@@ -105,7 +106,7 @@ def test_two_runs_in_one_process_keep_their_claims_apart(kept):
         claim_check.release(stub)
         assert [len(one.bodies) for one in (kept, other)] == [1, 1]
     finally:
-        claim_check.uninstall(other.claims)
+        uninstall_claims(other.claims)
 
 
 def test_a_claim_of_a_run_that_this_process_does_not_know_names_the_remedy(kept):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import redis
 from kombu import serialization
+from support.claims import uninstall_claims
 from support.wire_values import same
 
 from tasks import codec
@@ -36,7 +37,7 @@ def store(client: redis.Redis, run_name: str) -> Iterator[ClaimStore]:
     """Installed in this process for the length of a test."""
     store = ClaimStore(client, f"{run_name}:claim:", ttl_seconds=60)
     with ExitStack() as stack:
-        stack.callback(claim_check.uninstall, claim_check.install(store))
+        stack.callback(uninstall_claims, claim_check.install(store))
         yield store
 
 
@@ -179,7 +180,7 @@ def test_a_stub_in_a_process_without_a_store_names_the_remedy() -> None:
 )
 def test_a_malformed_stub_is_a_codec_error(stub: bytes) -> None:
     for buffer in (stub, bytearray(stub), memoryview(stub)):
-        with pytest.raises(CodecError, match="are no claim check"):
+        with pytest.raises(CodecError, match="are not a claim check"):
             decode(buffer)
 
 

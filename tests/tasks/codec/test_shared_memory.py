@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.claims import uninstall_claims
 from support.shared_place import shared_place
 
 from tasks import codec
@@ -176,7 +177,7 @@ class Redis:
 def store() -> Iterator[ClaimStore]:
     made = claim_check.install(ClaimStore(Redis(), f"warren.{new_token()}:claim:", 60.0))  # type: ignore[arg-type]
     yield made
-    claim_check.uninstall(made)
+    uninstall_claims(made)
 
 
 def test_a_claim_waits_in_shared_memory_and_goes_when_it_is_released(folder: SharedFolder, store: ClaimStore) -> None:

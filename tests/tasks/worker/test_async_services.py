@@ -460,7 +460,7 @@ def test_a_generator_is_refused_and_so_is_concurrency_for_a_plain_method():
         def heard(self: Any, payload: Any) -> Any:
             yield payload
 
-    with pytest.raises(ConfigurationError, match=r"concurrency=4: plain is no `async def`"):
+    with pytest.raises(ConfigurationError, match=r"concurrency=4: plain is not `async def`"):
 
         @service(concurrency=4)
         def plain(self: Any) -> None: ...

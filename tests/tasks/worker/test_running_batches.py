@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tasks.app.outcome import Failed
-from tasks.worker.running import Local, run
+from tasks.worker.running import LocalCall, run
 
 
 def calls(*items):
-    return [Local((item,), {}) for item in items]
+    return [LocalCall((item,), {}) for item in items]
 
 
 def test_a_function_that_takes_one_call_gets_its_arguments_as_they_were_sent():
-    assert run("s", lambda a, *, b: a - b, 1, [Local((5,), {"b": 2}), Local((1,), {"b": 1})], False) == [3, 0]
+    assert run("s", lambda a, *, b: a - b, 1, [LocalCall((5,), {"b": 2}), LocalCall((1,), {"b": 1})], False) == [3, 0]
 
 
 def test_a_batch_is_one_call_with_a_list():
@@ -28,7 +28,9 @@ def test_a_batch_is_one_call_with_a_list():
 
 
 def test_several_arguments_of_one_call_arrive_as_a_tuple():
-    assert run("s", lambda items: [a + b for a, b in items], 4, [Local((1, 2), {}), Local((3, 4), {})], False) == [3, 7]
+    assert run(
+        "s", lambda items: [a + b for a, b in items], 4, [LocalCall((1, 2), {}), LocalCall((3, 4), {})], False
+    ) == [3, 7]
 
 
 def test_an_exception_in_the_place_of_a_result_fails_that_call_alone():
@@ -60,5 +62,5 @@ def test_a_wrong_number_of_results_is_an_error_that_names_the_service(isolate):
 
 
 def test_arguments_by_keyword_are_refused_for_a_batch():
-    (outcome,) = run("actor.many", lambda items: items, 4, [Local((), {"x": 1})], False)
+    (outcome,) = run("actor.many", lambda items: items, 4, [LocalCall((), {"x": 1})], False)
     assert "actor.many" in str(outcome.error) and "x" in str(outcome.error)

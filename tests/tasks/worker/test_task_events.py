@@ -24,7 +24,7 @@ def test_the_environment_names_the_share(monkeypatch, text, rate):
 @pytest.mark.parametrize("text", ["often", "-0.1", "1.01", "nan", "10%"])
 def test_what_is_no_share_is_refused_with_a_remedy(monkeypatch, text):
     monkeypatch.setenv(RATE_VARIABLE, text)
-    with pytest.raises(ConfigurationError, match=rf"WARREN_EVENT_RATE={text}: is no share .* from 0 to 1"):
+    with pytest.raises(ConfigurationError, match=rf"WARREN_EVENT_RATE={text}: not a share .* from 0 to 1"):
         given_rate()
 
 
