@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE = 60.0  # s for anything to happen, on a machine however busy
+PATIENCE = 120.0  # s for anything to happen, on a machine however busy
 
 
 def until(condition: Callable[[], Any], what: str = "it", timeout: float = PATIENCE) -> Any:
