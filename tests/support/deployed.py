@@ -13,14 +13,14 @@ from agents.trees import spec_of
 from warren.trees import map_tree
 from workers.config.schema import Config, EnvConfig, to_yaml
 from workers.gateway import Actor
-from workers.runtime.recorded import FILE, Recorded
+from workers.runtime.observation_sample import FILE, ObservationSample
 
 ROOT = Path(__file__).parents[2]
 ACTOR = "examples/gamecore/actor.py:CartPole"
 SHAPES = gymnasium.spaces.Box(-10, 10, (4,), np.float32), gymnasium.spaces.Discrete(2)
 
 
-def recorded_of(policy: Policy, steps: int = 64, slots: int = 4, seed: int = 0) -> Recorded:
+def recorded_of(policy: Policy, steps: int = 64, slots: int = 4, seed: int = 0) -> ObservationSample:
     """Observations drawn from the policy's space, in episodes of some 20 steps."""
     random = np.random.default_rng(seed)
     policy.observation_space.seed(seed)
@@ -30,7 +30,7 @@ def recorded_of(policy: Policy, steps: int = 64, slots: int = 4, seed: int = 0) 
         spec_of(policy.observation_space), *several,
     )  # fmt: skip
     memory = {name: part.numpy() for name, part in policy.initial_memory(slots).items()}
-    return Recorded(observation, random.random((steps, slots)) < 0.05, memory)
+    return ObservationSample(observation, random.random((steps, slots)) < 0.05, memory)
 
 
 def save(folder: Path, version: int, network: dict[str, Any], seed: int = 0) -> Policy:

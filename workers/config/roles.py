@@ -202,7 +202,7 @@ EVALUATOR = Role(
     """run=NAME trial=TRIAL league=kuhn: plays a league's frozen players against each other
 until each pair is known well enough. There may be any number of them; the one with evaluator_id=0 scores the league.
 The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and WARREN_REDIS_URL in the environment.""",
-    {"league": "workers.evaluation.worker"},
+    {"league": "workers.evaluation.evaluator"},
     otherwise=OF_A_LEAGUE,
     count="evaluators",
     id="evaluator_id",

@@ -126,7 +126,7 @@ def play(
 
 
 class Recorder(Protocol):
-    """Keeps the games of some batches: evaluation.recording of an evaluator of a run."""
+    """Keeps the games of some batches: evaluation.batch_recorder of an evaluator of a run."""
 
     def begins(self, first: int) -> Recording | None:
         """Return a recording for the batch that begins, with slot `first` in seat 0; None for no recording."""

@@ -25,6 +25,7 @@ from workers.config.league import LeagueConfig
 from workers.config.schema import Config
 from workers.leagues import actor
 from workers.leagues.actor import LeagueActorRole
+from workers.leagues.group_counts import GroupCounts
 from workers.leagues.known_players import Learning
 from workers.leagues.served_games import GamesElsewhere, Group, GroupsOfPlayer, check
 from workers.rollout.games.games_in_play import decide
@@ -32,7 +33,6 @@ from workers.rollout.games.match_scheduler import MatchTables
 from workers.rollout.sampler import SamplerClosed
 from workers.rollout.served.group_calls import Answer, Call, answer_all
 from workers.rollout.served.role import serve, service_of
-from workers.runtime.group_counts import GroupCounts
 from workers.runtime.league_paths import policy_builder
 from workers.runtime.session import Session
 from workers.runtime.timing import Timing

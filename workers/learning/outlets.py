@@ -20,8 +20,8 @@ from workers.learning.player_state import PlayerState
 from workers.learning.publisher import Publisher
 from workers.learning.recorder import Recorder
 from workers.learning.settlement import Settlement
-from workers.runtime.recorded import FILE as RECORDED
-from workers.runtime.recorded import Recorded
+from workers.runtime.observation_sample import FILE as RECORDED
+from workers.runtime.observation_sample import ObservationSample
 from workers.runtime.session import Session
 from workers.runtime.timing import Timing
 
@@ -47,7 +47,7 @@ class Outlets:
         self._metrics: MetricsLog | None = None
         self._checkpoint_at = time.monotonic() + self._config.checkpoint_every
         self._status_at = 0.0
-        self._sample: Recorded | None = None  # of what the policy saw not long before the next checkpoint
+        self._sample: ObservationSample | None = None  # of what the policy saw not long before the next checkpoint
         if state.leads:
             self.open_metrics(state.first_version)
 
@@ -157,7 +157,7 @@ class Outlets:
     def keep_sample(self, trajectories: Sequence[Trajectory]) -> None:
         """Keep some observations of an update for the next checkpoint, if they are not too old by then."""
         if self._state.leads and (self._sample is None or self.checkpoint_is_due()):
-            self._sample = Recorded.of(trajectories[0])
+            self._sample = ObservationSample.of(trajectories[0])
 
     def checkpoint_is_due(self) -> bool:
         """Tell whether it is time for a checkpoint."""

@@ -17,7 +17,7 @@ from warren.trees import leaves, take
 from workers.models.backends import Backend, PytorchBackend
 from workers.models.exporting import listed
 from workers.models.processor import processor
-from workers.runtime.recorded import FILE, Recorded
+from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import Trained
 
 PLAYED = 1000  # steps of the environment, where nothing was recorded
@@ -79,7 +79,7 @@ class Verdict:
             )
 
 
-def verify(backend: Backend, recorded: Recorded, mode: str = "sample", seed: int = 0) -> Verdict:
+def verify(backend: Backend, recorded: ObservationSample, mode: str = "sample", seed: int = 0) -> Verdict:
     """Ask `backend` and PyTorch to act on the same observations, drawing with the same noise.
 
     They are asked in every way that games are served: many observations a pass and one, and where the policy takes
@@ -96,7 +96,7 @@ def verify(backend: Backend, recorded: Recorded, mode: str = "sample", seed: int
     return Verdict(backend.name, mode, recorded.observations, _difference(backend, recorded), ways)
 
 
-def observations_of(trained: Trained, file: str | None = None) -> Recorded:
+def observations_of(trained: Trained, file: str | None = None) -> ObservationSample:
     """Return what a backend for a trained policy is verified on: `file`, else what the learner wrote, else what is seen
     in a game.
 
@@ -106,13 +106,13 @@ def observations_of(trained: Trained, file: str | None = None) -> Recorded:
     own = (folder / FILE for folder in trained.seen_in)
     found = [Path(file)] if file is not None else [path for path in own if path.is_file()]
     if found:
-        return Recorded.read(found[0], trained.policy)
+        return ObservationSample.read(found[0], trained.policy)
     if gamecore_actors.is_gamecore(trained.env_id):
         raise ConfigurationError(
             f"recorded: {trained.seen_in[0]} holds no {FILE} to verify a model on, and {trained.env_id} is not "
             "played from here; name such a file by recorded=FILE, or serve by backend=pytorch"
         )
-    play = Recorded.of_two if trained.two_player else Recorded.played
+    play = ObservationSample.of_two if trained.two_player else ObservationSample.played
     return play(trained, PLAYED)
 
 
@@ -126,20 +126,20 @@ def agreeing(ones: Any, others: Any) -> np.ndarray:
     return all_same
 
 
-def _together(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
+def _together(recorded: ObservationSample, mask: np.ndarray | None) -> Iterator[ObservationSample]:
     """Yield all slots, which a pass takes together; several copies of one that is alone."""
     slots = recorded.begins.shape[1]
     yield recorded.slots(list(range(slots)) if slots > 1 else [0] * TOGETHER, mask)
 
 
-def _alone(recorded: Recorded, mask: np.ndarray | None) -> Iterator[Recorded]:
+def _alone(recorded: ObservationSample, mask: np.ndarray | None) -> Iterator[ObservationSample]:
     """Yield a slot after the other, up to ALONE observations."""
     steps, slots = recorded.begins.shape
     for slot in range(min(slots, max(1, ALONE // steps))):
         yield recorded.slots([slot], mask, ALONE)
 
 
-def _agreeing_in(backend: Backend, recorded: Recorded, mode: str, seed: int) -> np.ndarray:
+def _agreeing_in(backend: Backend, recorded: ObservationSample, mode: str, seed: int) -> np.ndarray:
     """Return bool [T * N]: true where `act` of both gives the same action."""
     asked = (PytorchBackend(backend.policy), backend)
     generators = [torch.Generator().manual_seed(seed) for _ in asked]
@@ -157,7 +157,7 @@ def _agreeing_in(backend: Backend, recorded: Recorded, mode: str, seed: int) -> 
     return np.concatenate(same)
 
 
-def _difference(backend: Backend, recorded: Recorded) -> float:
+def _difference(backend: Backend, recorded: ObservationSample) -> float:
     """Return the largest between two outputs of the network, each with the memory that it made itself."""
     asked = (PytorchBackend(backend.policy), backend)
     memories = [recorded.memory or one.initial_memory(recorded.begins.shape[1]) for one in asked]
@@ -173,7 +173,7 @@ def _difference(backend: Backend, recorded: Recorded) -> float:
     return largest
 
 
-def _drawn(policy: Any, recorded: Recorded) -> np.ndarray:
+def _drawn(policy: Any, recorded: ObservationSample) -> np.ndarray:
     """Return masks bool [T, N, A] with one legal action at least."""
     shape, random = (*recorded.begins.shape, int(policy.action_space.n)), np.random.default_rng(0)
     legal = random.random(shape) < LEGAL

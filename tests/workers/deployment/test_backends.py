@@ -27,7 +27,7 @@ from workers.models import exporting
 from workers.models.backends import OnnxBackend, PytorchBackend, build_backend
 from workers.models.processor import processor
 from workers.models.verifying import agreeing, observations_of, verify
-from workers.runtime.recorded import FILE, Recorded
+from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import load
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -87,9 +87,11 @@ def test_a_model_has_no_input_of_what_the_value_alone_saw() -> None:
 def test_what_the_value_alone_saw_is_neither_kept_nor_asked_for_where_a_policy_is_deployed(tmp_path: Path) -> None:
     policy = policy_of(*CASES["privileged"])
     unrestricted = policy_of({}, PARTS)
-    kept = Recorded(recorded_of(unrestricted).observation, recorded_of(policy).begins, recorded_of(policy).memory)
+    kept = ObservationSample(
+        recorded_of(unrestricted).observation, recorded_of(policy).begins, recorded_of(policy).memory
+    )
     kept.write(tmp_path / FILE, policy)
-    recorded = Recorded.read(tmp_path / FILE, policy)
+    recorded = ObservationSample.read(tmp_path / FILE, policy)
     assert set(recorded.observation) == {"kind", "at"} == set(json_actor(policy).observation_space.spaces)
     backend = PytorchBackend(policy)
     action, _ = backend.act(take(recorded.observation, 0), backend.initial_memory(4), "greedy", policy.generator)
@@ -271,14 +273,16 @@ def test_recorded_observations_come_back_as_they_were(tmp_path: Path) -> None:
     policy = policy_of({"shared": True, "core": {"name": "lstm", "size": 4}}, PARTS)
     recorded = recorded_of(policy, 5, 2)
     recorded.write(tmp_path / FILE, policy)
-    found = Recorded.read(tmp_path / FILE, policy)
+    found = ObservationSample.read(tmp_path / FILE, policy)
     assert found.observations == 10 and (found.begins == recorded.begins).all()
     assert all((found.observation[name] == recorded.observation[name]).all() for name in PARTS.spaces)
     assert set(found.memory) == {"h", "c"}
     with pytest.raises(CheckpointError, match="holds no recorded observations of this policy"):
-        Recorded.read(tmp_path / FILE, policy_of({}))
+        ObservationSample.read(tmp_path / FILE, policy_of({}))
     with pytest.raises(CheckpointError, match="observation"):
-        Recorded.read(tmp_path / FILE, policy_of({"shared": True}, Dict({**PARTS.spaces, "at": Box(-1, 1, (3,))})))
+        ObservationSample.read(
+            tmp_path / FILE, policy_of({"shared": True}, Dict({**PARTS.spaces, "at": Box(-1, 1, (3,))}))
+        )
 
 
 def test_of_a_trajectory_its_masks_are_recorded_too(tmp_path: Path) -> None:
@@ -286,10 +290,10 @@ def test_of_a_trajectory_its_masks_are_recorded_too(tmp_path: Path) -> None:
     masks = np.random.default_rng(0).random((16, 4, 2)) < 0.5
     trajectory = replace(random_trajectory(policy), action_mask=masks)
     slot = trajectory.observation[:, 0].nbytes
-    Recorded.of(trajectory, most=2 * slot).write(tmp_path / FILE, policy)
-    found = Recorded.read(tmp_path / FILE, policy)
+    ObservationSample.of(trajectory, most=2 * slot).write(tmp_path / FILE, policy)
+    found = ObservationSample.read(tmp_path / FILE, policy)
     assert found.action_mask is not None and (found.action_mask == masks[:, :2]).all()
-    assert Recorded.of(random_trajectory(policy)).action_mask is None
+    assert ObservationSample.of(random_trajectory(policy)).action_mask is None
 
 
 def test_where_nothing_was_recorded_the_environment_is_played(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from workers.config.schema import Config, GatewayConfig, to_yaml
 from workers.deployment.role import Deployment
 from workers.deployment.settings import DeployConfig
 from workers.models.verifying import observations_of
-from workers.runtime.recorded import FILE, Recorded
+from workers.runtime.observation_sample import FILE, ObservationSample
 from workers.runtime.trained import load
 
 NIM = "examples/nim/vectorised.py:Nim"
@@ -108,7 +108,7 @@ def test_a_frozen_player_is_checked_on_what_learners_recorded(tmp_path: Path) ->
     assert games.action_mask is not None and games.action_mask.shape == (*games.begins.shape, 3)
     assert games.action_mask.any(-1).all() and games.begins[0].all() and not games.begins.all()
     for steps, player in ((5, "rival"), (3, "main")):
-        cut = Recorded(games.observation[:steps], games.begins[:steps], {}, games.action_mask[:steps])
+        cut = ObservationSample(games.observation[:steps], games.begins[:steps], {}, games.action_mask[:steps])
         (tmp_path / "players" / player / "checkpoints").mkdir(parents=True, exist_ok=True)
         cut.write(tmp_path / "players" / player / FILE, old)
         found = observations_of(load(tmp_path, "main@3"))

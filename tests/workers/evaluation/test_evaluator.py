@@ -18,9 +18,9 @@ from tasks.topology import Topology
 from warren.errors import CheckpointError
 from workers.config.league import LeagueConfig
 from workers.config.schema import Config
-from workers.evaluation import worker as evaluator_module
+from workers.evaluation import evaluator as evaluator_module
+from workers.evaluation.evaluator import EvaluatorRole, seed_of
 from workers.evaluation.scores import read_scores
-from workers.evaluation.worker import EvaluatorRole, seed_of
 from workers.runtime.league_paths import policy_builder
 from workers.runtime.session import source_name
 

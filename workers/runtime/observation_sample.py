@@ -29,7 +29,7 @@ BYTES = 4 << 20  # of observations, in a file that the learner writes
 
 
 @dataclass(frozen=True)
-class Recorded:
+class ObservationSample:
     """T steps of N slots, as a Trajectory has them."""
 
     observation: Tree  # [T, N, ...]
@@ -43,7 +43,7 @@ class Recorded:
         return self.begins.size
 
     @classmethod
-    def of(cls, trajectory: Trajectory, most: int = BYTES) -> Recorded:
+    def of(cls, trajectory: Trajectory, most: int = BYTES) -> ObservationSample:
         """Return copies of as many slots as `most` bytes hold, one at least."""
         size = sum(leaf.nbytes for _, leaf in leaves(trajectory.observation)) / trajectory.num_slots
         slots = slice(max(1, int(most / size)))
@@ -55,7 +55,7 @@ class Recorded:
         return cls(observation, begins, memory, mask[:, slots].copy() if isinstance(mask, np.ndarray) else None)
 
     @classmethod
-    def played(cls, trained: Trained, steps: int, seed: int = 0) -> Recorded:
+    def played(cls, trained: Trained, steps: int, seed: int = 0) -> ObservationSample:
         """Play `steps` of the environment that it was trained on, by its own actions, drawn as in training."""
         env = trained.make()
         observations, begins, over = [], [], True
@@ -76,7 +76,7 @@ class Recorded:
         return cls(tree, np.array(begins)[:, None], _no_memory(trained.policy, 1))
 
     @classmethod
-    def of_two(cls, trained: Trained, decisions: int, seed: int = 0) -> Recorded:
+    def of_two(cls, trained: Trained, decisions: int, seed: int = 0) -> ObservationSample:
         """Play the two-player game that it was trained on, both seats by its own actions, so many decisions in all.
 
         Each seat is a slot, so that it has a memory of its own; both are cut to the shorter.
@@ -108,9 +108,9 @@ class Recorded:
         arrays = [np.stack([np.stack(held[seat][:steps]) for seat in seats], axis=1) for held in (seen, begins, masks)]
         return cls(arrays[0], arrays[1], _no_memory(trained.policy, len(seats)), arrays[2])
 
-    def slots(self, chosen: list[int], action_mask: np.ndarray | None, steps: int | None = None) -> Recorded:
+    def slots(self, chosen: list[int], action_mask: np.ndarray | None, steps: int | None = None) -> ObservationSample:
         """Return those slots of it, with slots of `action_mask` bool [T, N, A] or no masks, and the first `steps`."""
-        return Recorded(
+        return ObservationSample(
             map_tree(lambda leaf: leaf[:steps, chosen], self.observation),
             self.begins[:steps, chosen],
             {name: part[chosen] for name, part in self.memory.items()},
@@ -132,7 +132,7 @@ class Recorded:
         return data
 
     @classmethod
-    def read(cls, file: Path, policy: Policy) -> Recorded:
+    def read(cls, file: Path, policy: Policy) -> ObservationSample:
         """Read what `write` left in `file`.
 
         Raises CheckpointError for a file that is not there, damaged, or of other spaces.

@@ -7,8 +7,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from workers.runtime import group_counts
-from workers.runtime.group_counts import GroupCounts
+from workers.leagues import group_counts
+from workers.leagues.group_counts import GroupCounts
 
 
 def test_a_group_goes_to_the_actor_with_the_fewest_until_none_would_have_more_for_it(

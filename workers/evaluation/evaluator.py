@@ -33,8 +33,8 @@ from workers.config import roles
 from workers.config.league import LeagueConfig
 from workers.config.run_names import run_folder
 from workers.config.schema import Config
+from workers.evaluation.batch_recorder import BatchRecorder
 from workers.evaluation.cells import evaluator_of
-from workers.evaluation.recording import BatchRecorder
 from workers.evaluation.report import Board, draw_all
 from workers.evaluation.scores import UNIFORM, Score, Scores
 from workers.replays.sending import ReplaySender
