@@ -137,7 +137,7 @@ LEARNER = Role(
     """run=NAME trial=TRIAL: trains a player on the segments that actors send, and publishes
 each new version of its weights. The launcher starts it by itself; by hand it needs WARREN_BROKER_URL and
 WARREN_REDIS_URL in the environment.""",
-    {"plain": "workers.learning.worker", "league": "workers.leagues.learner"},
+    {"plain": "workers.learning.learner", "league": "workers.leagues.learner"},
     count="learners",
     id="learner_id",
     each_player=True,

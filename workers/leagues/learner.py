@@ -14,8 +14,9 @@ from workers.config.schema import Config
 from workers.leagues.client import LeagueClient
 from workers.leagues.course import STOPPED, LeagueCourse, league_trainer
 from workers.learning.allreduce.ranks import Ranks
+from workers.learning.learner import train
+from workers.learning.learner_role import LearnerRole
 from workers.learning.trainer import Trainer
-from workers.learning.worker import LearnerRole, train
 from workers.runtime.league_paths import league_of
 from workers.runtime.role import enter
 from workers.runtime.session import Session
@@ -95,7 +96,7 @@ class LeagueLearnerRole(LearnerRole):
 def run(config: Config) -> int:
     """Train one player for as long as the league wants it to learn; return the exit status.
 
-    Raises what workers.learning.worker.train raises.
+    Raises what workers.learning.learner.train raises.
     """
     session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
     player, stopping = config.player, threading.Event()

@@ -1,7 +1,7 @@
 """The launcher's side of a fork server (fork_server.py): starts it, requests processes, learns of their ends.
 
     with Forks.begin() as forks:  # before any thread, any connection, any tensor
-        forks.load(["workers.learning.worker"])
+        forks.load(["workers.learning.learner"])
         child = Child("learner", line, log, environment, forks=forks)
 
 Processes that it cannot fork are started by exec: see `Forks.start`.

@@ -15,9 +15,9 @@ from support.waiting import until
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, NotFinite, PoolError
 from workers.config.schema import Config, EnvConfig, Sampling
+from workers.learning import learner_role as learner_module
 from workers.learning import sync_rounds as rounds_module
-from workers.learning import worker as learner_module
-from workers.learning.worker import LearnerRole
+from workers.learning.learner_role import LearnerRole
 
 
 class Trainer:

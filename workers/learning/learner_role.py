@@ -1,39 +1,29 @@
-"""The learner of a plain run: trains one player on the segments that arrive, publishes each new version."""
+"""The role of a learner, in plain runs and leagues: the learn task, its queue or rounds, and when to give up."""
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import redis
-import torch
 from celery.exceptions import Reject
 
-from agents.trajectories import requested
 from tasks.app import CLAIM_EXPIRES
 from tasks.app.reader import Reader
 from tasks.worker.batching import BatchTask
 from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, NotFinite, WarrenError
-from workers.config import roles
-from workers.config.run_names import run_folder
-from workers.config.schema import Config, Sampling, to_yaml
-from workers.learning.allreduce.ranks import Ranks, Stopping
+from workers.config.schema import Config, Sampling
+from workers.learning.allreduce.ranks import Stopping
 from workers.learning.allreduce.shares import RanksDiffer
-from workers.learning.place import held_at_once, lease_of, name_of, queue_of, ranks_of
-from workers.learning.plain import plain_trainer
+from workers.learning.place import held_at_once, name_of, queue_of
 from workers.learning.sync_rounds import Rounds
 from workers.learning.trainer import Trainer
-from workers.runtime import run_settings
 from workers.runtime.actor_count import actors_now
-from workers.runtime.facts import publish_run_facts
-from workers.runtime.role import enter
-from workers.runtime.run_status import Ending, verdict
 from workers.runtime.session import PLAYER, Session
 from workers.ui import returns
 
@@ -286,75 +276,3 @@ class LearnerRole:
             self.begun.set()
         if self.rounds is not None:
             self.rounds.stop()
-
-
-class PlainLearnerRole(LearnerRole):
-    """The learner of a plain run, which ends at its goal, or at its last step."""
-
-    def __init__(self, config: Config, session: Session, trainer: Trainer) -> None:
-        super().__init__(config, session, trainer)
-        self._ending = Ending(session.redis, session.topology.key_prefix)
-
-    def work(self) -> int:
-        folder, progress = run_folder(self.config), self.trainer.progress
-        if state := verdict(self.config, progress.steps, progress.mean_return):
-            logger.info(
-                "%s is %s already; for more, raise env.goal or total_steps, or start another run", folder, state
-            )
-            self.trainer.finish(state)
-            return 0
-        self._ending.clear()
-        return self.consume("learner")
-
-    def end(self) -> None:
-        super().end()
-        if self.trainer.outcome is not None and self.trainer.leads:
-            self._ending.record(self.trainer.progress.steps, self.trainer.progress.mean_return)
-
-    def log_end(self) -> None:
-        state = "stopped" if self.trainer.outcome is None else self.trainer.outcome["state"]
-        logger.info("%s: %s; run folder %s", state, self.figures(), run_folder(self.config))
-
-
-def train(config: Config, session: Session, player: str, make: Callable[[Ranks | None], LearnerRole]) -> int:
-    """Train `player` for as long as it learns, or until a stop; return exit status 0, or 1 when that failed.
-
-    `make` is given the ranks that train the player together, once this process holds the lease of its learner. Raises
-    ConfigurationError for what the user has to mend: an environment that keeps failing, a second learner.
-    """
-    session.declare()
-    lease = lease_of(session, player)
-    lease.take(threading.Event(), "a player has one learner")
-    publish_run_facts(session)
-    run_settings.leave(session)
-    learner = make(ranks_of(config, session, player))
-    publish_run_facts(session, requested(learner.trainer.algorithm.needs.fields))
-    lease.hold(learner.ended, learner.give_up)
-    try:
-        status = learner.work()
-    finally:
-        learner.end()
-        learner.trainer.close()
-        lease.release()
-        learner.log_end()
-    return learner.status(status)
-
-
-def run(config: Config) -> int:
-    """Train until the goal, the last step, or a stop; return the exit status. Raises what `train` raises.
-
-    In the folder of a run that is over, the learner says so, tells the other processes, and ends with status 0.
-    """
-    session = enter(config, roles.LEARNER, torch_threads=config.learner_threads)
-    if config.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which a GPU's matrix products need for it
-        torch.use_deterministic_algorithms(True)
-    folder = run_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "config.yaml").exists():
-        (folder / "config.yaml").write_text(to_yaml(config))
-
-    def make(ranks: Ranks | None) -> PlainLearnerRole:
-        return PlainLearnerRole(config, session, plain_trainer(session, folder, stop_worker, ranks))
-
-    return train(config, session, PLAYER, make)
