@@ -144,6 +144,9 @@ TABLE: dict[str, Run | NotRun] = {
     "python -m workers.train env.grey=true env.resize=84": Run(
         status=2, says="error: env.resize: it takes images (uint8, 0 to 255, [height, width] or [height, width, 3])"
     ),
+    # docs/installing.md
+    "pip install .": INSTALLS,
+    "cd ~/my_games && warren train": NotRun("it trains for minutes, as python -m workers.train does"),
     # docs/kubernetes.md
     "docker build --file docker/Dockerfile --tag warren:local .": DOCKER,
     "kubectl apply -f docker/kubernetes/base/namespace.yaml": CLUSTER,
