@@ -10,7 +10,7 @@ import envs
 from agents import build_policy
 from agents.checkpoints import fingerprint
 from agents.policies import Policy
-from workers.replays.recorded import NTH, RecordedMatch
+from workers.replays.match_record import NTH, RecordedMatch
 from workers.rollout.games.game_log import Weights
 from workers.rollout.games.selfplay_sampler import MatchSampler, Opponent
 

@@ -13,8 +13,8 @@ import torch
 
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
+from workers.gateway.agent_state import AgentState, remembered
 from workers.gateway.passes import Decide, End, Passes, masks
-from workers.gateway.playing import Playing, remembered
 from workers.models.backends import Backend
 
 EPISODES = 100  # finished ones whose mean return is told
@@ -59,7 +59,7 @@ class DeployedPlayer(Passes):
         """See Passes."""
         began = time.perf_counter()
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
-        players = [Playing.of(one.agent) for one in asked]
+        players = [AgentState.of(one.agent) for one in asked]
         with self._lock:
             backend = self._backend
             assert backend is not None

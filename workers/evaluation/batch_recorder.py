@@ -10,7 +10,7 @@ from agents.checkpoints import fingerprint
 from agents.policies import Policy
 from league.matchmaking.view import Player
 from workers.config.league import LeagueConfig
-from workers.replays.recorded import EVALUATION, RecordedMatch
+from workers.replays.match_record import EVALUATION, RecordedMatch
 from workers.replays.sending import ReplaySender
 from workers.rollout.games.game_log import Recording, Weights
 

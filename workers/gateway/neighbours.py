@@ -47,7 +47,7 @@ return lost
 
 
 class Neighbours:
-    """The Elsewhere of sessions.py, from `enter` to `leave`. While Redis is away a gateway knows its own sessions."""
+    """SessionDirectory in Redis, from `enter` to `leave`. While Redis is away a gateway knows its own sessions."""
 
     def __init__(self, client: Any, prefix: str, idle: float) -> None:
         """`client`: of redis-py, whose server is asked; `prefix`: of all keys of the run."""
@@ -80,26 +80,26 @@ class Neighbours:
         self._thread.shutdown()
 
     async def claim(self, session: str) -> str | None:
-        """See Elsewhere."""
+        """See SessionDirectory."""
         address: str | None = await self._ask(lambda: self._claim(self._prefix + session))
         return address
 
     async def find(self, session: str) -> str | None:
-        """See Elsewhere."""
+        """See SessionDirectory."""
         address: str | None = await self._ask(lambda: self._other(self._redis.get(self._prefix + session)))
         return address
 
     def release(self, session: str) -> None:
-        """See Elsewhere."""
+        """See SessionDirectory."""
         key = self._prefix + session
         self._thread.submit(self._try, lambda: self._redis.eval(_RELEASE, 1, key, self._holder))
 
     async def settled(self) -> None:
-        """See Elsewhere."""
+        """See SessionDirectory."""
         await self._ask(lambda: None)  # asked in order, so after every release
 
     async def keep(self, sessions: Sequence[str]) -> list[str]:
-        """See Elsewhere."""
+        """See SessionDirectory."""
 
         def keep() -> list[str]:
             lost = []

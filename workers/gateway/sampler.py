@@ -16,9 +16,9 @@ from agents.policies import Policy
 from agents.trajectories import Trajectory
 from envs.rewards import Rewards
 from warren.trees import map_tree, take
+from workers.gateway.agent_state import AgentState, remembered
 from workers.gateway.passes import Decide, End, Passes, masks
-from workers.gateway.playing import Playing, remembered
-from workers.gateway.stretches import Decided, Line, Stretches
+from workers.gateway.stretches import Line, PendingDecision, Stretches
 from workers.rollout.sampler import SamplerClosed, load_into
 from workers.runtime.timing import Timing
 
@@ -29,15 +29,15 @@ PATIENCE = 5.0  # s that games are held up when more wait; then the oldest are d
 EPISODES = 1000  # finished ones that are remembered, where nobody takes anything
 
 
-class Learning(Playing):
+class LearningAgent(AgentState):
     """An agent whose decisions are learned from."""
 
-    __slots__ = ("decided", "line")
+    __slots__ = ("line", "pending")
 
     def __init__(self) -> None:
         super().__init__()
         self.line = Line()
-        self.decided: Decided | None = None  # the last, of which it is not known yet what came of it
+        self.pending: PendingDecision | None = None  # the last one
 
 
 class GatewaySampler(Passes):
@@ -120,7 +120,7 @@ class GatewaySampler(Passes):
         began = time.perf_counter()
         policy = self.policy
         observation = map_tree(lambda *parts: np.stack(parts), *(one.observation for one in asked))
-        players = [Learning.of(one.agent) for one in asked]
+        players = [LearningAgent.of(one.agent) for one in asked]
         spec = self._stretches.spec
         legal = None if spec.action_mask is None else masks(asked, spec.action_mask.shape[0])
         with self._lock:
@@ -133,7 +133,7 @@ class GatewaySampler(Passes):
         before = {name: part.cpu().numpy() for name, part in memory.items()}
         with self._changed:
             for row, (one, player) in enumerate(zip(asked, players, strict=True)):
-                decided = Decided(
+                decision = PendingDecision(
                     one.observation,
                     take(acted.action, row),
                     take(acted.extras, row),
@@ -141,10 +141,10 @@ class GatewaySampler(Passes):
                     version,
                     None if legal is None else legal[row],
                 )
-                if player.decided is not None:
+                if player.pending is not None:
                     reward = self._reward(player, one.earned)
-                    self._stretches.follow(player.line, player.decided, reward, decided)
-                player.decided = decided
+                    self._stretches.follow(player.line, player.pending, reward, decision)
+                player.pending = decision
                 player.memory = take(acted.memory, row)
             self._changed.notify_all()
         self.decisions += len(asked)
@@ -157,13 +157,13 @@ class GatewaySampler(Passes):
         with self._changed:
             for one in ends:
                 player, one.agent.state = one.agent.state, None
-                if player is None or player.decided is None:
+                if player is None or player.pending is None:
                     continue
                 if one.abandoned:
                     self._stretches.cut_off(player.line, cuts[id(one)])
                     continue
                 reward = self._reward(player, one.earned)
-                self._stretches.end(player.line, player.decided, reward, cuts.get(id(one)))
+                self._stretches.end(player.line, player.pending, reward, cuts.get(id(one)))
                 channels = player.returns.tolist() if self._rewards.channels else []
                 self._episodes.append([float(self._rewards.total(player.returns)), float(player.length), *channels])
             if ends:
@@ -172,20 +172,20 @@ class GatewaySampler(Passes):
     def _cuts(self, ends: Sequence[End]) -> dict[int, dict[str, Any]]:
         """Return by id of each that was cut off what is kept of the observation where it was: its value, or nothing."""
         cuts: dict[int, dict[str, Any]] = {}
-        unknown: list[tuple[End, Any, Playing]] = []  # with the observation, and what was remembered there
+        unknown: list[tuple[End, Any, AgentState]] = []  # with the observation, and what was remembered there
         for one in ends:
             player = one.agent.state
-            if player is None or player.decided is None or not (one.abandoned or one.last is not None):
+            if player is None or player.pending is None or not (one.abandoned or one.last is not None):
                 continue
-            decided, cuts[id(one)] = player.decided, {}
+            decision, cuts[id(one)] = player.pending, {}
             if not self._stretches.spec.cut:
                 continue
             if not one.abandoned:
                 unknown.append((one, one.last, player))
-            elif "value" in decided.extras:
-                cuts[id(one)] = {"value": decided.extras["value"]}
+            elif "value" in decision.extras:
+                cuts[id(one)] = {"value": decision.extras["value"]}
             else:  # of a policy without a memory: one with one is asked for each step's value
-                unknown.append((one, decided.observation, Playing()))
+                unknown.append((one, decision.observation, AgentState()))
         if unknown:
             observation = map_tree(lambda *parts: np.stack(parts), *(where for _, where, _ in unknown))
             with self._lock:
@@ -193,11 +193,11 @@ class GatewaySampler(Passes):
             cuts |= {id(one): {"value": value} for (one, _, _), value in zip(unknown, values, strict=True)}
         return cuts
 
-    def _memory(self, players: Sequence[Playing]) -> dict[str, Tensor]:
+    def _memory(self, players: Sequence[AgentState]) -> dict[str, Tensor]:
         with torch.inference_mode():
             return remembered(self.policy.initial_memory(len(players)), players)
 
-    def _reward(self, player: Playing, earned: Any) -> Any:
+    def _reward(self, player: AgentState, earned: Any) -> Any:
         """Count `earned` in the agent's episode, and return what is learned from it."""
         given = player.earn(self._rewards, earned)
         return self._rewards.learned_from(given if self.policy.channels else np.asarray(self._rewards.total(given)))

@@ -33,7 +33,7 @@ WAIT_FOR_WEIGHTS = "the learner's first weights have not come yet; try again in 
 Open = Callable[[str], tuple[Actor, Game]]
 
 
-class Elsewhere(Protocol):
+class SessionDirectory(Protocol):
     """Directory of the sessions that other gateways hold."""
 
     async def claim(self, session: str) -> str | None:
@@ -96,7 +96,7 @@ class Sessions:
         token: str | None = None,
         *,
         ready: Callable[[], bool] = lambda: True,
-        elsewhere: Elsewhere | None = None,
+        elsewhere: SessionDirectory | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`open_game` makes the actor of a new session; `ready` says whether it can decide."""

@@ -22,8 +22,8 @@ from warren.trees import Tree, map_tree
 
 
 @dataclass(slots=True)
-class Decided:
-    """One decision, of which it is not known yet what came of it."""
+class PendingDecision:
+    """One decision whose outcome is not known yet."""
 
     observation: Tree
     action: Tree
@@ -74,18 +74,18 @@ class Stretches:
         """Complete stretches."""
         return len(self._complete)
 
-    def follow(self, line: Line, decided: Decided, reward: Any, following: Decided) -> None:
+    def follow(self, line: Line, decision: PendingDecision, reward: Any, following: PendingDecision) -> None:
         """Write a decision that got `reward` and is followed by another."""
-        stretch, row = self._put(line, decided, reward)
+        stretch, row = self._put(line, decision, reward)
         if row + 1 == self.length:
             self._finish(line, stretch, {"observation": following.observation, **following.extras})
 
-    def end(self, line: Line, decided: Decided, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
+    def end(self, line: Line, decision: PendingDecision, reward: Any, cut: Mapping[str, Any] | None = None) -> None:
         """Write a decision that got `reward` and ended the agent's episode.
 
         `cut`: what is kept of the observation at which it was cut off, as the spec asks; None where it truly ended.
         """
-        stretch, row = self._put(line, decided, reward)
+        stretch, row = self._put(line, decision, reward)
         self._close(line, stretch, row, cut)
 
     def cut_off(self, line: Line, cut: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ class Stretches:
         """Return the `count` <= ready that were completed first, a slot each, with these `episodes`."""
         return replace(concatenate([self._complete.popleft() for _ in range(count)]), episodes=episodes)
 
-    def _put(self, line: Line, decided: Decided, reward: Any) -> tuple[Stretch, int]:
+    def _put(self, line: Line, decision: PendingDecision, reward: Any) -> tuple[Stretch, int]:
         stretch = line.stretch
         if stretch is None:
             # One that goes on midway has a memory, which is kept where a stretch begins.
@@ -118,9 +118,9 @@ class Stretches:
             stretch = line.stretch = Stretch(self.spec, self.length) if fresh else self._waiting.popleft()
         row, writer = stretch.filled, stretch.writer
         if row == 0:
-            writer.start(0, decided.memory, decided.version)
-        np.minimum(writer.version, decided.version, out=writer.version)
-        writer.decide((row, 0), decided.observation, decided.action, decided.extras, decided.action_mask)
+            writer.start(0, decision.memory, decision.version)
+        np.minimum(writer.version, decision.version, out=writer.version)
+        writer.decide((row, 0), decision.observation, decision.action, decision.extras, decision.action_mask)
         writer.follow((row, 0), reward)
         stretch.filled += 1
         return stretch, row

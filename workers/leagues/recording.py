@@ -16,7 +16,7 @@ from league.rules.win_rates import SCORES
 from league.state.league_state import Match
 from warren.errors import LeagueError
 from workers.config.league import LeagueConfig
-from workers.replays.recorded import NTH, UPSET, RecordedMatch
+from workers.replays.match_record import NTH, UPSET, RecordedMatch
 from workers.replays.sending import ReplaySender
 from workers.rollout.games.game_log import Weights
 from workers.rollout.games.match_result import MatchResult

@@ -20,8 +20,8 @@ from league.matchmaking.view import ModelRef
 from warren import progress
 from warren.errors import ConfigurationError, ReplayError
 from workers.config.command_line import guarded
+from workers.replays.match_record import RecordedMatch
 from workers.replays.rebuild import check, moves
-from workers.replays.recorded import RecordedMatch
 from workers.replays.recorded_run import RecordedRun
 from workers.replays.video import Video
 from workers.ui import returns

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 
 FOLDER = "replays"  # in a run's folder
 SUFFIX = ".matches"

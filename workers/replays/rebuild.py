@@ -19,7 +19,7 @@ from agents.policies import Policy
 from envs import Turn, TwoPlayerVectorEnv
 from envs.two_player.chance import decision_noise
 from warren.errors import IllegalAction, ReplayError
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.game_log import PlayedGame, Weights
 
 NEAR = 1e-3  # nats by which the action that was drawn may be behind another one
@@ -35,7 +35,7 @@ class Move(NamedTuple):
 
 
 @dataclass
-class Checked:
+class Verification:
     """Outcome of playing a match again; it is as recorded where `problems` is empty."""
 
     match: str
@@ -67,9 +67,9 @@ def moves(games: TwoPlayerVectorEnv, played: PlayedGame) -> Iterator[Move]:
         raise ReplayError(f"the game ended with returns {found.returns[0]}, recorded are {played.returns}")
 
 
-def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) -> Checked:
+def check(record: RecordedMatch, games: TwoPlayerVectorEnv, policies: Policies) -> Verification:
     """Play `record` again in `games`, an environment of one slot, with the weights that `policies` still has."""
-    checked = Checked(record.match, games=len(record.games))
+    checked = Verification(record.match, games=len(record.games))
     refused: set[Weights] = set()
 
     def kept(weights: Weights) -> Policy | None:

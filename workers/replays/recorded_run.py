@@ -15,7 +15,7 @@ from league.models.snapshots import MODELS
 from warren.errors import ConfigurationError, ReplayError, UnknownName
 from workers.config.schema import from_yaml
 from workers.replays import folder as records
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.game_log import Weights
 from workers.runtime.league_paths import league_of, policy_builder
 from workers.runtime.trained import run_in

@@ -14,7 +14,7 @@ from typing import Any
 import redis
 
 from workers.replays.folder import ReplayWriter
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 
 logger = logging.getLogger(__name__)
 

@@ -84,7 +84,7 @@ def test_a_model_has_no_input_of_what_the_value_alone_saw() -> None:
     assert [name for name in inputs if name.startswith("observation")] == ["observation/at", "observation/kind"]
 
 
-def test_what_the_value_alone_saw_is_neither_kept_nor_asked_for_where_a_policy_is_deployed(tmp_path: Path) -> None:
+def test_a_deployed_policy_needs_no_inputs_of_the_value_alone(tmp_path: Path) -> None:
     policy = policy_of(*CASES["privileged"])
     unrestricted = policy_of({}, PARTS)
     kept = ObservationSample(

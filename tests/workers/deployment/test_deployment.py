@@ -271,7 +271,7 @@ def test_settings_of_the_gateway_are_checked_as_in_training(wrong: str) -> None:
 
 
 @with_onnx
-def test_a_backend_takes_traffic_once_it_was_verified_and_a_version_that_is_refused_takes_none(
+def test_only_a_verified_backend_takes_traffic_and_a_refused_version_does_not(
     tmp_path: Path, deployments: Deploy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     network = {"hidden_sizes": [8]}

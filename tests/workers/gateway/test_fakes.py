@@ -18,7 +18,7 @@ from workers.gateway.fakes.serving import served
 TICK = b'{"observation": [0, 0, 0]}'
 
 
-def test_games_that_leave_and_come_in_bursts_are_answered_by_a_fake_actor_and_by_ones_own() -> None:
+def test_fake_and_own_actors_answer_games_that_leave_and_come_in_bursts() -> None:
     for actor, dialect in ((FakeActor, "game_id"), (Echo, "session")):
         with served(actor, "127.0.0.1", 0, network={"hidden_sizes": [4]}) as server:
             url = f"http://127.0.0.1:{server.port}"

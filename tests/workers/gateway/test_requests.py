@@ -161,7 +161,7 @@ class Slow(Actor):
         return None
 
 
-def test_a_session_answers_one_request_after_another_and_a_plain_function_holds_nobody_up(gateways: Any) -> None:
+def test_a_session_answers_in_turn_and_a_plain_function_delays_no_other(gateways: Any) -> None:
     gateway = gateways(Slow)
     Slow.let.clear()
     first, second = Http(gateway.server.port), Http(gateway.server.port)

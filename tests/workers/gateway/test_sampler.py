@@ -51,7 +51,7 @@ def value(policy: Policy, observation: list[float]) -> float:
     return float(policy.value(np.array([observation], np.float32))[0])
 
 
-def test_a_games_decisions_rewards_and_end_are_in_its_trajectory_and_the_next_game_goes_on_with_it(made) -> None:
+def test_a_game_fills_a_trajectory_and_the_next_game_goes_on_with_it(made) -> None:
     made.append(played := Played({}, 4))
 
     async def play() -> None:
@@ -123,7 +123,7 @@ def test_agents_of_many_games_at_once_have_each_a_memory_of_their_own(made) -> N
     assert begins.any() and any(part.any() for part in memory.values())
 
 
-def test_an_agent_is_asked_for_one_action_at_a_time_and_wrong_numbers_stop_at_the_game(made) -> None:
+def test_an_agent_has_one_pending_action_and_wrong_numbers_are_refused(made) -> None:
     made.append(played := Played({}, 4))
 
     async def play() -> None:

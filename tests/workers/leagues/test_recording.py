@@ -12,7 +12,7 @@ from league.state.league_state import Match
 from warren.errors import ConfigurationError, LeagueError
 from workers.config.league import LeagueConfig, PlayerConfig
 from workers.leagues.recording import MatchRecorder
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.match_result import MatchResult
 
 

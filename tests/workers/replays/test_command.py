@@ -20,7 +20,7 @@ from workers.config.command_line import PIPE_CLOSED
 from workers.config.schema import Config, to_yaml
 from workers.replays import command
 from workers.replays.folder import FOLDER, ReplayWriter
-from workers.replays.recorded import RecordedMatch
+from workers.replays.match_record import RecordedMatch
 from workers.rollout.games.game_log import Weights
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -22,7 +22,7 @@ def test_the_oldest_records_go_when_their_files_reach_the_bound(tmp_path: Path) 
     assert sum(path.stat().st_size for path in files(tmp_path)) > bound / 2
 
 
-def test_a_writer_that_is_killed_costs_the_record_that_it_wrote_and_none_is_read_twice(tmp_path: Path) -> None:
+def test_a_killed_writer_loses_one_record_and_none_is_read_twice(tmp_path: Path) -> None:
     records = [replace(play_match("matrix:rps")[0], match=f"m{number}").to_bytes() for number in range(4)]
     writer = ReplayWriter(tmp_path, 1 << 20)
     writer.append(records[:2])

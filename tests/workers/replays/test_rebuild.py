@@ -11,8 +11,8 @@ from support.played import play_match, policy_for
 
 import envs
 from warren.errors import ConfigurationError, ReplayError
+from workers.replays.match_record import RecordedMatch
 from workers.replays.rebuild import check, moves
-from workers.replays.recorded import RecordedMatch
 
 GAMES = [
     "openspiel:kuhn_poker",  # chance before the first move, on its tree

@@ -74,7 +74,7 @@ def test_a_restart_ends_all_matches_and_begins_others():
     assert league.state.matches.keys().isdisjoint(before)
 
 
-def test_what_is_collected_is_of_one_policy_also_where_the_policy_becomes_another_meanwhile():
+def test_a_trajectory_is_of_one_policy_even_if_a_restart_comes_meanwhile():
     matches, _, _ = playing()
     asked = []
 

@@ -57,7 +57,7 @@ def learned(name, network, updates=15):
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_a_value_that_sees_a_hidden_state_regresses_better_and_the_policy_needs_none_of_it(name):
+def test_a_value_that_sees_hidden_state_predicts_better_than_one_that_does_not(name):
     # The steps that are left are not seen by either, so that at most some 0.8 can be explained.
     with_it, policy = learned(name, {"privileged": ["luck"]})
     of_nothing, _ = learned(name, {"hidden_sizes": [32], "name": f"{__file__}:blind"})

@@ -109,7 +109,7 @@ def reached(network, settings, enough, updates):
     return None
 
 
-def test_observations_of_wild_scales_are_learned_from_with_normalisation_and_not_without():
+def test_observations_of_wild_scales_are_learned_from_only_when_normalized():
     updates = reached({"hidden_sizes": [16], "normalize_observations": True}, {"scale_rewards": True}, 0.85, 150)
     assert updates is not None
     assert reached({"hidden_sizes": [16]}, {"scale_rewards": True}, 0.75, updates) is None
@@ -126,7 +126,7 @@ def test_values_are_learned_in_their_own_units_however_large_rewards_are():
     assert unexplained[0] < 600 < unexplained[1]
 
 
-def test_rewards_are_in_units_of_the_deviation_of_their_discounted_sums_which_checkpoints_keep():
+def test_checkpoints_keep_the_deviation_of_returns_that_scales_rewards():
     sampler, policy = make(BOTH)
     algorithm = build_algorithm("a2c", {"scale_rewards": True, "gamma": 0.5}, policy, 1)
     trajectory = sampler.collect(32)

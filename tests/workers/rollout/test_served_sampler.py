@@ -171,7 +171,7 @@ def test_memory_at_the_actor_is_that_which_would_have_travelled() -> None:
         np.testing.assert_allclose(part.numpy(), memory[name], atol=1e-6)
 
 
-def test_a_group_that_has_stayed_is_told_to_leave_where_its_trajectory_is_complete_and_takes_its_memory() -> None:
+def test_a_group_leaves_with_its_memory_once_its_trajectory_is_complete() -> None:
     now = [0.0]
     sampler = sampler_of(LSTM, clock=lambda: now[0])
     leaves_at = []

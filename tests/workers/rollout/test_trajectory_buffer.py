@@ -72,7 +72,7 @@ def test_games_in_which_a_seat_never_decided_leave_no_trace():
     assert trajectory.reward.tolist() == [[0, 0]] and trajectory.terminated.all()
 
 
-def test_seats_fill_at_their_own_pace_and_trajectories_are_taken_in_the_order_of_completion():
+def test_trajectories_are_taken_in_the_order_of_their_completion():
     buffer = TrajectoryBuffer(seats=3, length=2, spec=SPEC)
     for number in range(1, 5):
         decide(buffer, [2], number)

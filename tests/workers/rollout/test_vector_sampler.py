@@ -100,7 +100,7 @@ def test_values_and_log_probabilities_are_those_of_the_recorded_pairs(network):
     np.testing.assert_allclose(trajectory.extras["value"].ravel(), value.detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_bootstrap_value_is_of_the_observation_that_the_next_trajectory_starts_with():
+def test_the_last_value_is_of_the_observation_that_the_next_trajectory_begins_with():
     sampler, policy = make()
     bootstrap = sampler.collect(5).last["value"]
     np.testing.assert_allclose(bootstrap, policy.value(sampler.collect(5).observation[0]), rtol=1e-6, atol=2e-7)

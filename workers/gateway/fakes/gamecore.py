@@ -16,11 +16,11 @@ import numpy as np
 from warren.environment import secret
 from workers.config.command_line import guarded
 from workers.gateway.fakes.actor import given
-from workers.gateway.fakes.games import Play, Seen, play
+from workers.gateway.fakes.games import Play, PlayStatistics, play
 from workers.gateway.limits import TOKEN
 
 
-def figures(seen: Seen) -> dict[str, Any]:
+def figures(seen: PlayStatistics) -> dict[str, Any]:
     """Return what was seen as a JSON table."""
     latencies = np.array(seen.latencies or [0.0]) * 1e3
     return {

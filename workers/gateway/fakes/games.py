@@ -34,7 +34,7 @@ class Play:
 
 
 @dataclass
-class Seen:
+class PlayStatistics:
     """Replies and errors that games saw; latencies in s."""
 
     statuses: Counter[str] = field(default_factory=Counter)
@@ -88,15 +88,15 @@ class _Connection(asyncio.Protocol):
         self._transport.abort()
 
 
-async def play(what: Play, clients: int, seconds: float) -> Seen:
+async def play(what: Play, clients: int, seconds: float) -> PlayStatistics:
     """`clients` games at once, each followed by another, for so long."""
-    seen, began = Seen(), time.monotonic()
+    seen, began = PlayStatistics(), time.monotonic()
     await asyncio.gather(*(_client(what, seen, began + seconds) for _ in range(clients)))
     seen.seconds = time.monotonic() - began
     return seen
 
 
-async def _client(what: Play, seen: Seen, until: float) -> None:
+async def _client(what: Play, seen: PlayStatistics, until: float) -> None:
     address = urlsplit(what.url)
     host, port = address.hostname or "127.0.0.1", address.port or 80
     connection: _Connection | None = None
@@ -134,7 +134,7 @@ async def _client(what: Play, seen: Seen, until: float) -> None:
         connection.close()
 
 
-async def _timed(connection: _Connection, request: bytes, seen: Seen) -> str:
+async def _timed(connection: _Connection, request: bytes, seen: PlayStatistics) -> str:
     began = time.perf_counter()
     try:
         async with asyncio.timeout(PATIENCE):

@@ -42,7 +42,7 @@ class Opponent:
 
 
 @dataclass(slots=True)
-class Asked:
+class DecisionRequest:
     """Decisions that one model is to make. `learns`: whether it learns from them; `value`: whether from its value."""
 
     policy: Policy
@@ -178,29 +178,31 @@ class GamesInPlay:
 
     # A move in every game.
 
-    def asked(self) -> Iterator[Asked]:
+    def requests(self) -> Iterator[DecisionRequest]:
         """Yield the pending decisions, by model."""
         assert self._turn is not None
         mine = (self._turn.to_move == self._home) | self._is_mirror(self._met)
         rows = np.flatnonzero(mine)
         if rows.size:
-            yield self._asked(self.policy, rows, learns=True)
+            yield self._request(self.policy, rows, learns=True)
         if rows.size < len(mine):
             for policy, rows in self._by_model(np.flatnonzero(~mine)):
-                yield self._asked(policy, rows, learns=False)
+                yield self._request(policy, rows, learns=False)
 
-    def decided(self, asked: Asked, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory) -> None:
-        """Take the decisions that `asked` asked for, arrays [K, ...]."""
-        self._memory.keep(asked.seats, memory)
-        self._action[asked.rows] = action
-        if not asked.learns:
+    def take_decisions(
+        self, request: DecisionRequest, action: np.ndarray, extras: dict[str, np.ndarray], memory: Memory
+    ) -> None:
+        """Take the decisions of `request`, arrays [K, ...]."""
+        self._memory.keep(request.seats, memory)
+        self._action[request.rows] = action
+        if not request.learns:
             return
         decision = {
-            "observation": asked.observation, "action": action, "action_mask": asked.action_mask, "extras": extras
+            "observation": request.observation, "action": action, "action_mask": request.action_mask, "extras": extras
         }  # fmt: skip
-        remembered = {name: part.cpu().numpy() for name, part in asked.memory.items()}
-        self._buffer.decide(asked.seats, decision, remembered, self.version)
-        self.decisions += asked.rows.size
+        remembered = {name: part.cpu().numpy() for name, part in request.memory.items()}
+        self._buffer.decide(request.seats, decision, remembered, self.version)
+        self.decisions += request.rows.size
 
     def moves(self) -> np.ndarray:
         """Return the move in every game, int64 [N], once all are decided."""
@@ -210,12 +212,12 @@ class GamesInPlay:
         self._fresh = False
         return action
 
-    def noise(self, asked: Asked, generator: torch.Generator) -> np.ndarray | None:
+    def noise(self, request: DecisionRequest, generator: torch.Generator) -> np.ndarray | None:
         """Return the noise float32 [K, A] that draws these decisions; None where no game among them is recorded."""
-        if self._log is None or not (kept := self._kept[asked.rows]).any():
+        if self._log is None or not (kept := self._kept[request.rows]).any():
             return None
-        noise: np.ndarray = torch.empty(asked.action_mask.shape).exponential_(generator=generator).numpy()
-        noise[kept] = self._log.noise(asked.rows[kept])
+        noise: np.ndarray = torch.empty(request.action_mask.shape).exponential_(generator=generator).numpy()
+        noise[kept] = self._log.noise(request.rows[kept])
         return noise
 
     def follow(self, turn: Turn, finished: FinishedGames | None) -> bool:
@@ -227,12 +229,12 @@ class GamesInPlay:
         self._finish(finished)
         return True
 
-    def _asked(self, policy: Policy, rows: np.ndarray, learns: bool) -> Asked:
+    def _request(self, policy: Policy, rows: np.ndarray, learns: bool) -> DecisionRequest:
         turn = self._turn
         assert turn is not None
         seats = 2 * rows + turn.to_move[rows]
         value = learns and self._values_steps
-        return Asked(
+        return DecisionRequest(
             policy, learns, value, rows, seats, turn.observation[rows], turn.action_mask[rows], self._memory.of(seats)
         )
 
@@ -276,40 +278,40 @@ class GamesInPlay:
 
 def decide(plays: Sequence[GamesInPlay], generator: torch.Generator) -> list[np.ndarray]:
     """Return the next move in every game of each, int64 [N], by one forward pass per model that is to move."""
-    by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, Asked]]] = {}
+    by_model: dict[tuple[int, bool], list[tuple[GamesInPlay, DecisionRequest]]] = {}
     for play in plays:
-        for asked in play.asked():
-            by_model.setdefault((id(asked.policy), asked.learns), []).append((play, asked))
+        for request in play.requests():
+            by_model.setdefault((id(request.policy), request.learns), []).append((play, request))
     for parts in by_model.values():
         _decide_together(parts, generator)
     return [play.moves() for play in plays]
 
 
-def _decide_together(parts: Sequence[tuple[GamesInPlay, Asked]], generator: torch.Generator) -> None:
+def _decide_together(parts: Sequence[tuple[GamesInPlay, DecisionRequest]], generator: torch.Generator) -> None:
     """`parts` are of one model."""
     first = parts[0][1]
     drawn_by = _drawn_by(parts, generator)
     if len(parts) == 1:
         observation, mask, before = first.observation, first.action_mask, first.memory
     else:
-        observation = np.concatenate([asked.observation for _, asked in parts])
-        mask = np.concatenate([asked.action_mask for _, asked in parts])
-        before = {name: torch.cat([asked.memory[name] for _, asked in parts]) for name in first.memory}
+        observation = np.concatenate([request.observation for _, request in parts])
+        mask = np.concatenate([request.action_mask for _, request in parts])
+        before = {name: torch.cat([request.memory[name] for _, request in parts]) for name in first.memory}
     action, extras, memory = first.policy.step(observation, before, action_mask=mask, value=first.value, **drawn_by)
     begin = 0
-    for play, asked in parts:
-        rows = slice(begin, begin + len(asked.rows))
+    for play, request in parts:
+        rows = slice(begin, begin + len(request.rows))
         begin = rows.stop
         said = {name: part[rows] for name, part in extras.items()}
-        play.decided(asked, action[rows], said, {name: part[rows] for name, part in memory.items()})
+        play.take_decisions(request, action[rows], said, {name: part[rows] for name, part in memory.items()})
 
 
-def _drawn_by(parts: Sequence[tuple[GamesInPlay, Asked]], generator: torch.Generator) -> dict[str, Any]:
-    noises = [play.noise(asked, generator) for play, asked in parts]
+def _drawn_by(parts: Sequence[tuple[GamesInPlay, DecisionRequest]], generator: torch.Generator) -> dict[str, Any]:
+    noises = [play.noise(request, generator) for play, request in parts]
     if all(noise is None for noise in noises):
         return {"generator": generator}
     drawn = [
-        torch.empty(asked.action_mask.shape).exponential_(generator=generator).numpy() if noise is None else noise
-        for noise, (_, asked) in zip(noises, parts, strict=True)
+        torch.empty(request.action_mask.shape).exponential_(generator=generator).numpy() if noise is None else noise
+        for noise, (_, request) in zip(noises, parts, strict=True)
     ]
     return {"noise": np.concatenate(drawn)}

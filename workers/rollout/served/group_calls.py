@@ -12,7 +12,7 @@ Answer = dict[str, Any]
 T = TypeVar("T")
 
 
-class Answered(Protocol):
+class KnownGroup(Protocol):
     """A known group; `answer` is that to its decision `step`."""
 
     step: int
@@ -21,7 +21,7 @@ class Answered(Protocol):
 
 def answer_all(
     calls: Sequence[Call],
-    known: Mapping[str, Answered],
+    known: Mapping[str, KnownGroup],
     read: Callable[[Call], T],
     decide: Callable[[Mapping[str, T]], None],
 ) -> list[Answer | Exception]:

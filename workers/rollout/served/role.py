@@ -30,7 +30,7 @@ ACT = "act"
 SWITCH = 0.0005  # s for which a thread may compute before another gets its turn: env runners wait for one of them
 
 
-class Deciding(Protocol):
+class Decider(Protocol):
     """Decides for groups of env runners, as ServedSampler does."""
 
     @property
@@ -47,37 +47,37 @@ class Deciding(Protocol):
         ...
 
 
-class Joining(Worker):
+class JoinService(Worker):
     """Service that all actors of the run offer under one name."""
 
     role = "actor"
 
-    def __init__(self, deciding: Callable[[], Deciding], own_service: str) -> None:
+    def __init__(self, decider: Callable[[], Decider], own_service: str) -> None:
         super().__init__()
-        self._deciding, self._own_service = deciding, own_service
+        self._decider, self._own_service = decider, own_service
 
     @service
     def join(self, group: str) -> str:
         """Return the service that `group` is to ask from now on."""
-        deciding = self._deciding()
-        if gone := deciding.forget_idle():
+        decider = self._decider()
+        if gone := decider.forget_idle():
             logger.info("%d groups of env runners that have gone are forgotten", gone)
-        logger.info("group %s comes; there are %d others", group, deciding.groups)
+        logger.info("group %s comes; there are %d others", group, decider.groups)
         return self._own_service
 
 
-class Acting(Worker):
+class ActService(Worker):
     """Service of one actor; its role is the actor's name."""
 
-    def __init__(self, deciding: Callable[[], Deciding]) -> None:
+    def __init__(self, decider: Callable[[], Decider]) -> None:
         super().__init__()
-        self._deciding = deciding
+        self._decider = decider
 
     @service(batch=AT_ONCE)
     def act(self, calls: Sequence[Call]) -> Sequence[Answer | Exception | None]:
-        """See Deciding.act. None for a call where this actor ends: another is to be asked."""
+        """See Decider.act. None for a call where this actor ends: another is to be asked."""
         try:
-            return self._deciding().act(calls)
+            return self._decider().act(calls)
         except SamplerClosed:
             return [None] * len(calls)
 
@@ -130,15 +130,15 @@ def service_of(actor_id: int) -> str:
     return f"actor-{actor_id}.{ACT}"
 
 
-def serve(session: Session, role: Role, deciding: Callable[[], Deciding], name: str) -> int:
+def serve(session: Session, role: Role, decider: Callable[[], Decider], name: str) -> int:
     """Answer env runners until told to stop; return the exit status."""
     sys.setswitchinterval(SWITCH)
     config, own_service = session.config, f"{name}.{ACT}"
-    own = type("Acting", (Acting,), {"role": own_service.partition(".")[0]})(deciding)
+    own = type("ActService", (ActService,), {"role": own_service.partition(".")[0]})(decider)
     serving = Serving(
         session.app,
         session.topology,
-        [Joining(deciding, own_service), own],
+        [JoinService(decider, own_service), own],
         name,
         event_rate=event_rate(config),
         log_level=config.log_level,

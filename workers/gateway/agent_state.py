@@ -10,11 +10,11 @@ import numpy as np
 from envs.rewards import Rewards
 from workers.gateway.game import Agent
 
-P = TypeVar("P", bound="Playing")
+P = TypeVar("P", bound="AgentState")
 M = TypeVar("M")  # an array or a tensor
 
 
-class Playing:
+class AgentState:
     """One agent, from its first decision to the end of its episode."""
 
     __slots__ = ("length", "memory", "returns")
@@ -29,8 +29,8 @@ class Playing:
         """Return the agent's own, a new one where it has none yet."""
         if agent.state is None:
             agent.state = cls()
-        playing: P = agent.state
-        return playing
+        state: P = agent.state
+        return state
 
     def earn(self, rewards: Rewards, earned: Any) -> Any:
         """Count what came of its last decision, and return it by channel, as `rewards` declares them."""
@@ -40,7 +40,7 @@ class Playing:
         return given
 
 
-def remembered(memory: dict[str, M], players: Sequence[Playing]) -> dict[str, M]:
+def remembered(memory: dict[str, M], players: Sequence[AgentState]) -> dict[str, M]:
     """Write what each of `players` remembers into its row of `memory`, the initial one."""
     part: Any
     for name, part in memory.items():
