@@ -31,6 +31,28 @@ class Game(gymnasium.Env):
     def step(self, action):
         return self.observation_space.sample(), 1.0, True, False, {}
 """
+SERVICE = """
+import helper
+from warren import Worker, service
+
+class Adder(Worker):
+    @service(response=True)
+    def add(self, a, b):
+        return helper.plus(a, b)
+"""
+SCRIPT = """
+import envs, league
+from warren import Solver
+
+def play():
+    print("sum", Solver().call("adder.add", 3, 4), envs.make.__module__, league.__doc__)
+"""
+RUN = """
+services:
+  - {name: Adder, path: "adder:Adder"}
+envs:
+  - {name: one, path: "tasks/mine.py:play"}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +125,17 @@ def test_an_installed_warren_trains_beside_packages_of_the_same_names(
     status, said = warren(bin_folder, folder, "train", "experiment=mine", f"fork={fork}", "env.id=game:Game")
     assert status == 0, said
     assert "2 of 2 alive" in said and "finished" in said, said
+
+
+@pytest.mark.servers
+def test_services_of_a_users_modules_run_beside_packages_of_the_same_names(bin_folder: Path, folder: Path) -> None:
+    (folder / "helper.py").write_text("def plus(a, b):\n    return a + b\n")
+    (folder / "adder.py").write_text(SERVICE)
+    (folder / "tasks" / "mine.py").write_text(SCRIPT)
+    (folder / "run.yaml").write_text(RUN)
+    status, said = warren(bin_folder, folder, "run", "run.yaml", "broker=private")
+    assert status == 0, said
+    assert "sum 7 envs.registry" in "".join(path.read_text() for path in folder.glob("runs/*/*/logs/one-0.log"))
 
 
 def test_a_module_in_a_package_named_as_ours_is_refused(bin_folder: Path, folder: Path) -> None:

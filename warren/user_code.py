@@ -27,10 +27,7 @@ EXTRAS = {
     "multi_agent_ale_py": "atari-two", "uvicorn": "gateway", "httptools": "gateway", "onnx": "onnx",
     "onnxruntime": "onnx", "onnxscript": "onnx",
 }  # fmt: skip
-BUILT = {
-    "gfootball": "make gfootball",
-    "gfootball_engine": "make gfootball",
-}  # on this machine, since they have no wheels
+BUILT = ("gfootball", "gfootball_engine")  # on this machine, by `gfootball` of make or warren: it has no wheels
 OURS = ("agents", "conf", "envs", "league", "tasks", "warren", "workers")  # top-level names
 _ROOT = Path(__file__).resolve().parents[1]
 _PACKAGES = (*OURS, "benchmarks")
@@ -172,7 +169,7 @@ def install(module: str) -> str:
     """Return the remedy for a missing module, as a clause."""
     top = module.partition(".")[0]
     if top in BUILT:
-        return f"build it: {BUILT[top]}"
+        return f"build it: {builder('gfootball')}"
     if top in EXTRAS:
         return f"install Warren's {EXTRAS[top]}: {pip()} install {requirement(EXTRAS[top])}"
     return f"if it is a package, install it: {pip()} install {top}; if it is a module of your own, set PYTHONPATH"
@@ -186,7 +183,16 @@ def taken(module: str) -> str:
 
 def requirement(extra: str) -> str:
     """Return what pip is to install for one of Warren's extras: of a checkout, or of the package that is installed."""
-    return f"-e '.[{extra}]'" if (_ROOT / "pyproject.toml").exists() else f"'warren[{extra}]'"
+    return f"-e '.[{extra}]'" if _is_checkout() else f"'warren[{extra}]'"
+
+
+def builder(package: str) -> str:
+    """Return the command that builds a package which has no wheels, `horovod` or `gfootball`."""
+    return f"{'make' if _is_checkout() else 'warren'} {package}"
+
+
+def _is_checkout() -> bool:
+    return (_ROOT / "Makefile").exists()
 
 
 def pip() -> str:

@@ -50,6 +50,10 @@ PROGRAMS = {
         "services": Program("workers.services", "list what a run serves, by which workers, and how busy they are"),
         "deadletters": Program("workers.deadletters", "look at what failed for good, send it again or drop it"),
     },
+    "Build what has no wheels": {
+        "horovod": Program("workers.learning.allreduce.build_horovod", "build Horovod, for allreduce=horovod"),
+        "gfootball": Program("envs.build_football", "build Google Research Football"),
+    },
     "Roles of a run, started by hand": {
         "learner": Program("workers.learner", "train one player on the segments that arrive"),
         "actor": Program("workers.actor", "play, and send experience to the learner"),

@@ -16,6 +16,7 @@ from pathlib import Path
 from envs.one_agent import gamecore_actors
 from tasks.topology import Topology
 from warren.errors import ConfigurationError, unknown_name
+from warren.user_code import builder
 from workers.config import applicable, hosts, roles
 from workers.config.flower_login import missing_login
 from workers.config.gateway_checks import missing_packages, wrong_values
@@ -123,7 +124,8 @@ def _learners(config: Config) -> Iterator[str]:
     if config.allreduce not in ("auto", "horovod", "torch"):
         yield f"allreduce: {config.allreduce!r} is not one of auto, horovod, torch"
     elif config.allreduce == "horovod" and importlib.util.find_spec("horovod") is None:
-        yield "allreduce: horovod is not built; run `make horovod` (five minutes, once), or use allreduce=torch"
+        remedy = f"run `{builder('horovod')}` (five minutes, once), or use allreduce=torch"
+        yield f"allreduce: horovod is not built; {remedy}"
     if config.compression not in COMPRESSIONS:
         yield f"compression: {config.compression!r} is not one of {', '.join(COMPRESSIONS)}"
     elif config.compression == "bf16" and config.allreduce == "horovod":
