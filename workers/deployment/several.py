@@ -161,7 +161,7 @@ def _reserved(setting: str, address: str, port: int) -> socket.socket:
 
 
 def part() -> int:
-    """One of the processes, from what `Part` sends it."""
+    """Run one of the processes, from what `Part` sends it."""
     given = json.loads(sys.stdin.readline())
     config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(DeployConfig), given["config"]))
     assert isinstance(config, DeployConfig)

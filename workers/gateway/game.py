@@ -161,7 +161,7 @@ class Game:
 
 
 def read(spec: Spec, value: Any, name: str) -> Tree:
-    """`value` as arrays of `spec`, whatever nests and holds it. Raises ValueError."""
+    """Return `value`, lists or arrays, as arrays of `spec`. Raises ValueError."""
     seen = _arrays(spec, value)
     wrong = problems(spec, seen, (), name)
     if wrong:

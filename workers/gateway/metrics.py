@@ -36,7 +36,7 @@ class Metrics:
         self._seconds += seconds
 
     def snapshot(self, facts: Mapping[str, Any]) -> Snapshot:
-        """All that was counted; numbers among `facts` become samples, texts the labels of one that is called info."""
+        """Return all samples; numbers among `facts` become samples, texts the labels of one that is called info."""
         statuses = {str(status): count for status, count in sorted(self._statuses.items())}
         return {"statuses": statuses, "within": list(self._within), "seconds": self._seconds, "facts": dict(facts)}
 
@@ -47,7 +47,7 @@ async def alone(own: Snapshot) -> Mapping[str, Snapshot | None]:
 
 
 def text(processes: Mapping[str, Snapshot | None]) -> bytes:
-    """Prometheus's text format: process -> what it counted, None of one that does not answer. "" has no label."""
+    """Return Prometheus's text for process -> its samples, None for one that does not answer; "" has no label."""
     return "".join(f"{line}\n" for line in _lines(processes)).encode()
 
 

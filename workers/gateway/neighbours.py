@@ -134,7 +134,7 @@ class Neighbours:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._try, do)
 
     def _try(self, do: Callable[[], Any]) -> Any:
-        """In the thread: what Redis answers, or None while it is away."""
+        """Return what Redis answers, or None while it is away; called in the thread."""
         if time.monotonic() < self._away_until:
             return None
         try:

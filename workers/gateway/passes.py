@@ -97,7 +97,7 @@ class Passes:
     # What is done on the thread.
 
     def decide_all(self, asked: Sequence[Decide]) -> Sequence[Any]:
-        """One forward pass: actions as the action space has them."""
+        """Return actions as the action space has them, by one forward pass."""
         raise NotImplementedError
 
     def end_all(self, ends: Sequence[End]) -> None:
@@ -131,7 +131,7 @@ class Passes:
 
 
 def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
-    """bool [N, actions] of those that are to decide: all actions of one that gave no mask."""
+    """Return the legal actions bool [N, actions] of agents that are to decide; all where one gave no mask."""
     legal = np.ones((len(asked), actions), np.bool_)
     for row, one in enumerate(asked):
         if one.action_mask is not None:
@@ -140,7 +140,7 @@ def masks(asked: Sequence[Decide], actions: int) -> np.ndarray:
 
 
 def _in_order(asked: list[Decide | End]) -> list[list[Decide | End]]:
-    """Parts that may be done at once, ends before decisions: in each, no agent ends after it was to decide."""
+    """Return parts that may be done at once, ends before decisions: in none does an agent end after it decides."""
     parts: list[list[Decide | End]] = [[]]
     deciding: set[int] = set()
     for one in asked:

@@ -49,7 +49,7 @@ class Refusal(Exception):
         self.status, self.reason, self.address = status, " ".join(reason.split()), address
 
     def body(self) -> bytes:
-        """One line of JSON."""
+        """Return one line of JSON."""
         return json.dumps({"status": self.status, "error": self.reason}).encode() + b"\n"
 
 

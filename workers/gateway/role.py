@@ -111,7 +111,7 @@ class GatewayRole(AnsweringRole):
         return self._neighbours.address
 
     def on_stopping(self) -> None:
-        """Told to stop: `work` lets open sessions end first, whose games are learned from until then."""
+        """Begin to stop: `work` lets open sessions end first, whose games are learned from until then."""
 
     def stop(self) -> None:
         super().stop()

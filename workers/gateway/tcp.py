@@ -132,7 +132,7 @@ class TcpServer:
         self._serving: set[asyncio.Task[None]] = set()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """For asyncio.start_server."""
+        """Serve one connection; the callback of asyncio.start_server."""
         if not self._connections.enter():
             writer.write(_refused(self._connections.refusal()))
             writer.close()

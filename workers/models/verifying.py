@@ -187,7 +187,7 @@ def _close(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _begun(memory: dict[str, np.ndarray], begins: np.ndarray) -> dict[str, np.ndarray]:
-    """`memory`, each part [N, ...], zeros where an episode begins."""
+    """Return `memory`, each part [N, ...], with zeros where an episode begins."""
     return {
         name: np.where(begins.reshape(-1, *[1] * (part.ndim - 1)), np.float32(0), part) for name, part in memory.items()
     }

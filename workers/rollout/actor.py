@@ -179,7 +179,7 @@ class ActorRole(RoleProcess):
             self.sampler.load(tensors, stamp["version"], stamp.get("behaviour"))
 
     def on_weights(self, payload: dict[str, Any]) -> None:
-        """Weights were published."""
+        """Take weights that were published."""
         self.weights.receive(payload)
 
     def work(self, name: str) -> int:
@@ -192,7 +192,7 @@ class ActorRole(RoleProcess):
             self.thread.start()
 
     def on_stopping(self) -> None:
-        """Told to stop."""
+        """Let sampling and sending end."""
         self.stopping.set()
 
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
@@ -233,7 +233,7 @@ class ActorRole(RoleProcess):
             stop_worker()
 
     def _send(self, payload: dict[str, Any], leaving: Callable[[], None]) -> bool:
-        """On a sending thread: whether the learner's queue had room at once."""
+        """Send a segment, on a sending thread; return True where the learner's queue had room at once."""
         sender, noted = self._own_sender(), self._notes.submit(self._numbered.note, payload)
 
         def looked() -> None:
@@ -251,7 +251,7 @@ class ActorRole(RoleProcess):
         return bool(sender.found_room)
 
     def _wait_for_room(self) -> bool:
-        """On a sending thread, after a send: wait until another may be collected; whether it might at once."""
+        """Wait until another segment may be collected, on a sending thread; return True where it might at once."""
         sender = self._own_sender()
         sender.wait_for_room(self._may_collect)
         return bool(sender.found_room)

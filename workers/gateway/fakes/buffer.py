@@ -78,7 +78,7 @@ class RandomSampler:
         )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: it holds nothing."""
 
     def _observations(self) -> object:
         space = self.policy.learning_space

@@ -89,7 +89,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def play(what: Play, clients: int, seconds: float) -> PlayStatistics:
-    """`clients` games at once, each followed by another, for so long."""
+    """Play `clients` games at once, each followed by another, for `seconds`."""
     seen, began = PlayStatistics(), time.monotonic()
     await asyncio.gather(*(_client(what, seen, began + seconds) for _ in range(clients)))
     seen.seconds = time.monotonic() - began

@@ -196,7 +196,7 @@ class ServedSampler:
         return slots
 
     def _decide(self, asked: Sequence[_Question]) -> None:
-        """One forward pass; then, all at once, what is known of each group changes."""
+        """Decide by one forward pass; then update all groups at once."""
         observation = _joined([one.call["observation"] for one in asked])
         memory = {name: torch.cat([one.memory[name] for one in asked]) for name in asked[0].memory}
         with self._weights:
