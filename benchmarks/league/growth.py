@@ -100,7 +100,7 @@ def playing(store: Store, pool: Pool) -> Iterator[int]:
     while True:
         homes = [str(name) for name in rng.choice(list(PLAYERS), BATCH)]
         issued = store.request_many(homes, "bench", 60.0)
-        store.report_many([(match.match, "wdl"[int(rng.integers(3))]) for match in issued])
+        store.report_many([(match.id, "wdl"[int(rng.integers(3))]) for match in issued])
         for name in homes:
             since[name] += 1
         for name, count in since.items():

@@ -50,7 +50,7 @@ def league_of(client: Any, prefix: str, players: int) -> Store:
     roster = store.view().roster
     rng = np.random.default_rng(0)
     for player in roster.historical:
-        match = store.issue("main", roster.by_slot[int(player)].name, "bench", 60.0).match
+        match = store.issue("main", roster.by_slot[int(player)].name, "bench", 60.0).id
         store.report(match, str(rng.choice(list("wdl"))))
     return store
 
@@ -69,8 +69,8 @@ def matches(store: Store, players: int, seconds: float) -> dict[str, Any]:
     batches: list[tuple[float, float]] = []
     lagging = Store(store.redis, store.prefix, seed=1, view_age=0.1)
     for _ in range(ROUNDS):
-        ours.append(rates(lambda: store.request("main", "bench", 600.0).match, store.report, seconds))
-        kept.append(rates(lambda: lagging.request("main", "bench", 600.0).match, lagging.report, seconds))
+        ours.append(rates(lambda: store.request("main", "bench", 600.0).id, store.report, seconds))
+        kept.append(rates(lambda: lagging.request("main", "bench", 600.0).id, lagging.report, seconds))
         batches.append(batched(store, seconds))
         theirs.append(rates(lambda: manager.request("main")[0], manager.report, seconds))
     requests, results = (statistics.median(rate[i] for rate in ours) for i in (0, 1))
@@ -103,7 +103,7 @@ def batched(store: Store, seconds: float) -> tuple[float, float]:
     """(requests/s, results/s) of a worker that takes as many messages at once as a batch holds."""
     one, other = rates(
         lambda: store.request_many(["main"] * BATCH, "bench", 600.0),
-        lambda matches, outcome: store.report_many([(match.match, outcome) for match in matches]),
+        lambda matches, outcome: store.report_many([(match.id, outcome) for match in matches]),
         seconds,
     )
     return one * BATCH, other * BATCH

@@ -19,7 +19,8 @@ from safetensors import SafetensorError, deserialize
 
 from league.cli.commands import add_source, client, guarded, run_prefix, value_of
 from league.matchmaking.view import ModelRef
-from league.models.pool import ModelInfo, Pool
+from league.models.model import ModelInfo
+from league.models.pool import Pool
 from league.models.snapshots import Snapshots
 from league.redis.store import Store
 from warren.errors import PoolError

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from league.matchmaking.view import Player
-from league.models.pool import DISK, ModelInfo, Pool
+from league.models.model import DISK, ModelInfo
+from league.models.pool import Pool
 from league.redis.store import Store
 from league.rules.win_rates import games_of
 from league.state.league_state import LeagueState
@@ -111,7 +112,7 @@ def open_matches(state: LeagueState, now: int) -> list[Row]:
     """Who holds which match, the next to expire first; `lease_left` in s, negative where any request may free it."""
     return [
         {
-            "match": match.match,
+            "match": match.id,
             "holder": match.holder,
             "home": match.home,
             "away": match.away,

@@ -16,7 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from league.matchmaking.view import ModelRef
-from league.models.pool import LEAGUE, REDIS, ModelInfo, Pool
+from league.models.model import REDIS, ModelInfo
+from league.models.pool import LEAGUE, Pool
 from league.models.saved_stream import KEPT, SEGMENT
 from league.models.snapshots import Snapshots
 from league.redis.store import Store

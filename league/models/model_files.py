@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from league.matchmaking.view import ModelRef
-from league.models.pool import ModelInfo, Pool, checksum_of, damaged
+from league.models.model import ModelInfo, checksum_of, damaged
+from league.models.pool import Pool
 from warren.errors import CheckpointError
 from warren.files import write_whole
 

@@ -13,19 +13,16 @@ keeper (league.models.keeper) and come back when they are asked for.
 from __future__ import annotations
 
 import contextlib
-import json
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
-from xxhash import xxh3_64_intdigest
 
 from league.matchmaking.view import ModelRef
 from league.models.cache import ByteCache
+from league.models.model import DISK, Model, ModelInfo, checksum_of, damaged, info_from
 from league.redis.scripts import Scripts
 from league.redis.texts import pairs, text
 from league.rules.names import ALLOWED, NAME
@@ -35,43 +32,8 @@ from warren.errors import CheckpointError, PoolError
 KEPT = 2  # versions of a player that are not frozen: whoever was just told of one can still fetch it
 CACHE_BYTES = 256 << 20
 SENT_MS = 60_000  # how long bytes wait that were sent and never entered, because their sender died
-REDIS, DISK = "redis", "disk"
 HAND, LEAGUE = "hand", "league"  # who keeps a frozen model
 ASK_EVERY = 1.0  # s between requests for a spilled model: a keeper that died may have taken one along
-
-
-@dataclass(frozen=True)
-class ModelInfo:
-    """What the pool knows of a model without its weights; `created` is Unix time in s, `size` in bytes."""
-
-    player: str
-    version: int
-    step: int  # environment steps that it was made at
-    created: float
-    size: int
-    checksum: int  # XXH3 of the bytes, 64 bits
-    frozen: bool
-    parent: ModelRef | None  # what its training began from
-    place: str  # "redis", or "disk" for one that was spilled
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    kept_by: str = ""  # of a frozen one: "hand" for good, "league" while a player needs it; "" where that is not known
-    frozen_at: float = field(default=0.0, compare=False)  # Unix time of the last `freeze` in s
-
-    @property
-    def ref(self) -> ModelRef:
-        """Its name, player@version."""
-        return ModelRef(self.player, self.version)
-
-
-@dataclass(frozen=True)
-class Model:
-    """One entry: `data` is safetensors bytes, `step` the environment steps it was made at, `created` Unix time in s."""
-
-    player: str
-    version: int
-    step: int
-    created: float
-    data: bytes
 
 
 class Pool:
@@ -162,7 +124,7 @@ class Pool:
     def info(self, ref: ModelRef) -> ModelInfo | None:
         """What is known of a model, without loading it; None when the pool lacks it."""
         fields = pairs(self.redis.hgetall(f"{self.prefix}model:{ref}"))
-        return _info(fields) if fields else None
+        return info_from(fields) if fields else None
 
     def models(self, player: str | None = None) -> list[ModelInfo]:
         """All models (of one player), oldest version first; loads no weights."""
@@ -174,7 +136,7 @@ class Pool:
         with self.redis.pipeline(transaction=False) as pipeline:
             for ref in refs:
                 pipeline.hgetall(f"{self.prefix}model:{ref}")
-            return [_info(pairs(fields)) for fields in pipeline.execute() if fields]
+            return [info_from(pairs(fields)) for fields in pipeline.execute() if fields]
 
     def lineage(self, ref: ModelRef) -> list[ModelRef]:
         """The model, what it began from, what that began from, and so on; the last may have left the pool."""
@@ -266,7 +228,7 @@ class Pool:
                 fields, _, *rest = pipeline.execute()
             if not fields:
                 return None
-            info = _info(pairs(fields))
+            info = info_from(pairs(fields))
             if replicated is not None and checksum_of(replicated) != info.checksum:
                 replicated = None  # of before a takeover, say: the master knows
                 continue
@@ -314,30 +276,3 @@ class Pool:
         with contextlib.suppress(PoolError):  # no memory left for it: this process has it all the same
             self.bring_back(ref, data)
         return data
-
-
-def checksum_of(data: bytes) -> int:
-    """XXH3, 64 bits: finds damage, at the speed of memory."""
-    return xxh3_64_intdigest(data)
-
-
-def damaged(ref: ModelRef) -> str:
-    """The message for bytes that do not match their checksum."""
-    return f"pool: the weights of {ref} are damaged; put them again, or restore a snapshot"
-
-
-def _info(fields: Mapping[str, str]) -> ModelInfo:
-    return ModelInfo(
-        player=fields["player"],
-        version=int(fields["version"]),
-        step=int(fields["step"]),
-        created=float(fields["created"]),
-        size=int(fields["size"]),
-        checksum=int(fields["checksum"]),
-        frozen=fields["frozen"] == "1",
-        parent=ModelRef.parse(fields["parent"]) if fields["parent"] else None,
-        place=fields["place"],
-        attributes={name[2:]: json.loads(value) for name, value in fields.items() if name.startswith("a:")},
-        kept_by=fields.get("kept_by", ""),
-        frozen_at=float(fields.get("frozen_at", 0.0)),
-    )

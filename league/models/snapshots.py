@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from league.matchmaking.view import ModelRef
+from league.models.model import DISK, REDIS, ModelInfo
 from league.models.model_files import ModelFiles
-from league.models.pool import DISK, REDIS, ModelInfo, Pool
+from league.models.pool import Pool
 from league.models.saved_stream import KEPT, SEGMENT, SavedStream
 from league.redis.restore import holds_one, restore
 from league.redis.shared_returns import Cell, SharedReturns

@@ -38,8 +38,8 @@ def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool
             pipeline.zadd(f"{prefix}changes", {name: min(version, state.roster_version)})
             pipeline.set(f"{prefix}payoff:{player.slot}", state.payoff.cells[player.slot].tobytes())
         for match in state.matches.values():
-            pipeline.hset(f"{prefix}match:{match.match}", mapping=match_fields(match))
-            pipeline.zadd(f"{prefix}leases", {match.match: match.deadline})
+            pipeline.hset(f"{prefix}match:{match.id}", mapping=match_fields(match))
+            pipeline.zadd(f"{prefix}leases", {match.id: match.deadline})
         pipeline.hset(f"{prefix}checkpoint", mapping={"id": history.last_event, **history.checkpoint()})
         # Only its id counts: the next event's is higher, and `holds` finds it.
         pipeline.xadd(f"{prefix}events", {"event": "restored"}, id=history.last_event)

@@ -4,7 +4,7 @@
     store.create(Settings())
     store.add_player("main", "main_agent")
     match = store.request("main", holder="actor-3", lease=60.0)   # who plays whom; leased
-    store.report(match.match, "w", by="actor-3")                  # counted once, however often it comes
+    store.report(match.id, "w", by="actor-3")                  # counted once, however often it comes
 
 Every change is one script (league/redis/lua), and writes what happened into the stream `PREFIXevents`.
 """
@@ -12,30 +12,29 @@ Every change is one script (league/redis/lua), and writes what happened into the
 from __future__ import annotations
 
 import secrets
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from league.matchmaking import choose, kind_of
 from league.matchmaking.view import ModelRef, Player, Roster
-from league.redis.reader import RedisView, RosterCache, load
+from league.redis.event_stream import EventStream
+from league.redis.reader import RedisView, load
 from league.redis.scripts import Scripts, texts
-from league.redis.shared_returns import ReturnsCache
 from league.redis.texts import pairs, text
+from league.redis.thread_random import ThreadRandom
+from league.redis.views import Views
 from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from league.rules.settings import Settings
 from league.rules.win_rates import OUTCOMES
 from league.state.commands import Abort, Add, Change, Command, Count, Expire, Extend, Issue, TakeSnapshot
-from league.state.fields import event_order, milliseconds, to_field, to_json
+from league.state.fields import milliseconds, to_field, to_json
 from league.state.league_state import LeagueState, Match
 from league.state.records import Progress, match_from, progress_from
 from warren.errors import (
     ConfigurationError,
-    LeagueAbsent,
     LeagueError,
     MatchmakingError,
     PlayerError,
@@ -59,7 +58,27 @@ def check_outcomes(match: str, outcomes: str) -> None:
         raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
 
 
-class Store:
+def issued(match: str, home: str, holder: str, answer: list[str]) -> Match | None:
+    """Return the match that a script's answer tells of; None when the opponent is gone and another may be chosen.
+
+    Raises PlayerUnavailable while `home` is paused, PlayerError when it is gone, LeagueError for a match that ended.
+    """
+    if answer[0] == "issued":
+        home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
+        return Match(
+            *(match, home, away, branch, holder, int(home_generation), int(away_generation)),
+            *(home_frozen == "1", away_frozen == "1", int(deadline)),
+        )
+    if answer[0] == "paused":
+        raise PlayerUnavailable(f"player {home!r} is paused; ask again once it is resumed")
+    if answer[0] == "ended":
+        raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
+    if answer[1] == home:
+        raise PlayerError(f"player {home!r} does not exist or was removed; ask for matches of another")
+    return None
+
+
+class Store(EventStream):
     """One league. Keys begin with `prefix`. Safe to use from any thread; times are those of the Redis server.
 
     `view_age` is for how many s a view may serve further requests of the same player: 0 reads the payoff anew for each
@@ -68,13 +87,10 @@ class Store:
     """
 
     def __init__(self, redis: Any, prefix: str, seed: int | None = None, view_age: float = 0.0) -> None:
-        self.redis, self.prefix, self.view_age = redis, prefix, view_age
-        self._views: dict[str, tuple[float, RedisView]] = {}
+        super().__init__(redis, prefix)
         self.scripts = Scripts(redis, prefix)
-        self._rosters = RosterCache(redis, prefix)
-        self._returns = ReturnsCache(redis, prefix)
-        self._seeds, self._seeds_lock = np.random.SeedSequence(seed), threading.Lock()
-        self._of_thread = threading.local()
+        self._views = Views(redis, prefix, view_age)
+        self._random = ThreadRandom(seed)
 
     # Commands (league.state.commands), each one step.
 
@@ -98,13 +114,7 @@ class Store:
         given = [item for pair in wanted.to_fields().items() for item in pair]
         found = Settings.from_fields(pairs(self.scripts("create", *given)))
         if settings is not None and found != wanted:
-            differing = [
-                f"league {name}: asked for {value}, but this league was created with {found.to_fields()[name]}; "
-                "its history counts by that, so start a new run for another"
-                for name, value in wanted.to_fields().items()
-                if value != found.to_fields()[name]
-            ]
-            raise ConfigurationError(differing)
+            raise ConfigurationError(found.differences(wanted))
         if ready:
             self.open_up()
         return found
@@ -198,42 +208,14 @@ class Store:
 
     @property
     def last_roster(self) -> Roster:
-        """The roster as this process saw it last; costs nothing."""
-        return self._rosters.at(None)
+        """Return the roster as this process saw it last, without asking Redis."""
+        return self._views.last_roster
 
     # Matches.
 
     def view(self, home: str | None = None) -> RedisView:
-        """The league as it is now, in one round trip; with the payoff row of `home` when this process knows it.
-
-        Raises LeagueAbsent, where `home` is given, while Redis holds no league that is ready.
-        """
-        known = self._rosters.at(None)
-        slot = known[home].slot if home is not None and home in known else None
-        with self.redis.pipeline(transaction=False) as pipeline:
-            pipeline.exists(f"{self.prefix}ready")
-            pipeline.get(f"{self.prefix}roster")
-            pipeline.hget(f"{self.prefix}counters", "counted")
-            pipeline.get(f"{self.prefix}returns:version")
-            if slot is not None:
-                pipeline.get(f"{self.prefix}payoff:{slot}")
-            ready, version, counted, returns, *row = pipeline.execute()
-        if home is not None and not ready:
-            raise LeagueAbsent(f"Redis holds no league under {self.prefix!r} that is ready; ask again soon")
-        roster, game = self._rosters.at(int(version or 0)), self._returns.at(int(returns or 0))
-        view = RedisView(self.redis, self.prefix, roster, int(counted or 0), game)
-        if slot is not None:
-            view.keep_row(slot, row[0])
-        return view
-
-    def _recent_view(self, home: str) -> RedisView:
-        if self.view_age <= 0.0:
-            return self.view(home)
-        until, view = self._views.get(home, (0.0, None))
-        if view is None or time.monotonic() >= until:
-            view = self.view(home)
-            self._views[home] = (time.monotonic() + self.view_age, view)
-        return view
+        """Return the league as it is now, as `Views.now` does."""
+        return self._views.now(home)
 
     def request(self, home: str, holder: str, lease: float, match: str | None = None) -> Match:
         """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
@@ -243,12 +225,12 @@ class Store:
         """
         match = match or secrets.token_hex(8)
         for attempt in range(ATTEMPTS):
-            view = self._recent_view(home) if attempt == 0 else self.view(home)
+            view = self._views.recent(home) if attempt == 0 else self.view(home)
             me = view.roster[home]
             choice = choose(kind_of(me.kind, me.config), view, me, self.rng)
-            issued = self._issue(match, home, choice.opponent.name, choice.branch, holder, lease)
-            if issued is not None:
-                return issued
+            found = self._issue(match, home, choice.opponent.name, choice.branch, holder, lease)
+            if found is not None:
+                return found
         raise MatchmakingError(f"player {home!r}: {ATTEMPTS} opponents in turn were removed while chosen; ask again")
 
     def request_many(
@@ -260,18 +242,17 @@ class Store:
         issued before is answered when the same ids are asked for again, and expires otherwise.
         """
         ids = matches or [secrets.token_hex(8) for _ in homes]
-        views = {home: self._recent_view(home) for home in dict.fromkeys(homes)}
+        views = {home: self._views.recent(home) for home in dict.fromkeys(homes)}
         calls = []
         for home, match in zip(homes, ids, strict=True):
             me = views[home].roster[home]
             choice = choose(kind_of(me.kind, me.config), views[home], me, self.rng)
             calls.append(Issue(match, home, choice.opponent.name, choice.branch, holder, milliseconds(lease)))
         answers = self.execute_all(Expire(EXPIRED_AT_ONCE), *calls)[1:]
-        issued = []
-        for home, match, answer in zip(homes, ids, answers, strict=True):
-            found = self._issued(match, home, holder, answer)
-            issued.append(found or self.request(home, holder, lease, match))
-        return issued
+        return [
+            issued(match, home, holder, answer) or self.request(home, holder, lease, match)
+            for home, match, answer in zip(homes, ids, answers, strict=True)
+        ]
 
     def report_many(self, results: Sequence[tuple[str, str]], by: str = "") -> list[Report]:
         """Count the results (match, outcomes) in one round trip; each is as safe to repeat as `report`."""
@@ -284,30 +265,14 @@ class Store:
 
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
         """A match between two players by name, as an evaluation asks for. Raises PlayerError when either is gone."""
-        issued = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
-        if issued is None:
+        found = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
+        if found is None:
             raise PlayerError(f"players {home!r} and {away!r} cannot play: one does not exist or was removed")
-        return issued
+        return found
 
     def _issue(self, match: str, home: str, away: str, branch: str, holder: str, lease: float) -> Match | None:
         issue = Issue(match, home, away, branch, holder, milliseconds(lease))
-        return self._issued(match, home, holder, self.execute_all(Expire(EXPIRED_AT_ONCE), issue)[1])
-
-    def _issued(self, match: str, home: str, holder: str, answer: list[str]) -> Match | None:
-        """The match that a script issued; None when the opponent is gone and another may be chosen."""
-        if answer[0] == "issued":
-            home, away, branch, home_generation, away_generation, home_frozen, away_frozen, deadline = answer[1:]
-            return Match(
-                *(match, home, away, branch, holder, int(home_generation), int(away_generation)),
-                *(home_frozen == "1", away_frozen == "1", int(deadline)),
-            )
-        if answer[0] == "paused":
-            raise PlayerUnavailable(f"player {home!r} is paused; ask again once it is resumed")
-        if answer[0] == "ended":
-            raise LeagueError(f"match {match!r} has ended; ask for another with a new id")
-        if answer[1] == home:
-            raise PlayerError(f"player {home!r} does not exist or was removed; ask for matches of another")
-        return None
+        return issued(match, home, holder, self.execute_all(Expire(EXPIRED_AT_ONCE), issue)[1])
 
     def report(self, match: str, outcomes: str, by: str = "") -> Report:
         """Count the games of a match: "w", "d" or "l" of its home player, oldest first. Safe to repeat.
@@ -348,64 +313,7 @@ class Store:
         """What was counted: issued, counted, expired, aborted, games, and each reason."""
         return {name: int(count) for name, count in pairs(self.redis.hgetall(f"{self.prefix}counters")).items()}
 
-    def last_event(self) -> str:
-        """The id of the newest event of the stream; "0-0" when there is none."""
-        found = self.redis.xrevrange(f"{self.prefix}events", count=1)
-        return text(found[0][0]) if found else "0-0"
-
-    def holds(self, event: str) -> bool:
-        """Whether the stream holds the event of this id."""
-        return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
-
-    def stream_length(self) -> int:
-        """Events that the stream holds."""
-        return int(self.redis.xlen(f"{self.prefix}events"))
-
-    def checkpoint(self) -> tuple[str, dict[str, str]] | None:
-        """(id, event) that stands for the events that were trimmed; None where all are there."""
-        found = pairs(self.redis.hgetall(f"{self.prefix}checkpoint"))
-        return (found.pop("id"), found) if found else None
-
-    def trim(self, event: str, checkpoint: Mapping[str, str]) -> None:
-        """Let `checkpoint` stand for the event of this id and all before it, which leave the stream.
-
-        The event itself stays, and some that share a node of the stream with it: so `holds` can tell of it.
-        """
-        with self.redis.pipeline(transaction=True) as pipeline:
-            pipeline.hset(f"{self.prefix}checkpoint", mapping={"id": event, **checkpoint})
-            # Limit 0 is none: left out, Redis removes at most 10,000 events a call, fewer than come between two calls.
-            pipeline.xtrim(f"{self.prefix}events", minid=event, approximate=True, limit=0)
-            pipeline.execute()
-
-    def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
-        """(id, event) of the stream in order, after the id `after` and up to `until`.
-
-        Where events after `after` were trimmed, an event "checkpoint" comes first, which stands for all before it.
-        """
-        while True:
-            with self.redis.pipeline(transaction=True) as pipeline:
-                pipeline.hget(f"{self.prefix}checkpoint", "id")
-                pipeline.xrange(f"{self.prefix}events", min=f"({after}", max=until, count=batch)
-                base, entries = pipeline.execute()
-            if base is not None and event_order(text(base)) > event_order(after):
-                found = self.checkpoint()
-                assert found is not None  # only ever replaced
-                after, checkpoint = found
-                if until != "+" and event_order(after) > event_order(until):
-                    return
-                yield after, checkpoint
-                continue
-            for entry, fields in entries:
-                after = text(entry)
-                yield after, pairs(fields)
-            if len(entries) < batch:
-                return
-
     @property
     def rng(self) -> np.random.Generator:
-        """This thread's own random numbers: a generator is not thread-safe."""
-        if not hasattr(self._of_thread, "rng"):
-            with self._seeds_lock:
-                self._of_thread.rng = np.random.default_rng(self._seeds.spawn(1)[0])
-        rng: np.random.Generator = self._of_thread.rng
-        return rng
+        """Return this thread's own random numbers."""
+        return self._random.generator

@@ -36,6 +36,16 @@ class Settings:
         if problems:
             raise ConfigurationError(problems)
 
+    def differences(self, asked: Settings) -> list[str]:
+        """Return a message for each setting that is asked for with another value than the league was created with."""
+        own = self.to_fields()
+        return [
+            f"league {name}: asked for {value}, but this league was created with {own[name]}; "
+            "its history counts by that, so start a new run for another"
+            for name, value in asked.to_fields().items()
+            if value != own[name]
+        ]
+
     def to_fields(self) -> dict[str, str]:
         """As Redis and the stream hold them; floats exactly."""
         return {

@@ -110,8 +110,8 @@ def _issue(state: LeagueState, command: commands.Issue, now: int) -> Decided:
         *(command.match, command.home, command.away, command.branch, command.holder),
         *(home.generation, away.generation, home.frozen, away.frozen, now + command.lease),
     )
-    fields = {name: value for name, value in vars(match).items() if not name.endswith("_frozen")}
-    return Decided([_event("issued", **fields)], _invitation(match))
+    fields = {name: value for name, value in vars(match).items() if name != "id" and not name.endswith("_frozen")}
+    return Decided([_event("issued", match=match.id, **fields)], _invitation(match))
 
 
 def _invitation(match: Match) -> list[str]:
@@ -132,7 +132,7 @@ def _count(state: LeagueState, command: commands.Count, now: int) -> Decided:
     if home != away:
         ratings = elo_update(*ratings, command.outcomes, state.settings.elo_k)
     elo = {"home_elo": exact(ratings[0]), "away_elo": exact(ratings[1])}
-    ended = _event("ended", match=match.match, outcomes=command.outcomes, by=command.by, **elo, **{"as": "counted"})
+    ended = _event("ended", match=match.id, outcomes=command.outcomes, by=command.by, **elo, **{"as": "counted"})
     return Decided([ended], ["counted"])
 
 
@@ -173,7 +173,7 @@ def _extend(state: LeagueState, command: commands.Extend, now: int) -> Decided:
 
 
 def _expire(state: LeagueState, command: commands.Expire, now: int) -> Decided:
-    due = sorted((match.deadline, match.match) for match in state.matches.values() if match.deadline <= now)
+    due = sorted((match.deadline, match.id) for match in state.matches.values() if match.deadline <= now)
     freed = [_event("ended", match=match, **{"as": "expired"}) for _, match in due[: command.most]]
     return Decided(freed, [str(len(freed))])
 

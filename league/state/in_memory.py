@@ -94,11 +94,11 @@ class MemoryLeague:
 
     def report(self, match: Match, outcomes: str) -> str:
         """Count results of a match, "w", "d" or "l" of its home player: "counted", or "aborted" by a rule."""
-        return self.execute(Count(match.match, outcomes, HERE))[0]
+        return self.execute(Count(match.id, outcomes, HERE))[0]
 
     def abort(self, match: Match, reason: str = "actor") -> None:
         """End a match without a result."""
-        self.execute(Abort(match.match, reason, HERE))
+        self.execute(Abort(match.id, reason, HERE))
 
     def open_period(self, name: str) -> dict[str, Any]:
         """Begin the next learning period of a player; the hyperparameters to train with at its start."""

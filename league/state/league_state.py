@@ -223,12 +223,12 @@ class LeagueState:
 
     def _on_extended(self, event: Event) -> None:
         match = self._open(event["match"])
-        self.matches[match.match] = replace(match, deadline=int(event["deadline"]))
+        self.matches[match.id] = replace(match, deadline=int(event["deadline"]))
 
     def _on_ended(self, event: Event) -> None:
         match = self._open(event["match"])
-        del self.matches[match.match]
-        self.ended.add(match.match, event["as"])
+        del self.matches[match.id]
+        self.ended.add(match.id, event["as"])
         self.counters[event["as"]] += 1
         if event["as"] == "aborted":
             self.counters[f"aborted:{event['reason']}"] += 1

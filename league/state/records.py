@@ -34,7 +34,7 @@ class Progress:
 class Match:
     """A match that was issued and has not ended; `deadline` is in ms of Unix time."""
 
-    match: str
+    id: str
     home: str
     away: str
     branch: str
@@ -115,4 +115,4 @@ def match_from(match: str, fields: Fields) -> Match:
 
 def match_fields(match: Match) -> dict[str, str]:
     """What `match_from` reads."""
-    return {name: to_field(value) for name, value in vars(match).items() if name != "match"}
+    return {name: to_field(value) for name, value in vars(match).items() if name != "id"}

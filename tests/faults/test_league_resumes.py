@@ -23,7 +23,8 @@ import yaml
 from safetensors.numpy import save
 from support.own_redis import OwnRedis
 
-from league.models.pool import ModelInfo, Pool
+from league.models.model import ModelInfo
+from league.models.pool import Pool
 from league.models.snapshots import Snapshots
 from league.redis.shared_returns import Cell, SharedReturns
 from league.redis.store import Store
@@ -76,7 +77,7 @@ class Resumed:
         while self.store.stream_length() < events:
             homes = [names[int(number)].name for number in rng.integers(len(names), size=IN_BATCH)]
             matches = self.store.request_many(homes, "actor", 3600.0)
-            self.store.report_many([(match.match, str(rng.choice(list("wdl")))) for match in matches[1:]])
+            self.store.report_many([(match.id, str(rng.choice(list("wdl")))) for match in matches[1:]])
 
 
 @pytest.mark.slow

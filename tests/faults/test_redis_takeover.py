@@ -62,8 +62,8 @@ def test_league_models_claims_and_results_go_on_with_the_replica_that_took_over(
     held = client.connection_pool.get_connection()  # amid a command when the master is killed
 
     place.master.kill()
-    assert store.report(match.match, "w") == Report("counted")  # waits until the replica has taken over
-    assert store.report(match.match, "w") == Report("refused", "duplicate")
+    assert store.report(match.id, "w") == Report("counted")  # waits until the replica has taken over
+    assert store.report(match.id, "w") == Report("refused", "duplicate")
     assert_replayed(store)
     assert pool.put("main", 2, 200, b"two" * 1000)
     assert client.connection_pool.get_master_address() == ("127.0.0.1", place.ports[1])

@@ -29,11 +29,11 @@ def main() -> None:
             player = ("main", "hunter")[number % 2]
             match = store.request(player, f"actor-{seed}", 0.5, match=f"{seed}-{time.time_ns()}")
             if number % 10 == 0:
-                store.abort(match.match)
+                store.abort(match.id)
                 continue
             for _ in range(1 + number % 2):
-                if store.report(match.match, "wdl"[number % 3]).status == "counted":
-                    acknowledged.write(match.match + "\n")
+                if store.report(match.id, "wdl"[number % 3]).status == "counted":
+                    acknowledged.write(match.id + "\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import redis
 
 import envs
 from agents import build_policy
-from league.models.pool import checksum_of
+from league.models.model import checksum_of
 from workers.config.schema import Config, EnvConfig
 from workers.learning.plain import plain_trainer
 from workers.rollout.vector_sampler import VectorSampler

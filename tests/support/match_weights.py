@@ -67,7 +67,7 @@ class WatchedPolicy:
         return self._policy.step(observation, *args, **kwargs)
 
     def write(self, **facts: Any) -> None:
-        line = {"match": self._match.match, "away": self._match.away, **facts}
+        line = {"match": self._match.id, "away": self._match.away, **facts}
         with (self._folder / f"{os.getpid()}.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -84,11 +84,11 @@ class WatchingHost(PlayerHost):
         opponent = super().opponent(match)
         if opponent.policy is None:
             return opponent
-        self._watched[match.match] = watched = WatchedPolicy(opponent.policy, self._folder, match)
+        self._watched[match.id] = watched = WatchedPolicy(opponent.policy, self._folder, match)
         return replace(opponent, policy=cast(Policy, watched))
 
     def report(self, match: Match, result: MatchResult) -> None:
         super().report(match, result)
-        watched = self._watched.pop(match.match, None)
+        watched = self._watched.pop(match.id, None)
         if watched is not None and len(result.returns):
             watched.write(reported=True, first=watched.first, last=watched.last, changed=watched.changed)

@@ -52,12 +52,12 @@ class LeagueClient:
 
     def report(self, match: Match, outcomes: str) -> str:
         """Report the games of a match; return "counted", "aborted" or "refused"."""
-        status: str = self._ask("league.report", match.match, outcomes, self.holder)[0]
+        status: str = self._ask("league.report", match.id, outcomes, self.holder)[0]
         return status
 
     def abort(self, match: Match) -> None:
         """Give back a match of which no game was finished."""
-        self._ask("league.abort", match.match, self.holder)
+        self._ask("league.abort", match.id, self.holder)
 
     def extend(self, matches: Sequence[str], lease: float) -> list[bool]:
         """Extend the leases of open matches to `lease` s from now; return which of them are still open."""

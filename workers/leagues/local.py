@@ -69,7 +69,7 @@ class LocalHost(MatchHost):
         """Return the player itself, or the newest or frozen weights of another."""
         local = self._local
         itself = match.away == self._home
-        return Opponent(match.match, None if itself else local.policy_of(local.league.state.players[match.away].slot))
+        return Opponent(match.id, None if itself else local.policy_of(local.league.state.players[match.away].slot))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Count the outcomes, or give the match back where nothing was played."""

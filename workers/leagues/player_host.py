@@ -48,15 +48,15 @@ class PlayerHost(MatchHost):
         if not self._players.fits(match):
             self._client.abort(match)
             raise PlayerUnavailable(f"{match.home} or {match.away} was reset; its new weights have not arrived yet")
-        self._models[match.match] = model
+        self._models[match.id] = model
         return match
 
     def opponent(self, match: Match) -> Opponent:
         """Return the away side of a match that was requested: the same weights to its end."""
-        model = self._models.pop(match.match)
+        model = self._models.pop(match.id)
         policy = self._players.opponent(match, model)
         self._recorder.begins(match, lambda: self._away(match, model, policy))
-        return Opponent(match.match, policy, self._recorder.wants(match))
+        return Opponent(match.id, policy, self._recorder.wants(match))
 
     def report(self, match: Match, result: MatchResult) -> None:
         """Tell the league of a match that is over, and the recorder where its result counts."""
@@ -71,7 +71,7 @@ class PlayerHost(MatchHost):
             self._refused += len(result.returns)
             logger.warning(
                 "the league refused the result of match %s, whose lease had run out; %d games of %s were played for "
-                "nothing so far: raise league.lease, now %g s, if this goes on", match.match, self._refused, self._home,
+                "nothing so far: raise league.lease, now %g s, if this goes on", match.id, self._refused, self._home,
                 self._league.lease,
             )  # fmt: skip
 

@@ -67,28 +67,28 @@ class MatchRecorder:
         if nth or self._league.replay_upsets is not None:
             while len(self._candidates) >= OPEN:
                 del self._candidates[next(iter(self._candidates))]
-            self._candidates[match.match] = Candidate(nth, away())
+            self._candidates[match.id] = Candidate(nth, away())
 
     def wants(self, match: Match) -> bool:
         """Return whether the games of `match` are to be kept."""
-        return match.match in self._candidates
+        return match.id in self._candidates
 
     def expected(self, match: Match) -> float | None:
         """Return the expected score of the home player, in (0, 1); None where it is not needed or unknown.
 
         To be called before the result is reported, which moves the ratings.
         """
-        if self._league.replay_upsets is None or match.match not in self._candidates or match.home == match.away:
+        if self._league.replay_upsets is None or match.id not in self._candidates or match.home == match.away:
             return None
         try:
             return expected_score(*self._ratings(match.home, match.away))
         except (redis.RedisError, LeagueError) as error:
-            logger.warning("could not read ratings to see whether match %s is an upset: %s", match.match, error)
+            logger.warning("could not read ratings to see whether match %s is an upset: %s", match.id, error)
             return None
 
     def counted(self, match: Match, result: MatchResult, outcomes: str, expected: float | None) -> None:
         """Send the record of a match whose `outcomes` the league has counted, if there is to be one."""
-        candidate = self._candidates.pop(match.match, None)
+        candidate = self._candidates.pop(match.id, None)
         if candidate is None:
             return
         rules = [rule for rule, holds in ((NTH, candidate.nth), (UPSET, self._is_upset(outcomes, expected))) if holds]
@@ -97,7 +97,7 @@ class MatchRecorder:
         league = self._league
         self._sender.send(
             RecordedMatch(
-                match.match, tuple(rules), league.env, league.env_kwargs, match.home, match.away, candidate.away,
+                match.id, tuple(rules), league.env, league.env_kwargs, match.home, match.away, candidate.away,
                 league.series, outcomes, time.time(), self._source, result.games,
             )
         )  # fmt: skip

@@ -21,12 +21,14 @@ class Invitation(NamedTuple):
 
 def invitation_to_wire(invitation: Invitation) -> dict[str, Any]:
     """Return the answer of `league.request`."""
-    return {"match": asdict(invitation.match), "model": str(invitation.model or "")}
+    fields = asdict(invitation.match)
+    return {"match": {"match": fields.pop("id"), **fields}, "model": str(invitation.model or "")}
 
 
 def invitation_from_wire(given: Mapping[str, Any]) -> Invitation:
     """Return the invitation that `invitation_to_wire` was given."""
-    return Invitation(Match(**given["match"]), model_from_wire(given["model"]))
+    fields = dict(given["match"])
+    return Invitation(Match(fields.pop("match"), **fields), model_from_wire(given["model"]))
 
 
 def period_to_wire(period: LearningPeriod, kind: str) -> dict[str, Any]:

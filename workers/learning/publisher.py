@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agents.checkpoints import encode_weights
 from league.matchmaking.view import ModelRef
-from league.models.pool import checksum_of
+from league.models.model import checksum_of
 from warren.errors import BrokerError
 from workers.runtime.session import Session
 from workers.runtime.timing import Timing

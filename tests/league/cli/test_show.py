@@ -50,9 +50,9 @@ def played(store: Store, pool: Pool) -> Store:
     Periods(store).progress(period, 12_345, 60.0)
     store.snapshot("main", 3)
     for outcome in "wwwl":
-        store.report(store.issue("main", "rival", "actor-1", 60.0).match, outcome)
+        store.report(store.issue("main", "rival", "actor-1", 60.0).id, outcome)
     store.report("nobody's", "w")
-    store.abort(store.issue("main", "rival", "actor-1", 60.0).match)
+    store.abort(store.issue("main", "rival", "actor-1", 60.0).id)
     store.issue("rival", "main@3", "actor-2", 600.0, match="long")
     store.issue("rival", "main", "actor-2", 0.001, match="over")
     store.pause("idle")
@@ -184,7 +184,7 @@ def test_who_has_played_little_has_a_provisional_rating(store: Store, pool: Pool
         store.add_player(name, "random")
     for _ in range(5):
         for other in ("old", "older", "new"):
-            store.report(store.issue("main", other, "actor", 60.0).match, "wld")
+            store.report(store.issue("main", other, "actor", 60.0).id, "wld")
     rows = {row["player"]: row for row in overview(store, pool, 10)["players"]}
     assert {name: row["provisional"] for name, row in rows.items()} == {
         "main": False, "old": True, "older": True, "new": True,
@@ -197,7 +197,7 @@ def test_long_names_fit_into_80_columns(store: Store, pool: Pool) -> None:
     names = [player.name for player in store.view().roster]
     for other in names[1:]:
         for _ in range(10):
-            store.report(store.issue(names[0], other, "actor-0-somehost", 60.0).match, "wld" * 30)
+            store.report(store.issue(names[0], other, "actor-0-somehost", 60.0).id, "wld" * 30)
     store.issue(names[0], names[1], "actor-0-somehost", 60.0)
     text = rendered(store, pool, width=80)
     assert max(map(len, text.splitlines())) <= 80 and "…" not in text
@@ -209,7 +209,7 @@ def test_those_that_learn_are_shown_however_weak_they_are(store: Store, pool: Po
         store.add_player(f"old-{number}", "random", frozen=True, model=ModelRef("main", 1))
     store.add_player("main", "random")
     for number in range(12):
-        store.report(store.issue("main", f"old-{number}", "actor", 60.0).match, "l")
+        store.report(store.issue("main", f"old-{number}", "actor", 60.0).id, "l")
     found = overview(store, pool, 10)
     assert found["players"][-1]["player"] == "main"
     for table in (show.standings_table(found["players"], 120, 5), show.payoff_table(found["payoff"], 120, 5)):

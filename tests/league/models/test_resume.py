@@ -45,7 +45,7 @@ def pool(store: Store, run_name: str) -> Pool:
 
 def play(store: Store, matches: int) -> None:
     for number in range(matches):
-        store.report(store.request("main", "actor", 600.0).match, "wdl"[number % 3])
+        store.report(store.request("main", "actor", 600.0).id, "wdl"[number % 3])
 
 
 def weights(number: int) -> bytes:
@@ -137,7 +137,7 @@ def test_events_that_a_crash_of_redis_took_back_are_moved_aside_and_the_file_goe
     snapshots = Snapshots(tmp_path, store, pool)
     returns = SharedReturns(store.redis, store.prefix)
     returns.add(0, 1, 100, 1.0, 2.0)
-    match = store.request("main", "actor", 600.0).match
+    match = store.request("main", "actor", 600.0).id
     kept = {key: store.redis.dump(key) for key in store.redis.keys(f"{store.prefix}*")}
     store.report(match, "w")  # saved, and then forgotten by a server that had not synced it
     returns.add(0, 1, 10, 1.0, 2.0)

@@ -48,7 +48,7 @@ def play(store: Store, pool: Pool, seed: int = 0, games: int = 60) -> None:
         name = ("main", "hunter")[number % 2]
         match = store.request(name, "actor", 600.0)
         if number % 9:
-            store.report(match.match, "".join(rng.choice(list("wdl"), size=2)))
+            store.report(match.id, "".join(rng.choice(list("wdl"), size=2)))
         if number % 10 == 0:
             period = periods.open(name, "learner", 600.0)
             pool.put(name, number, period.steps + 60, weights(number), parent=period.model)
@@ -84,7 +84,7 @@ def test_a_league_saved_and_restored_on_another_server_is_equal_bit_by_bit_and_g
     for match in live.matches:
         assert there.report(match, "w") == Report("counted")
     assert Periods(there).open("main", "learner", 60.0).number == live.progress["main"].period
-    there.report(there.request("hunter", "actor", 60.0).match, "l")
+    there.report(there.request("hunter", "actor", 60.0).id, "l")
     there.snapshot("main", newest["main"])
     assert_replayed(there)
 
@@ -94,7 +94,7 @@ def test_saving_again_adds_what_is_new(store: Store, pool: Pool, tmp_path: Path)
     snapshots = Snapshots(tmp_path, store, pool)
     snapshots.save()
     before = (tmp_path / "league.jsonl").read_text()
-    store.report(store.request("main", "actor", 60.0).match, "w")
+    store.report(store.request("main", "actor", 60.0).id, "w")
     snapshots.save()
     after = (tmp_path / "league.jsonl").read_text()
     assert after.startswith(before) and len(after.splitlines()) == len(before.splitlines()) + 2
@@ -156,7 +156,7 @@ def test_a_killed_server_comes_back_with_everything_that_was_acknowledged(own_re
     assert pool.models() == models
     for info in models:
         assert pool.get(*info.ref).version == info.version
-    store.report(store.request("main", "actor", 60.0).match, "w")
+    store.report(store.request("main", "actor", 60.0).id, "w")
     assert_replayed(store)
 
 

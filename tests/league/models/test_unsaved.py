@@ -29,7 +29,7 @@ class Run:
 
     def play(self, matches: int) -> None:
         for _ in range(matches):
-            self.store.report(self.store.request("main", "actor", 600.0).match, "w")
+            self.store.report(self.store.request("main", "actor", 600.0).id, "w")
 
     def freeze(self, version: int) -> None:
         import numpy as np

@@ -110,7 +110,7 @@ def test_a_main_agent_is_snapshotted_and_goes_on(periods: Periods, store: Store)
 
 def test_a_main_exploiter_is_snapshotted_first_and_then_reset(periods: Periods, store: Store) -> None:
     for outcome in "www":
-        store.report(store.issue("hunter", "main", "actor", 60.0).match, outcome)
+        store.report(store.issue("hunter", "main", "actor", 60.0).id, outcome)
     period = periods.open("hunter", "learner", 60.0)
     outcome = periods.close(period, 500, 40)
     assert (outcome.status, outcome.start) == ("reset", ModelRef("main", 0))
@@ -130,8 +130,8 @@ def test_a_snapshot_carries_its_parents_rating_and_where_asked_its_record(redis_
         store = store_on(redis_url, f"{run_name}-{inherit}", Settings(snapshots_inherit=inherit))
         for name in ("main", "other", "third"):
             store.add_player(name, "self_play")
-        store.report(store.issue("main", "other", "actor", 60.0).match, "wwl")
-        store.report(store.issue("third", "main", "actor", 60.0).match, "d")
+        store.report(store.issue("main", "other", "actor", 60.0).id, "wwl")
+        store.report(store.issue("third", "main", "actor", 60.0).id, "d")
         snapshot = store.snapshot("main", 5)
         live = assert_replayed(store)
         assert live.ratings[snapshot.slot] == live.ratings[0] != 1200.0
@@ -151,7 +151,7 @@ def test_the_weak_take_over_the_strong_with_mutated_hyperparameters_and_it_is_on
     for name in ("weak", "strong"):
         store.add_player(name, "pbt_elo", rules=RULES)
     store.change("strong", hyperparameters={"learning_rate": 0.5, "seed": 0})
-    store.report(store.issue("strong", "weak", "actor", 60.0).match, "w" * 60)
+    store.report(store.issue("strong", "weak", "actor", 60.0).id, "w" * 60)
     outcome = periods.close(
         periods.open("weak", "learner", 60.0), 10, 4, weights_of=lambda player: ModelRef(player, 77)
     )
@@ -170,7 +170,7 @@ def test_nothing_is_taken_over_from_a_player_without_any_weights_in_the_pool(red
     periods = Periods(store)
     for name in ("weak", "strong"):
         store.add_player(name, "pbt_elo")
-    store.report(store.issue("strong", "weak", "actor", 60.0).match, "w" * 60)
+    store.report(store.issue("strong", "weak", "actor", 60.0).id, "w" * 60)
     assert periods.close(periods.open("weak", "learner", 60.0), 10, 4).status == "closed"
     assert_replayed(store)
 
@@ -211,7 +211,7 @@ def test_a_hundred_random_steps_replay_to_the_same_league(redis_url: str, run_na
         name = str(rng.choice(list(learners)))
         match = store.request(name, "actor", 60.0)
         if step % 7:
-            store.report(match.match, "".join(rng.choice(list("wdl"), size=int(rng.integers(1, 5)))))
+            store.report(match.id, "".join(rng.choice(list("wdl"), size=int(rng.integers(1, 5)))))
         if step % 5 == 0:
             period = periods.open(name, "learner", 60.0)
             periods.close(period, period.steps + int(rng.integers(2000)), step)

@@ -57,7 +57,7 @@ def test_who_is_met_follows_what_evaluators_add(redis_url: str, run_name: str, k
 
 def test_a_league_worker_under_way_follows_an_evaluator_of_another_process(redis_url: str, run_name: str) -> None:
     store = league_on(redis_url, run_name, "psro", {"refresh": 1})
-    store.view_age = 0.05
+    store = Store(store.redis, store.prefix, view_age=0.05)
     stopping, met = threading.Event(), Counter[str]()
 
     def ask() -> None:

@@ -34,8 +34,8 @@ def store(redis_url: str, run_name: str) -> Store:
 def test_a_match_is_issued_reported_and_counted(store: Store) -> None:
     match = store.request("main", "actor", 60.0)
     assert match.home == "main" and match.away in ("main", "main@1", "main@2")
-    assert [open_match.match for open_match in store.open_matches()] == [match.match]
-    assert store.report(match.match, "w") == Report("counted")
+    assert [open_match.id for open_match in store.open_matches()] == [match.id]
+    assert store.report(match.id, "w") == Report("counted")
     assert store.open_matches() == []
     assert store.counters() == {"issued": 1, "counted": 1, "games": 1}
     assert_replayed(store)
@@ -43,9 +43,9 @@ def test_a_match_is_issued_reported_and_counted(store: Store) -> None:
 
 def test_a_result_that_comes_twice_counts_once(store: Store) -> None:
     match = store.issue("main", "main@1", "actor", 60.0)
-    assert store.report(match.match, "w") == Report("counted")
-    assert store.report(match.match, "w") == Report("refused", "duplicate")
-    assert store.report(match.match, "l") == Report("refused", "duplicate")
+    assert store.report(match.id, "w") == Report("counted")
+    assert store.report(match.id, "w") == Report("refused", "duplicate")
+    assert store.report(match.id, "l") == Report("refused", "duplicate")
     live = assert_replayed(store)
     assert live.payoff.cells[0, 2].tolist() == [1.0, 0.0, 0.0]
     assert store.counters()["refused:duplicate"] == 2
@@ -54,7 +54,7 @@ def test_a_result_that_comes_twice_counts_once(store: Store) -> None:
 def test_payoff_and_elo_in_redis_are_those_of_the_formulas(store: Store) -> None:
     outcomes = "w" * 10 + "l" * 10
     for outcome in outcomes:
-        store.report(store.issue("main", "main@1", "actor", 60.0).match, outcome)
+        store.report(store.issue("main", "main@1", "actor", 60.0).id, outcome)
     live = assert_replayed(store)
     main, old = live.players["main"].slot, live.players["main@1"].slot
     view = store.view("main")
@@ -66,16 +66,16 @@ def test_payoff_and_elo_in_redis_are_those_of_the_formulas(store: Store) -> None
 
 
 def test_several_games_of_one_match_count_in_their_order_as_one_by_one_would(store: Store) -> None:
-    store.report(store.issue("main", "main@1", "actor", 60.0).match, "wwdlwl")
+    store.report(store.issue("main", "main@1", "actor", 60.0).id, "wwdlwl")
     for outcome in "wwdlwl":
-        store.report(store.issue("hunter", "main@2", "actor", 60.0).match, outcome)
+        store.report(store.issue("hunter", "main@2", "actor", 60.0).id, outcome)
     cells = assert_replayed(store).payoff.cells
     assert cells[0, 2].tolist() == cells[1, 3].tolist() and cells[2, 0].tolist() == cells[3, 1].tolist()
     assert store.counters()["games"] == 12
 
 
 def test_self_play_stays_at_one_half_and_moves_no_rating(store: Store) -> None:
-    store.report(store.issue("main", "main", "actor", 60.0).match, "wwdl")
+    store.report(store.issue("main", "main", "actor", 60.0).id, "wwdl")
     live = assert_replayed(store)
     assert live.win_rates(0, np.array([0]))[0] == pytest.approx(0.5) and live.ratings[0] == 1200.0
 
@@ -93,7 +93,7 @@ def test_an_expired_lease_frees_the_match_and_its_result_then_comes_too_late(sto
     match = store.request("main", "actor", 0.02)
     until(lambda: store.expire() == 1)
     assert store.open_matches() == []
-    assert store.report(match.match, "w") == Report("refused", "late")
+    assert store.report(match.id, "w") == Report("refused", "late")
     assert store.counters() == {"issued": 1, "expired": 1, "refused:late": 1}
     assert_replayed(store)
 
@@ -110,18 +110,18 @@ def test_every_request_frees_what_has_expired(store: Store) -> None:
 
 def test_an_actor_that_needs_longer_extends_its_lease(store: Store) -> None:
     match = store.request("main", "actor", 0.05)
-    assert store.extend(match.match, 60.0)
+    assert store.extend(match.id, 60.0)
     assert store.open_matches()[0].deadline > match.deadline + 50_000
     assert_replayed(store)
-    store.abort(match.match)
-    assert not store.extend(match.match, 60.0)
+    store.abort(match.id)
+    assert not store.extend(match.id, 60.0)
 
 
 def test_an_aborted_match_ends_once_with_its_reason(store: Store) -> None:
     match = store.request("main", "actor", 60.0)
-    assert store.abort(match.match, "model") == Report("aborted", "model")
-    assert store.abort(match.match, "model") == Report("refused", "late")
-    assert store.report(match.match, "w") == Report("refused", "late")
+    assert store.abort(match.id, "model") == Report("aborted", "model")
+    assert store.abort(match.id, "model") == Report("refused", "late")
+    assert store.report(match.id, "w") == Report("refused", "late")
     assert store.counters() == {"issued": 1, "aborted": 1, "aborted:model": 1, "refused:late": 2}
     assert_replayed(store)
 
@@ -135,8 +135,8 @@ def test_an_impossible_outcome_leaves_the_match_open(store: Store) -> None:
     match = store.request("main", "actor", 60.0)
     for wrong in ("", "win", "x", "w "):
         with pytest.raises(LeagueError, match="write one or more of w, d, l"):
-            store.report(match.match, wrong)
-    assert store.report(match.match, "d") == Report("counted")
+            store.report(match.id, wrong)
+    assert store.report(match.id, "d") == Report("counted")
 
 
 def reset(store: Store, player: str) -> None:
@@ -149,7 +149,7 @@ def reset(store: Store, player: str) -> None:
 def test_a_result_of_a_player_that_was_reset_meanwhile_is_dropped_and_counted(store: Store) -> None:
     match = store.issue("hunter", "main", "actor", 60.0)
     reset(store, "hunter")
-    assert store.report(match.match, "w") == Report("aborted", "reset")
+    assert store.report(match.id, "w") == Report("aborted", "reset")
     live = assert_replayed(store)
     assert live.payoff.cells.sum() == 0.0 and live.counters["aborted:reset"] == 1
 
@@ -160,7 +160,7 @@ def test_it_counts_when_the_league_was_created_so(redis_url: str, run_name: str)
     store.add_player("hunter", "main_exploiter")
     match = store.issue("hunter", "main", "actor", 60.0)
     reset(store, "hunter")
-    assert store.report(match.match, "w") == Report("counted")
+    assert store.report(match.id, "w") == Report("counted")
     assert_replayed(store)
 
 
@@ -173,16 +173,16 @@ def test_a_result_of_a_player_that_was_frozen_meanwhile_follows_the_rule(
     store.add_player("other", "self_play")
     match = store.issue("main", "other", "actor", 60.0)
     store.freeze("other", ModelRef("other", 3))
-    assert store.report(match.match, "w") == expected
+    assert store.report(match.id, "w") == expected
     assert_replayed(store)
     # What was frozen before the match began is what it was.
-    assert store.report(store.issue("main", "other", "actor", 60.0).match, "w") == Report("counted")
+    assert store.report(store.issue("main", "other", "actor", 60.0).id, "w") == Report("counted")
 
 
 def test_a_result_of_a_removed_player_is_dropped(store: Store) -> None:
     match = store.issue("main", "hunter", "actor", 60.0)
     store.remove("hunter")
-    assert store.report(match.match, "w") == Report("aborted", "removed")
+    assert store.report(match.id, "w") == Report("aborted", "removed")
     assert_replayed(store)
 
 
@@ -207,8 +207,8 @@ def test_an_opponent_that_another_worker_removed_is_not_met(store: Store, redis_
 def test_many_matches_are_asked_for_and_reported_at_once(store: Store) -> None:
     homes = ["main", "hunter"] * 8
     matches = store.request_many(homes, "actor", 60.0)
-    assert [match.home for match in matches] == homes and len({match.match for match in matches}) == 16
-    reports = store.report_many([(match.match, "w") for match in [*matches, matches[0]]])
+    assert [match.home for match in matches] == homes and len({match.id for match in matches}) == 16
+    reports = store.report_many([(match.id, "w") for match in [*matches, matches[0]]])
     assert reports == [Report("counted")] * 16 + [Report("refused", "duplicate")]
     with pytest.raises(LeagueError, match="outcomes 'x'"):
         store.report_many([("a", "w"), ("b", "x")])
@@ -262,7 +262,7 @@ def test_a_match_takes_as_many_round_trips_in_a_large_league_as_in_a_small_one(
     store.add_player("main", "main_agent")
     for version in range(players):
         store.snapshot("main", version)
-    store.report(store.request("main", "actor", 60.0).match, "w")
+    store.report(store.request("main", "actor", 60.0).id, "w")
     trips: list[int] = []
     for step in (lambda: store.request("main", "actor", 60.0, match="m"), lambda: store.report("m", "w")):
         before = store.redis.info("stats")["total_reads_processed"]
@@ -322,9 +322,9 @@ def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url:
                 if lost:
                     continue
                 if rng.random() < 0.1:
-                    answers.append(mine.abort(match.match))
+                    answers.append(mine.abort(match.id))
                 for _ in range(int(rng.integers(1, 4))):
-                    answers.append(stores[int(rng.integers(4))].report(match.match, str(rng.choice(list("wdl")))))
+                    answers.append(stores[int(rng.integers(4))].report(match.id, str(rng.choice(list("wdl")))))
         except BaseException as error:
             errors.append(error)
 
@@ -354,8 +354,8 @@ def test_a_roster_that_was_asked_for_before_another_thread_saw_a_newer_one_reads
             asked.append(name)
             return getattr(store.redis, name)
 
-    store._rosters._redis = Counting()
-    assert store._rosters.at(older) is newer
+    store._views._rosters._redis = Counting()
+    assert store._views._rosters.at(older) is newer
     assert asked == ["get"]
 
 

@@ -81,7 +81,7 @@ def test_a_history_that_follows_is_one_that_read_all_at_once(redis_url: str, run
         store.add_player(name, "league_exploiter" if name == "other" else "random", options)
     for step in range(30):
         name = ("main", "rival")[step % 2]
-        store.report(store.request(name, "actor", 60.0).match, str(rng.choice(list("wdl"))))
+        store.report(store.request(name, "actor", 60.0).id, str(rng.choice(list("wdl"))))
         if step % 10 == 9:
             period = Periods(store).open("other", "learner", 60.0)
             Periods(store).close(period, period.steps + 20, step)
@@ -100,7 +100,7 @@ def test_a_history_that_follows_is_one_that_read_all_at_once(redis_url: str, run
     assert set(whole.ended) == {"rival", "other"} and len(whole.restarts) == 3 == len(whole.snapshots)
     # A player that learns no more keeps the rating that it had.
     learned = whole.ratings["rival"].points()[1][-1]
-    store.report(store.issue("main", "rival", "actor", 60.0).match, "w")
+    store.report(store.issue("main", "rival", "actor", 60.0).id, "w")
     whole.follow(store)
     assert whole.ratings["rival"].points()[1][-1] == learned
 
@@ -110,7 +110,7 @@ def test_what_a_crash_of_redis_took_back_is_taken_back_here_too(redis_url: str, 
     for name in ("main", "rival"):
         store.add_player(name, "self_play")
     for outcome in "wwd":
-        store.report(store.issue("main", "rival", "actor", 60.0).match, outcome)
+        store.report(store.issue("main", "rival", "actor", 60.0).id, outcome)
     history.follow(store)
     store.redis.xdel(f"{store.prefix}events", store.last_event())  # the last result was never written to disk
     history.follow(store)

@@ -33,7 +33,7 @@ def played(redis_url: str, run_name: str) -> tuple[Store, list[tuple[str, League
         if step % 20 == 0:
             store.snapshot("main", step)
         name = ("main", "rival")[step % 2]
-        store.report(store.request(name, "actor", 60.0).match, str(rng.choice(list("wdl"))))
+        store.report(store.request(name, "actor", 60.0).id, str(rng.choice(list("wdl"))))
         if step % 16 == 15:
             period = Periods(store).open("main", "learner", 60.0)
             Periods(store).progress(period, step * 100, 60.0)

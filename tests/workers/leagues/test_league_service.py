@@ -55,7 +55,7 @@ def test_a_request_that_is_asked_again_gets_the_same_match(league: LeagueService
     (first,) = league.request([("main", "actor", 60.0, "m")])
     (second,) = league.request([("main", "actor", 60.0, "m")])
     one, other = invitation_from_wire(first), invitation_from_wire(second)
-    assert (one.match.match, one.match.away, one.model) == (other.match.match, other.match.away, other.model)
+    assert (one.match.id, one.match.away, one.model) == (other.match.id, other.match.away, other.model)
 
 
 def test_the_model_of_a_frozen_opponent_comes_with_the_match(league: LeagueService) -> None:

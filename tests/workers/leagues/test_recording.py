@@ -38,7 +38,7 @@ def play(recorder: MatchRecorder, match: Match, outcomes: str) -> bool:
     recorder.begins(match, lambda: None)
     kept = recorder.wants(match)
     expected = recorder.expected(match)
-    recorder.counted(match, MatchResult(match.match, np.zeros(len(outcomes), np.float32)), outcomes, expected)
+    recorder.counted(match, MatchResult(match.id, np.zeros(len(outcomes), np.float32)), outcomes, expected)
     return kept
 
 
@@ -47,7 +47,7 @@ def test_every_nth_match_of_an_actor_is_recorded(matches: list[Match]) -> None:
     recorder = MatchRecorder(league(replay_every=4), sent, "actor-0", lambda *_: (0.0, 0.0))  # type: ignore[arg-type]
     kept = [play(recorder, match, "w") for match in matches]
     assert kept == [number % 4 == 0 for number in range(10)]
-    assert [record.match for record in sent] == [matches[number].match for number in (0, 4, 8)]
+    assert [record.match for record in sent] == [matches[number].id for number in (0, 4, 8)]
 
 
 @pytest.mark.parametrize(

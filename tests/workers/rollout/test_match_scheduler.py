@@ -18,7 +18,7 @@ class LeagueInMemory(MatchHost):
         return self.league.request("main")
 
     def opponent(self, match):
-        return Opponent(match.match, self.rivals.get(match.away))
+        return Opponent(match.id, self.rivals.get(match.away))
 
     def report(self, match, result):
         self.told.append((match, result))
@@ -50,7 +50,7 @@ def test_every_match_that_was_asked_for_is_reported_once_or_under_way():
     for _ in range(20):
         matches.collect(16)
     assert len(told) > 20
-    assert max(Counter(match.match for match, _ in told).values()) == 1
+    assert max(Counter(match.id for match, _ in told).values()) == 1
     counters = league.state.counters
     assert counters["issued"] == counters["counted"] + len(league.state.matches)
     assert len(league.state.matches) <= 4  # of two tables: the match of each, and one whose last games are played
@@ -70,7 +70,7 @@ def test_a_restart_ends_all_matches_and_begins_others():
     before = set(league.state.matches)
     matches.restart()
     matches.collect(1)
-    assert {match.match for match, _ in told} >= before
+    assert {match.id for match, _ in told} >= before
     assert league.state.matches.keys().isdisjoint(before)
 
 
@@ -158,7 +158,7 @@ def test_a_restart_that_the_league_refused_is_made_later(failing):
             matches.collect(4)
     setattr(matches.host, failing, working)
     matches.collect(64)
-    assert max(Counter(match.match for match, _ in told).values()) == 1
-    assert {match.match for match, _ in told} >= before
+    assert max(Counter(match.id for match, _ in told).values()) == 1
+    assert {match.id for match, _ in told} >= before
     counters = league.state.counters
     assert counters["issued"] == counters["counted"] + counters["aborted"] + len(league.state.matches)

@@ -113,9 +113,9 @@ class MatchTables:
             self._close(match)
 
     def _seat(self, table: int, match: Match) -> str:
-        self._open[match.match] = (match, [])
+        self._open[match.id] = (match, [])
         self.play.seat(table, self.host.opponent(match))
-        return match.match
+        return match.id
 
     def _close(self, match: str) -> None:
         issued, results = self._open[match]

@@ -1,0 +1,69 @@
+"""The stream of a league's events in Redis: read, and trimmed behind a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from league.redis.texts import pairs, text
+from league.state.fields import event_order
+
+
+class EventStream:
+    """The events of one league, `PREFIXevents`; ids are "MS-NUMBER", MS of Unix time."""
+
+    def __init__(self, redis: Any, prefix: str) -> None:
+        self.redis, self.prefix = redis, prefix
+
+    def last_event(self) -> str:
+        """Return the id of the newest event; "0-0" when there is none."""
+        found = self.redis.xrevrange(f"{self.prefix}events", count=1)
+        return text(found[0][0]) if found else "0-0"
+
+    def holds(self, event: str) -> bool:
+        """Return True where the stream holds the event of this id."""
+        return bool(self.redis.xrange(f"{self.prefix}events", min=event, max=event, count=1))
+
+    def stream_length(self) -> int:
+        """Return how many events the stream holds."""
+        return int(self.redis.xlen(f"{self.prefix}events"))
+
+    def checkpoint(self) -> tuple[str, dict[str, str]] | None:
+        """Return (id, event) of the checkpoint that stands for all trimmed events; None where none was trimmed."""
+        found = pairs(self.redis.hgetall(f"{self.prefix}checkpoint"))
+        return (found.pop("id"), found) if found else None
+
+    def trim(self, event: str, checkpoint: Mapping[str, str]) -> None:
+        """Replace the event of this id and all before it by `checkpoint`.
+
+        The event itself stays in the stream, as do some that share a node with it, so that `holds` finds it.
+        """
+        with self.redis.pipeline(transaction=True) as pipeline:
+            pipeline.hset(f"{self.prefix}checkpoint", mapping={"id": event, **checkpoint})
+            # limit=0 means no limit: without it Redis removes at most 10,000 events per call, fewer than may arrive.
+            pipeline.xtrim(f"{self.prefix}events", minid=event, approximate=True, limit=0)
+            pipeline.execute()
+
+    def events(self, after: str = "0", until: str = "+", batch: int = 2000) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield (id, event) in order, after the id `after` and up to `until`.
+
+        Where events after `after` were trimmed, an event "checkpoint" comes first, which stands for all before it.
+        """
+        while True:
+            with self.redis.pipeline(transaction=True) as pipeline:
+                pipeline.hget(f"{self.prefix}checkpoint", "id")
+                pipeline.xrange(f"{self.prefix}events", min=f"({after}", max=until, count=batch)
+                base, entries = pipeline.execute()
+            if base is not None and event_order(text(base)) > event_order(after):
+                found = self.checkpoint()
+                assert found is not None  # only ever replaced
+                after, checkpoint = found
+                if until != "+" and event_order(after) > event_order(until):
+                    return
+                yield after, checkpoint
+                continue
+            for entry, fields in entries:
+                after = text(entry)
+                yield after, pairs(fields)
+            if len(entries) < batch:
+                return
