@@ -33,7 +33,7 @@ _POLICY, _ALGORITHM = "policy.", "algorithm."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What `load` read: `policy` and `algorithm` tensors by name, the algorithm's scalars, and the saver's `meta`."""
+    """A checkpoint as read: `policy` and `algorithm` tensors by name, the algorithm's scalars, the saver's `meta`."""
 
     name: str
     policy: dict[str, Tensor]
@@ -52,7 +52,7 @@ class Moment:
 
     @classmethod
     def of(cls, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any]) -> Moment:
-        """Now."""
+        """Copy the present state."""
         algorithm_tensors, scalars = algorithm.state()
         tensors = {_POLICY + key: tensor for key, tensor in policy.state_dict().items()}
         tensors |= {_ALGORITHM + key: tensor for key, tensor in algorithm_tensors.items()}
@@ -62,15 +62,15 @@ class Moment:
 def save(
     folder: Path, name: str, policy: Policy, algorithm: Algorithm, meta: Mapping[str, Any], keep: int | None = None
 ) -> Path:
-    """`write` of this moment."""
+    """Write a checkpoint of the present state; see `write`."""
     return write(folder, name, Moment.of(policy, algorithm, meta), keep)
 
 
 def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> Path:
-    """Writes folder/NAME.safetensors so that a reader, or a crash at any moment, sees it whole or not at all.
+    """Write folder/NAME.safetensors atomically and return its path.
 
-    Its `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep` removes all but the newest so
-    many checkpoints of the folder. Returns the file. Raises OSError when the disk refuses.
+    Its `meta` is whatever JSON holds (weight version, steps, seed, configuration). `keep`: how many of the folder's
+    newest checkpoints to keep; None: all. Raises OSError when the disk refuses.
     """
     folder.mkdir(parents=True, exist_ok=True)
     data = to_bytes(moment)
@@ -84,7 +84,7 @@ def write(folder: Path, name: str, moment: Moment, keep: int | None = None) -> P
 
 
 def to_bytes(moment: Moment) -> bytes:
-    """What a checkpoint's file holds."""
+    """Return the bytes of a checkpoint's file."""
     tensors = moment.tensors
     header = {"saved_at": time.time_ns(), "crc32": _checksum(tensors), "scalars": moment.scalars, "meta": moment.meta}
     data: bytes = safetensors.torch.save(tensors, {_HEADER: json.dumps(header)})
@@ -92,7 +92,7 @@ def to_bytes(moment: Moment) -> bytes:
 
 
 def from_bytes(data: bytes, name: str) -> Checkpoint:
-    """What `to_bytes` was given, as the checkpoint `name`. Raises CheckpointError for bytes that are not those."""
+    """Read the bytes of `to_bytes` as the checkpoint `name`. Raises CheckpointError for other bytes."""
     try:
         tensors, header = safetensors.torch.load(data), _header_of(data)
     except (SafetensorError, KeyError, ValueError) as error:
@@ -101,7 +101,7 @@ def from_bytes(data: bytes, name: str) -> Checkpoint:
 
 
 def load(path: Path) -> Checkpoint:
-    """The checkpoint in this file, or the newest in this folder. Raises CheckpointError: missing, damaged, not ours."""
+    """Read this file, or the newest checkpoint in this folder. Raises CheckpointError: missing, damaged, not ours."""
     if path.is_dir():
         newest = latest(path)
         if newest is None:
@@ -128,7 +128,7 @@ def _checkpoint(name: str, tensors: Mapping[str, Tensor], header: Mapping[str, A
 
 
 def latest(folder: Path) -> Path | None:
-    """The newest whole checkpoint in `folder`, by the time written in it, or None."""
+    """Return the newest readable checkpoint in `folder`, by the time written in it, or None."""
     paths = readable(folder)
     return paths[0] if paths else None
 
@@ -149,29 +149,29 @@ def saved_at(path: Path) -> int | None:
 
 
 def restore(policy: Policy, algorithm: Algorithm, checkpoint: Checkpoint) -> None:
-    """Continues from `checkpoint`. Raises CheckpointError, having changed nothing, when it is of another network."""
+    """Continue from `checkpoint`. Raises CheckpointError, having changed nothing, when it is of another network."""
     load_weights(policy, checkpoint.policy, f"checkpoint {checkpoint.name!r}")
     algorithm.load_state(checkpoint.algorithm, checkpoint.scalars)
 
 
 def weights_to_bytes(policy: Policy, metadata: Mapping[str, Any]) -> bytes:
-    """The policy's weights as safetensors bytes; `metadata` (player, version, step) as JSON in the header."""
+    """Return the policy's weights as safetensors bytes; `metadata` (player, version, step) is JSON in the header."""
     return encode_weights(policy.state_dict(), metadata)
 
 
 def encode_weights(tensors: Mapping[str, Tensor], metadata: Mapping[str, Any]) -> bytes:
-    """The same of a state dict."""
+    """Return a state dict as safetensors bytes, as `weights_to_bytes` does."""
     data: bytes = safetensors.torch.save(dict(tensors), {_HEADER: json.dumps(dict(metadata))})
     return data
 
 
 def digest(policy: Policy) -> str:
-    """SHA-256 of the weights, as hex: the same for the same names, shapes and bits."""
+    """Return the SHA-256 of the weights, as hex: the same for the same names, shapes and bits."""
     return hashlib.sha256(encode_weights(policy.state_dict(), {})).hexdigest()
 
 
 def fingerprint(policy: Policy) -> int:
-    """52 bits of a fast hash of the weights: the same for the same names and bits."""
+    """Return 52 bits of a fast hash of the weights: the same for the same names and bits."""
     hashed = xxhash.xxh3_64()
     for name, tensor in policy.state_dict().items():
         hashed.update(name.encode())
@@ -180,7 +180,7 @@ def fingerprint(policy: Policy) -> int:
 
 
 def weights_from_bytes(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, metadata) that `weights_to_bytes` was given. Raises CheckpointError for bytes that are not those."""
+    """Return (tensors, metadata) from the bytes of `weights_to_bytes`. Raises CheckpointError for other bytes."""
     try:
         return safetensors.torch.load(data), _header_of(data)
     except (SafetensorError, KeyError, ValueError) as error:
@@ -194,7 +194,7 @@ def _header_of(data: bytes) -> dict[str, Any]:
 
 
 def load_weights(policy: Policy, tensors: Mapping[str, Tensor], source: str = "weights") -> None:
-    """Copies `tensors` into the policy. Raises CheckpointError, having changed nothing, which lists what differs."""
+    """Copy `tensors` into the policy. Raises CheckpointError, having changed nothing, which lists what differs."""
     check_weights(policy, tensors, source)
     with torch.no_grad():
         for name, tensor in policy.state_dict().items():
@@ -243,7 +243,7 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself survive a power cut."""
+    """Flush a folder's entries to disk, so that a rename in it survives a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
-    """`config` as a `config_class`, whose own __post_init__ checks ranges; `owner` ("ppo") is what errors blame.
+    """Return `config` as a `config_class`, whose __post_init__ checks ranges; errors name `owner` ("ppo").
 
     Whole numbers are taken for floats, lists for tuples. Raises ConfigurationError.
     """
@@ -39,7 +39,7 @@ def parse(config_class: type[T], owner: str, config: Mapping[str, Any]) -> T:
 
 
 def _convert(value: Any, hint: Any) -> Any:
-    """`value` as `hint` allows it. Raises TypeError, which names the wanted type."""
+    """Return `value` as `hint` allows it. Raises TypeError, which names the wanted type."""
     if isinstance(hint, types.UnionType):  # only "X | None" occurs
         inner = next(part for part in typing.get_args(hint) if part is not type(None))
         try:

@@ -1,4 +1,4 @@
-"""Where a network's weights are: one setting, `device`, resolved in one place."""
+"""The setting `device`, the place of a network's weights, resolved."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SpaceTree:
     """
 
     def __init__(self, space: gymnasium.Space[Any], kind: str) -> None:
-        """`kind` ("observation", "action") is what errors call it. Raises ConfigurationError for any other space."""
+        """Errors call it `kind` ("observation", "action"). Raises ConfigurationError for any other space."""
         self.space = space
         self.bare = not isinstance(space, spaces.Dict | spaces.Tuple)
         self._paths = dict(_leaves(space, (), kind))
@@ -34,17 +34,17 @@ class SpaceTree:
             raise ConfigurationError(f"{kind} space {space} must hold at least one leaf, and none twice under one name")
 
     def flatten(self, value: Any) -> Any:
-        """A value of the space, with any leading dimensions, as name -> part; of a bare space the value itself."""
+        """Return a value of the space, with any leading dimensions, as name -> part; a bare space's value itself."""
         if self.bare:
             return value
         return {name: _at(value, path) for name, path in zip(self.leaves, self._paths, strict=True)}
 
     def unflatten(self, leaves: Any) -> Any:
-        """What `flatten` was given: dicts and tuples as the space nests them."""
+        """Undo `flatten`: nest the leaves in dicts and tuples as the space does."""
         return leaves if self.bare else _nested(self.space, (), leaves)
 
     def tensors(self, value: Any, device: torch.device) -> Leaves:
-        """`flatten` as tensors on `device`: Box float32 (images stay uint8), all others int64."""
+        """Return `flatten` of a value as tensors on `device`: Box float32 (images stay uint8), all others int64."""
         if self.bare:
             return torch.as_tensor(value, dtype=dtype_of(self.space), device=device)
         return {
@@ -54,14 +54,14 @@ class SpaceTree:
 
 
 def dtype_of(leaf: gymnasium.Space[Any]) -> torch.dtype:
-    """Of the tensors that hold values of a leaf."""
+    """Return the dtype of the tensors that hold values of a leaf."""
     if not isinstance(leaf, spaces.Box):
         return torch.int64
     return torch.uint8 if is_image(leaf) else torch.float32
 
 
 def is_image(leaf: gymnasium.Space[Any]) -> bool:
-    """Whether a leaf is a picture: bytes from 0 to 255 in three dimensions, or four (frames of colour, stacked)."""
+    """Return True for an image: bytes from 0 to 255 in three dimensions, or four (stacked frames of colour)."""
     return (
         isinstance(leaf, spaces.Box)
         and leaf.dtype == np.uint8
@@ -83,8 +83,9 @@ def _leaves(space: gymnasium.Space[Any], path: Path, kind: str) -> Iterator[tupl
         case _:
             where = f" at {_name(path)!r}" if path else ""
             raise ConfigurationError(
-                f"{kind} space {space}{where} is none that networks take: Box, Discrete, MultiDiscrete, MultiBinary, "
-                "and Dict or Tuple of those; change it by gymnasium.wrappers.TransformObservation or TransformAction, "
+                f"{kind} space {space}{where} is not one that networks take: Box, Discrete, MultiDiscrete, "
+                "MultiBinary, and Dict or Tuple of those; change it by gymnasium.wrappers.TransformObservation or "
+                "TransformAction, "
                 "in a function of yours: env.id=path/to/file.py:make"
             )
 

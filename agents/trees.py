@@ -1,4 +1,4 @@
-"""Specs: what shapes and dtypes the trees of arrays have that observations, actions and memories are made of.
+"""Specs: the shapes and dtypes of the trees of arrays that observations, actions and memories are made of.
 
 A Spec is a tree (see warren/trees.py) with an ArraySpec at each leaf: the shape and dtype of one element, without the
 leading axes of steps and slots.
@@ -22,7 +22,7 @@ Spec = Any  # ArraySpec | dict[str, Spec] | tuple[Spec, ...]
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """One element of an array: its shape, the name of its dtype ("float32"), and of numbers 0, 1, ... how many."""
+    """One element of an array: its shape, the name of its dtype ("float32"), and the `count` of values 0, 1, ..."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -33,7 +33,7 @@ class ArraySpec:
 
 
 def spec_of(space: gymnasium.Space[Any]) -> Spec:
-    """The Spec of a space's elements as they travel: float64 becomes float32, numbers of Discrete ones are int64.
+    """Return the Spec of a space's elements as they are sent: float64 becomes float32, Discrete values are int64.
 
     Raises ConfigurationError for a space that arrays of one shape cannot hold.
     """
@@ -56,17 +56,17 @@ def spec_of(space: gymnasium.Space[Any]) -> Spec:
 
 
 def travelling(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that arrays of `dtype` are collected and sent in."""
+    """Return the dtype that arrays of `dtype` are collected and sent in."""
     return np.dtype(np.float32) if dtype == np.float64 else dtype
 
 
 def empty(spec: Spec, leading: tuple[int, ...]) -> Tree:
-    """Arrays to be filled, [*leading, ...]."""
+    """Return uninitialised arrays [*leading, ...]."""
     return map_tree(lambda leaf: np.empty(leading + leaf.shape, leaf.dtype), spec)
 
 
 def zeros(spec: Spec, leading: tuple[int, ...]) -> Tree:
-    """Arrays of zeros, [*leading, ...]."""
+    """Return arrays of zeros, [*leading, ...]."""
     return map_tree(lambda leaf: np.zeros(leading + leaf.shape, leaf.dtype), spec)
 
 
@@ -76,7 +76,7 @@ def cast(spec: Spec, tree: Tree) -> Tree:
 
 
 def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> list[str]:
-    """What keeps `tree`, called `name`, from being arrays [*leading, ...] as `spec` says; empty where nothing does."""
+    """Return how `tree`, called `name`, differs from arrays [*leading, ...] of `spec`; [] where it does not."""
     if isinstance(spec, ArraySpec):
         if not isinstance(tree, np.ndarray):
             return [f"{name} must be an array, is {type(tree).__name__}"]
@@ -104,7 +104,7 @@ def problems(spec: Spec, tree: Tree, leading: tuple[int, ...], name: str) -> lis
 
 
 def not_finite(tree: Tree, name: str) -> Iterator[str]:
-    """The first number of each leaf that is not finite, with its place."""
+    """Yield a message with the place of the first number of each leaf that is not finite."""
     for path, leaf in leaves(tree):
         # A sum is not finite where a number is not, and far quicker to check.
         if leaf.dtype.kind == "f" and not np.isfinite(leaf.sum()) and not np.isfinite(leaf).all():

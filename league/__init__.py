@@ -1,1 +1,1 @@
-"""Who plays whom: the model pool in Redis and, beside it, the league's matchmaking."""
+"""The league: its players and models in Redis, and the matchmaking between them."""

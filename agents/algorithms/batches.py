@@ -38,7 +38,7 @@ class Minibatch:
     head: Head | None = None  # the steps between `memory` and the unrolls' first
 
     def evaluate(self, policy: Policy, exact_entropy: bool = True) -> Evaluation:
-        """Return what `policy` says of the actions, with gradients: [B], or [T, n]."""
+        """Evaluate the actions under `policy`, with gradients: [B], or [T, n]."""
         if self.begins is None:
             return policy.evaluate(self.observation, self.action, self.action_mask, exact_entropy)
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
@@ -94,7 +94,7 @@ class Batch:
                 self.head = Head(policy.leaves(first), begins[:burn_in])
 
     def by_step(self) -> Batch:
-        """An unrolled batch without its order in time: [T * N, ...], for a policy without a memory."""
+        """Return an unrolled batch without its order in time, [T * N, ...], for a policy without a memory."""
         flat = copy(self)
         flat.unrolled, flat.begins = False, None
 
@@ -106,14 +106,14 @@ class Batch:
         return flat
 
     def column(self, arrays: Sequence[np.ndarray]) -> Tensor:
-        """One array of each trajectory, as long as that is, as a tensor shaped like the batch."""
+        """Join one array [T, N, ...] of each trajectory into a tensor shaped like the batch."""
         return self._tensor(self._join(*arrays))
 
     def unroll(self, policy: Policy, exact_entropy: bool = True) -> tuple[Unroll, Evaluation]:
-        """Return what returns follow from, and what `policy`, which learns, says of an unrolled batch, with gradients.
+        """Return the unroll for computing returns and the evaluation of `policy`, which learns, with gradients.
 
-        Values are its own, that of the moment after the last step included; only of episodes that ran out of time the
-        last value is that of the policy that acted.
+        Values are those of `policy`, the bootstrap value included; only the final values of truncated episodes are
+        those of the policy that acted.
         """
         assert self.begins is not None
         memory = self.memory if self.head is None else self.head.remembered(policy, self.memory)
@@ -135,15 +135,15 @@ class Batch:
         ), said
 
     def __len__(self) -> int:
-        """What is shuffled: steps, or slots where they are unrolled."""
+        """Return how many parts are shuffled: steps, or slots where they are unrolled."""
         return self.steps if self.begins is None else self.begins.shape[1]
 
     def at_a_time(self, size: int) -> int:
-        """Of what is shuffled, how much has `size` steps: whole unrolls, one at least."""
+        """Return how many shuffled parts have `size` steps: steps, or whole unrolls (at least one)."""
         return size if self.begins is None else max(1, size // len(self.begins))
 
     def minibatches(self, cuts: Sequence[slice], order: Tensor, columns: dict[str, Tensor]) -> Iterator[Minibatch]:
-        """The batch in the order int64 [len(self)], in these cuts; `columns` of `column` are cut alike."""
+        """Yield the batch in `order` int64 [len(self)], cut at `cuts`; `columns`, as `column` makes them, alike."""
         axis = 0 if self.begins is None else 1
         order = order.to(self.device)
 

@@ -23,7 +23,7 @@ from warren.trees import Tree
 
 @dataclass(frozen=True)
 class BurnInConfig(AlgorithmConfig):
-    """Setting of algorithms that can begin an unroll so: those with a ratio or a correction for older weights."""
+    """The setting `burn_in`, of algorithms with a ratio or a correction for older weights."""
 
     burn_in: int = 0  # steps of each unroll; for networks with a memory
 
@@ -39,13 +39,13 @@ class Head:
     begins: Tensor
 
     def remembered(self, policy: Policy, memory: Memory) -> Memory:
-        """What `policy`, as it is now, remembers after them, from `memory` [N, ...] on; without gradients."""
+        """Return the memory of `policy` after these steps, from `memory` [N, ...] on, without gradients."""
         with torch.no_grad():
             return policy.remember(self.observation, memory, self.begins)
 
 
 def problems(burn_in: int, has_memory: bool, unroll_length: int | None) -> Iterator[str]:
-    """Why an algorithm cannot begin unrolls of `unroll_length` (None: not known) with so many steps."""
+    """Yield why a burn-in of this length does not suit unrolls of `unroll_length` (None: not known)."""
     if burn_in and not has_memory:
         yield (
             f"algorithm.burn_in: {burn_in} steps are to bring a memory up to date, and this network has none; give it "

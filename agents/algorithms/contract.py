@@ -1,4 +1,4 @@
-"""What an algorithm declares, takes and gives: `Needs` of its trajectories, an `Update` for each batch of them."""
+"""The contract of an algorithm: `Needs` of its trajectories, an `Update` for each batch of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY = "memory"  # the field that trajectories of a network with a memory have
 
 @dataclass(frozen=True)
 class Needs:
-    """What an algorithm needs of the trajectories that it learns from; checked before a run starts.
+    """Requirements of an algorithm on the trajectories that it learns from; checked before a run starts.
 
     `fields` are a request: names such as "extras.log_prob" or "last.value". Observation, action, reward, how episodes
     ended and the last observation are always there; what else is not named, samplers neither compute nor send
@@ -45,7 +45,7 @@ class Needs:
         max_staleness: int,
         unroll_length: int | None = None,
     ) -> list[str]:
-        """What a run lacks: `provided` fields, `sampling`, and versions that its data may be old at most.
+        """Return how a run does not meet the needs, by its `provided` fields, `sampling` and `max_staleness`.
 
         `unroll_length`: steps of its unrolls, None where they are not known.
         """
@@ -72,17 +72,14 @@ class Needs:
 
 
 def provided(spec: TrajectorySpec) -> set[str]:
-    """The fields that trajectories of `spec` have beside those that all have, as `Needs` names them."""
+    """Return the optional fields of trajectories of `spec`, as `Needs` names them."""
     groups = ("extras", "last", "cut")
     fields = {f"{group}.{name}" for group in groups for name in getattr(spec, group)}
     return fields | {MEMORY} if spec.memory else fields
 
 
 def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str | None:
-    """Return what to say where an update failed on a field that trajectories of `spec` lack, since nobody asked for it.
-
-    None for any other failure.
-    """
+    """Return a message for an update that failed since its `Needs` do not name a field; None for other failures."""
     lacking = [name for name in ON_REQUEST if name not in provided(spec)]
     names = [repr(name) for name in lacking if error.args == (name.partition(".")[2],)]
     if not names:
@@ -95,10 +92,10 @@ def not_asked_for(error: KeyError, algorithm: str, spec: TrajectorySpec) -> str 
 
 @dataclass(frozen=True)
 class Update:
-    """What an update has done: `metrics` by name, for people and plots.
+    """The result of an update: `metrics` by name, for people and plots.
 
-    `priorities`, where data may be drawn more than once: float32 [slots], how much is to be learned from each slot of
-    the trajectories in their order; None where an algorithm has no opinion. Nothing reads them yet: there is no replay.
+    `priorities`, where data may be drawn more than once: float32 [slots], one for each slot of the trajectories in
+    their order; None where an algorithm gives none. Nothing reads them yet: there is no replay.
     """
 
     metrics: dict[str, float] = field(default_factory=dict)
@@ -117,11 +114,11 @@ class Algorithm(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """What it needs of trajectories; the same for as long as it lives."""
+        """Return the needs of its trajectories, which never change."""
         ...
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """One update from these trajectories."""
+        """Update the policy's weights from these trajectories."""
         ...
 
     def behaviour(self) -> dict[str, float]:
@@ -132,21 +129,21 @@ class Algorithm(Protocol):
         ...
 
     def adjust(self, changes: Mapping[str, Any]) -> None:
-        """Settings from now on, the others staying. Raises ConfigurationError for unknown names and wrong values."""
+        """Change these settings. Raises ConfigurationError for unknown names and wrong values."""
         ...
 
     def begin_at(self, steps: int) -> None:
         """Set the schedules (learning rate, entropy) to where they stand after `steps` environment steps.
 
-        Called before each update with the steps of all learners since the player began, or began anew: schedules have
-        one clock, however many learners share the updates and wherever a run goes on from.
+        Called before each update with the steps of all learners since the player began or was reset: schedules have
+        one clock, however many learners share the updates and wherever a run resumes from.
         """
         ...
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """(tensors, scalars) that, with the policy's weights, continue training exactly; JSON can hold the scalars."""
+        """Return (tensors, scalars for JSON) that, with the policy's weights, resume training exactly."""
         ...
 
     def load_state(self, tensors: Mapping[str, Tensor], scalars: Mapping[str, Any]) -> None:
-        """Continues from what `state` returned."""
+        """Continue from what `state` returned."""
         ...

@@ -11,13 +11,13 @@ from warren.errors import ConfigurationError
 
 
 class FlatParameters:
-    """Moves all parameters of `module`, of one dtype and on one device, into `self.values`, float [P], in their order.
+    """All parameters of a module, which become views of `values`, float [P], in their order.
 
-    Names and shapes stay. Weights are loaded in place from now on, and the module is not moved to another device.
+    Names and shapes stay. From then on weights are to be loaded in place, and the module must stay on its device.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        """Raises ConfigurationError where one tensor cannot hold them."""
+        """Raise ConfigurationError for parameters of several dtypes or on several devices."""
         named = dict(module.named_parameters())
         self.names, parameters = list(named), list(named.values())
         kinds = {name: f"{parameter.dtype} on {parameter.device}" for name, parameter in named.items()}
@@ -37,12 +37,12 @@ class FlatParameters:
 
     @property
     def gradient(self) -> Tensor:
-        """float [P]; what `backward` adds to, so it is to be zeroed before."""
+        """Return the gradient, float [P], to which `backward` adds: zero it before."""
         assert self.values.grad is not None
         return self.values.grad
 
     def split(self, flat: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""
+        """Yield each parameter's name and its part of `flat` [P], as a view in the parameter's shape."""
         parts = torch.split(flat, [shape.numel() for shape in self._shapes])
         for name, shape, part in zip(self.names, self._shapes, parts, strict=True):
             yield name, part.view(shape)

@@ -36,7 +36,7 @@ class KeptArrays:
         self._buffers: dict[bool, list[np.ndarray]] = {False: [], True: []}  # uint8; by whether they are pinned
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, pinned: bool = False) -> np.ndarray:
-        """An array to be written to, which nobody else holds; `pinned`: in memory that a GPU copies from by itself."""
+        """Return an uninitialised array that nothing else holds; `pinned`: in pinned memory, for copies to a GPU."""
         size = prod(shape) * dtype.itemsize
         with self._lock:
             buffers = self._buffers[pinned]  # the one that was taken last at the end
@@ -53,7 +53,7 @@ class KeptArrays:
             return array
 
     def _free(self, buffers: list[np.ndarray], size: int) -> int | None:
-        """Where the smallest is that nobody holds, and that has `size` bytes and not twice as many."""
+        """Return the index of the smallest free buffer of at least `size` and less than 2 * `size` bytes, or None."""
         free = [
             index
             for index in range(len(buffers))
@@ -66,7 +66,7 @@ KEPT = KeptArrays()
 
 
 def joined(parts: Sequence[np.ndarray], axis: int, pinned: bool = False) -> np.ndarray:
-    """np.concatenate, of large arrays into memory that is kept."""
+    """Concatenate arrays along `axis`, large ones into kept memory."""
     first = parts[0]
     smallest = SMALLEST_PINNED if pinned else SMALLEST
     if sum(part.nbytes for part in parts) < smallest or any(part.dtype != first.dtype for part in parts):
@@ -77,7 +77,7 @@ def joined(parts: Sequence[np.ndarray], axis: int, pinned: bool = False) -> np.n
 
 
 def selected(tensor: Tensor, axis: int, order: Tensor) -> Tensor:
-    """tensor.index_select(axis, order), of a large one on the CPU into memory that is kept."""
+    """Return tensor.index_select(axis, order), of a large tensor on the CPU in kept memory."""
     if tensor.nbytes < SMALLEST or tensor.device.type != "cpu" or tensor.requires_grad:
         return tensor.index_select(axis, order)
     shape = (*tensor.shape[:axis], len(order), *tensor.shape[axis + 1 :])

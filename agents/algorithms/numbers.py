@@ -1,4 +1,4 @@
-"""Where a number that training cannot go on with comes from: a loss or a gradient that is nan or infinite."""
+"""The error for a loss or a gradient that is NaN or infinite, with its likely cause."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ REMEDY = (
 def not_finite(
     where: str, loss: Tensor, terms: Mapping[str, Tensor], inputs: Mapping[str, Tensor], model: nn.Module
 ) -> NotFinite:
-    """The error that says what is not finite. `where`: the algorithm, and which update and minibatch.
+    """Return the error that names what is not finite among `terms` of the loss, `inputs` and `model`'s parameters.
 
-    `terms` of the loss and their `inputs` by name; of `model` parameters and gradients are looked at.
+    `where`: the algorithm, the update and the minibatch.
     """
     wrong = [name for name, term in terms.items() if _count(term)]
     if _count(loss):
@@ -43,7 +43,7 @@ def not_finite(
 
 
 def inputs_of(unroll: Unroll, said: Evaluation) -> dict[str, Tensor]:
-    """What the loss of an unroll is computed from, beside what the weights that acted said."""
+    """Return by name what the loss of an unroll is computed from, except for the actors' log-probabilities."""
     return {
         "reward": unroll.reward,
         "final_value": unroll.final_value,
@@ -61,12 +61,12 @@ def _described(tensors: Mapping[str, Tensor]) -> Iterator[str]:
 
 
 def _count(tensor: Tensor) -> int:
-    """How many of its numbers are not finite."""
+    """Return how many of its numbers are not finite."""
     return int((~torch.isfinite(tensor.detach())).sum())
 
 
 def _value(tensor: Tensor) -> str:
-    """The first of its numbers that is not finite."""
+    """Return the first of its numbers that is not finite."""
     flat = tensor.detach().flatten()
     return f"{flat[~torch.isfinite(flat)][0].item()}"
 

@@ -1,4 +1,4 @@
-"""Several learners of one policy, each with its share of every update: what an algorithm asks of the others."""
+"""Several learners of one policy, each with its share of every update: the sums that they make together."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ class Peers(Protocol):
 
     @property
     def size(self) -> int:
-        """How many learners there are, this one included."""
+        """Return the number of learners, this one included."""
         ...
 
     def total(self, numbers: Tensor) -> Tensor:
-        """The sum over all learners of float64 [...]."""
+        """Return the sum over all learners of float64 [...]."""
         ...
 
     def least(self, number: int) -> int:
-        """The smallest of their numbers."""
+        """Return the smallest of their numbers."""
         ...
 
     def average(self, gradient: Tensor, loss: Tensor, weight: int) -> Tensor:
-        """Replace `gradient`, of one dimension, by the mean over all learners, each weighted by its `weight`, the steps
-        that its loss is the mean of; the same mean of the losses, a scalar."""
+        """Replace `gradient` [P] by its weighted mean over all learners; return the same mean of the losses, [].
+
+        `weight`: the steps that this learner's loss is a mean over.
+        """
         ...
 
 
@@ -59,7 +61,7 @@ ALONE = Alone()
 
 
 def standardized(x: Tensor, peers: Peers) -> Tensor:
-    """`standardize` by mean and deviation of all learners' `x` together."""
+    """Return `x` standardised by the mean and deviation of all learners' `x` together."""
     if peers.size == 1:
         return standardize(x)
     exact = x.double()

@@ -1,4 +1,4 @@
-"""The table of algorithms, and how one is built."""
+"""The table of algorithms by name, and the building of one of them or of the user's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALGORITHMS: Registry[Callable[[Mapping[str, Any], Policy, int], Algorithm]] = Re
 
 
 def build_algorithm(name: str, config: Mapping[str, Any], policy: Policy, seed: int) -> Algorithm:
-    """The algorithm called `name`, with its settings. A `name` among those is ignored: a whole YAML file may be given.
+    """Build the algorithm called `name`; a `name` in `config` is ignored, so that a whole YAML file may be given.
 
     A name with a colon is the user's: "path/to/file.py:build" or "my.module:build", called as the table's own are.
     Raises UnknownName for the name and ConfigurationError for the settings, and for whatever a user's function raises.

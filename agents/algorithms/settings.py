@@ -1,4 +1,4 @@
-"""What every algorithm's settings are checked by, and those that several algorithms share."""
+"""The base of all algorithms' settings, and settings that several algorithms share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AlgorithmConfig:
     name: ClassVar[str] = ""  # of the algorithm, in errors
 
     def allowed(self) -> Allowed:
-        """Its own settings' bounds; a class that derives from several adds its own to super()'s."""
+        """Return the bounds of all settings: a subclass adds its own to those of super()."""
         return {}
 
     def __post_init__(self) -> None:

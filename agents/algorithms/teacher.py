@@ -56,14 +56,14 @@ class TeacherConfig(AlgorithmConfig):
         }
 
     def coefficient(self, steps: int) -> float:
-        """By `steps` environment steps."""
+        """Return the coefficient after `steps` environment steps."""
         if self.teacher_anneal_steps is None:
             return self.teacher_coefficient
         return self.teacher_coefficient * Linear(1.0, 0.0, self.teacher_anneal_steps)(steps)
 
 
 def check_heads(name: str, config: TeacherConfig, student: Policy) -> None:
-    """Raises ConfigurationError for factors of parts that the student's actions do not have."""
+    """Raise ConfigurationError for factors of parts that the student's actions do not have."""
     parts = SpaceTree(student.action_space, "action")
     known = [] if parts.bare else list(parts.leaves)
     remedy = "" if known else f"an action of {student.action_space} has one part, whose factor is teacher_coefficient"
@@ -75,7 +75,7 @@ def check_heads(name: str, config: TeacherConfig, student: Policy) -> None:
 
 
 def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
-    """Raises ConfigurationError where `student` cannot learn from `teacher`, which is called `name` in messages."""
+    """Raise ConfigurationError where `student` cannot learn from `teacher`, which is called `name` in messages."""
     problems = [
         f"teacher {name}: its {kind} space is {theirs}, the student's {ours}; name one trained on the same game"
         for kind, theirs, ours in (
@@ -97,7 +97,7 @@ def check_teacher(name: str, teacher: Policy, student: Policy) -> None:
 
 
 def lessons(teacher: Policy, batch: Batch) -> dict[str, Tensor]:
-    """Columns [B, K] or [T, N, K]: the teacher's distribution at each step of `batch`, by LESSON and head."""
+    """Return the teacher's distribution at each step of `batch`, columns [B, K] or [T, N, K] by LESSON and head."""
     with torch.no_grad():
         if batch.begins is None:
             said = teacher.evaluate(batch.observation, batch.action, batch.action_mask)
@@ -111,7 +111,7 @@ def lessons(teacher: Policy, batch: Batch) -> dict[str, Tensor]:
 def imitation(
     student: Policy, output: Any, columns: Mapping[str, Tensor], factors: Mapping[str, float] | None
 ) -> Tensor | None:
-    """Sum over the heads of factor * E[KL(teacher || student)], with gradients; None where `columns` have no lessons.
+    """Return the sum over heads of factor * E[KL(teacher || student)], with gradients; None without lessons.
 
     `output` is the student's own at the steps of `columns`; `factors` by head, None: 1 each.
     """

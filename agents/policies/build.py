@@ -49,9 +49,9 @@ def build_policy(
     seed: int,
     reward_channels: int | Mapping[str, float] = 1,
 ) -> Policy:
-    """A policy for these spaces: categorical over Discrete actions, several of those over MultiDiscrete and MultiBinary
-    ones, diagonal gaussian over Box ones, and one of these for each leaf of a Dict or Tuple.
+    """Build a policy for these spaces, with a distribution for each leaf of the action space.
 
+    Discrete actions are categorical, MultiDiscrete and MultiBinary ones several categoricals, Box ones gaussian.
     `network_config`: `name` and settings of the network, `box_actions`, `privileged`, and those of NormalizationConfig.
     `seed` decides the initial weights and the actions drawn. `reward_channels`: how many have a value each, or name ->
     coefficient of those (none: one reward). Raises ConfigurationError for a network's unknown name or
@@ -80,7 +80,7 @@ def build_policy(
 
 
 def _distribution(name: str, space: gymnasium.Space[Any], box: BoxActionsConfig) -> Distribution:
-    """Over one leaf. Raises ConfigurationError."""
+    """Return the distribution over one leaf. Raises ConfigurationError."""
     match space:
         case spaces.Discrete():
             return Categorical(int(space.n), int(space.start))

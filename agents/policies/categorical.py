@@ -79,7 +79,7 @@ class MultiCategorical(Distribution):
         self.register_buffer("_place", (real.view(-1).cumsum(0) - 1).view(real.shape) * real, persistent=False)
 
     def _rows(self, output: Tensor) -> Tensor:
-        """[..., sum] as log-probabilities [..., K, longest]."""
+        """Return [..., sum] as log-probabilities [..., K, longest]."""
         if not self._padded:
             return torch.log_softmax(output.reshape(*output.shape[:-1], *self._real.shape), -1)
         return torch.log_softmax(output[..., self._place].masked_fill(~self._real, ILLEGAL), -1)
@@ -109,7 +109,7 @@ class MultiCategorical(Distribution):
 
 
 def _draw(logits: Tensor, generator: torch.Generator) -> Tensor:
-    """int64 [...]. Gumbel-max: argmax(log p - log E) with E ~ Exp(1) is distributed as p, and logits are log p + c."""
+    """Draw int64 [...] by Gumbel-max: argmax(log p - log E) with E ~ Exp(1) has distribution p; logits: log p + c."""
     return _drawn_by(logits, torch.empty_like(logits, device="cpu").exponential_(generator=generator).log_())
 
 

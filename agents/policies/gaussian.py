@@ -46,7 +46,7 @@ class Gaussian(Distribution):
         return self.log_prob(output, action), gaussian_entropy(self.log_std).expand(output.shape[:-1])
 
     def statistics(self, output: Tensor) -> Tensor:
-        """The mean and log_std, [..., 2 A]."""
+        """Return the mean and log_std, [..., 2 A]."""
         return torch.cat([output, self.log_std.expand_as(output)], -1)
 
     def kl(self, p: Tensor, q: Tensor) -> Tensor:
@@ -93,5 +93,5 @@ class SquashedGaussian(Gaussian):
 
 
 def _log_slope(u: Tensor) -> Tensor:
-    """log tanh'(u) = log(1 - tanh(u)^2), written so that it stays finite where tanh(u) is 1 to the last bit."""
+    """Return log tanh'(u) = log(1 - tanh(u)^2), finite even where tanh(u) rounds to 1."""
     return 2 * (math.log(2) - u - functional.softplus(-2 * u))

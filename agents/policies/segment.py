@@ -1,4 +1,4 @@
-"""A segment of steps by the same weights: what the policy says of them is put together at the end, in less time."""
+"""A segment of steps by the same weights: log-probabilities and values are computed at its end, in less time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Segment:
     """T steps of N slots; `act` makes one, `extras` follow the last."""
 
     def __init__(self, policy: Policy, generator: torch.Generator, names: Collection[str] = EXTRAS) -> None:
-        """`generator` draws the actions. `names`: those of EXTRAS that are asked for.
+        """Draw actions from `generator`; compute the extras `names`, of EXTRAS.
 
         A value that has a memory is computed at each step all the same, since its memory is to go on.
         """
@@ -62,7 +62,7 @@ class Segment:
 
 
 def values(policy: Policy, observations: Any) -> np.ndarray:
-    """observations [T, N, ...] -> V float32 [T, N], or [T, N, channels], of a policy without a memory."""
+    """Return V float32 [T, N], or [T, N, channels], of observations [T, N, ...], for a policy without a memory."""
     with torch.inference_mode():
         leaves = policy.leaves(observations)
         steps, slots = (leaves if isinstance(leaves, Tensor) else next(iter(leaves.values()))).shape[:2]

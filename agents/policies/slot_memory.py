@@ -1,4 +1,4 @@
-"""The memories of many slots that do not step together: games in turns, in which now these players move, now those."""
+"""The memories of many slots that do not step together, as in games in turns."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from agents.networks import Memory
 
 
 class SlotMemory:
-    """Starts as `memory`, a policy's `initial_memory(slots)`; costs nothing where that is {}."""
+    """The memory of each slot, at first `memory`, a policy's `initial_memory(slots)`; free where that is {}."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 
     def of(self, slots: np.ndarray) -> Memory:
-        """The memory of `slots` int64 [K], as [K, ...]."""
+        """Return the memory of `slots` int64 [K], as [K, ...]."""
         if not self._memory:
             return {}
         rows = torch.from_numpy(slots)
         return {name: part[rows] for name, part in self._memory.items()}
 
     def keep(self, slots: np.ndarray, memory: Memory) -> None:
-        """`memory` [K, ...] is that of `slots` from now on."""
+        """Set the memory of `slots` to `memory` [K, ...]."""
         if not self._memory:
             return
         rows = torch.from_numpy(slots)
@@ -30,7 +30,7 @@ class SlotMemory:
             self._memory[name][rows] = part
 
     def begin(self, slots: np.ndarray | slice = slice(None)) -> None:
-        """An episode begins in `slots` (all, if not given): they remember nothing."""
+        """Reset the memory of `slots` (all, if not given), where an episode begins."""
         if not self._memory:
             return
         rows = slots if isinstance(slots, slice) else torch.from_numpy(slots)

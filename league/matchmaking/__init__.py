@@ -1,4 +1,4 @@
-"""Who plays whom: every kind of player, each a pure function of a read-only view of the league.
+"""Matchmaking: every kind of player, each a pure function of a read-only view of the league.
 
 Others take KINDS, `kind_of`, `choose`, `distribution` and what a new kind needs. No Redis and no clock in here.
 """

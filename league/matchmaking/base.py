@@ -1,4 +1,4 @@
-"""What a kind of player is, and how an opponent is chosen by it.
+"""Kinds of players, and the choice of an opponent by a kind.
 
 A kind is a frozen dataclass; its fields are its configuration, so a new one takes ten lines:
 
@@ -32,7 +32,7 @@ from warren.registry import Registry
 
 
 class Candidates(NamedTuple):
-    """Whom a branch may choose: `slots` (n,) and the probability of each, (n,), summing to 1."""
+    """The opponents that a branch may choose: `slots` (n,) and the probability of each, (n,), summing to 1."""
 
     slots: Slots
     probabilities: NDArray[np.float64]
@@ -55,7 +55,7 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
-    """What becomes of a learning player at the end of a learning period. A snapshot is always taken before a reset."""
+    """The fate of a learning player at the end of a learning period. A snapshot is always taken before a reset."""
 
     snapshot: bool = False
     reset: bool = False  # back to its initial weights
@@ -75,20 +75,20 @@ class Kind:
     snapshot_every: int | None = 0
 
     def branches(self, view: View, me: Player) -> Iterator[Branch]:
-        """The ways in which `me` finds its next opponent; their probabilities sum to 1.
+        """Yield the ways in which `me` finds its next opponent; their probabilities sum to 1.
 
         Raises MatchmakingError when there is nobody to play.
         """
         raise NotImplementedError
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
-        """What becomes of `me`, `steps` after its last snapshot."""
+        """Decide the fate of `me`, `steps` after its last snapshot."""
         if self.snapshot_every is None or steps < self.snapshot_every:
             return Decision(reason="too few steps since the last snapshot")
         return Decision(snapshot=True, reason="end of the learning period")
 
     def problems(self) -> list[str]:
-        """What is wrong with the configuration."""
+        """Return what is wrong with the configuration."""
         return []
 
 
@@ -97,7 +97,7 @@ K = TypeVar("K", bound=Kind)
 
 
 def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
-    """The kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
+    """Return the kind called `name` with its configuration. Raises ConfigurationError naming all that is wrong."""
     kind = KINDS[name]
     config = config or {}
     known = [field.name for field in fields(kind)]
@@ -114,12 +114,12 @@ def kind_of(name: str, config: Mapping[str, Any] | None = None) -> Kind:
 
 
 def names_of(kind: type[Kind]) -> frozenset[str]:
-    """Names under which `kind` and its subclasses are registered."""
+    """Return the names under which `kind` and its subclasses are registered."""
     return frozenset(name for name in KINDS if issubclass(KINDS[name], kind))
 
 
 def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choice:
-    """The next opponent of `me`, sampled. Raises MatchmakingError when there is none."""
+    """Draw the next opponent of `me`. Raises MatchmakingError when there is none."""
     branches = [branch for branch in kind.branches(view, me) if branch.probability > 0.0]
     coin, passed = rng.random(), 0.0
     taken = branches[-1]
@@ -136,7 +136,7 @@ def choose(kind: Kind, view: View, me: Player, rng: np.random.Generator) -> Choi
 
 
 def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
-    """Probability of each slot to be the next opponent of `me`, (slots,) float64."""
+    """Return the probability of each slot to be the next opponent of `me`, (slots,) float64."""
     total = np.zeros(view.roster.slots)
     for branch in kind.branches(view, me):
         if branch.probability <= 0.0:
@@ -147,7 +147,7 @@ def distribution(kind: Kind, view: View, me: Player) -> NDArray[np.float64]:
 
 
 def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
-    """Candidates in proportion to `weights`, uniform where those sum to nothing. Raises MatchmakingError for none."""
+    """Return candidates in proportion to `weights`, uniform where their sum is 0. Raises MatchmakingError for none."""
     values = np.asarray(weights, dtype=np.float64)
     if len(slots) == 0:
         raise MatchmakingError("there is nobody to choose from; add a player or wait for the first snapshot")
@@ -158,19 +158,19 @@ def weighted(slots: Slots, weights: ArrayLike) -> Candidates:
 
 
 def only(slot: int) -> Candidates:
-    """One candidate, for certain."""
+    """Return one candidate with probability 1."""
     return Candidates(np.array([slot], dtype=np.intp), np.ones(1))
 
 
 def by_pfsp(view: View, me: Player, slots: Slots, weighting: str) -> Candidates:
-    """PFSP among `slots` by the win rates of `me`. Raises MatchmakingError for none."""
+    """Return candidates by PFSP among `slots` and the win rates of `me`. Raises MatchmakingError for none."""
     if len(slots) == 0:
         raise MatchmakingError(f"player {me.name!r} has nobody to play by PFSP; add a frozen player or a snapshot")
     return Candidates(slots, pfsp(view.win_rates(me.slot, slots), weighting))
 
 
 def rivals_of(view: View, me: Player) -> Slots:
-    """All frozen players but `me`; before the first snapshot, every other player; alone, `me` itself."""
+    """Return all frozen players but `me`; before the first snapshot, every other player; alone, `me` itself."""
     for group in (view.roster.historical, view.roster.everyone):
         others: Slots = group[group != me.slot]
         if len(others):
@@ -179,5 +179,5 @@ def rivals_of(view: View, me: Player) -> Slots:
 
 
 def share_problems(name: str, value: float) -> list[str]:
-    """What is wrong with a share, a probability or a win rate."""
+    """Return what is wrong with a share, a probability or a win rate."""
     return [] if 0.0 <= value <= 1.0 else [f"{name}={value} is not in [0, 1]"]

@@ -73,12 +73,12 @@ class Pool:
         return self._send(sent, data, "pool_put", player, version, sent, *stamps)
 
     def version(self, player: str) -> int | None:
-        """The newest version of `player`, None when there is none; loads no weights."""
+        """Return the newest version of `player`, None when there is none; loads no weights."""
         version = self.redis.hget(f"{self.prefix}newest", player)
         return None if version is None else int(version)
 
     def newest(self, player: str, newer_than: int = -1) -> Model | None:
-        """The newest weights of `player`, or None when they are not newer than `newer_than`.
+        """Return the newest weights of `player`, or None when they are not newer than `newer_than`.
 
         Raises CheckpointError when the bytes do not match their checksum.
         """
@@ -92,7 +92,7 @@ class Pool:
             # Replaced several times between the two questions: ask again.
 
     def get(self, player: str, version: int) -> Model:
-        """The weights of one version. Raises PoolError when the pool lacks it, CheckpointError when it is damaged."""
+        """Return one version. Raises PoolError when the pool lacks it, CheckpointError when it is damaged."""
         model = self._find(ModelRef(player, version))
         if model is None:
             raise PoolError(
@@ -122,12 +122,12 @@ class Pool:
             raise PoolError(f"model {ref} is not in the pool; `python -m league.models list` shows what is")
 
     def info(self, ref: ModelRef) -> ModelInfo | None:
-        """What is known of a model, without loading it; None when the pool lacks it."""
+        """Return a model's entry, without loading its weights; None when the pool lacks it."""
         fields = pairs(self.redis.hgetall(f"{self.prefix}model:{ref}"))
         return info_from(fields) if fields else None
 
     def models(self, player: str | None = None) -> list[ModelInfo]:
-        """All models (of one player), oldest version first; loads no weights."""
+        """Return all models (of one player), oldest version first; loads no weights."""
         players = [player] if player else sorted(text(name) for name in self.redis.hkeys(f"{self.prefix}newest"))
         with self.redis.pipeline(transaction=False) as pipeline:
             for name in players:
@@ -139,7 +139,7 @@ class Pool:
             return [info_from(pairs(fields)) for fields in pipeline.execute() if fields]
 
     def lineage(self, ref: ModelRef) -> list[ModelRef]:
-        """The model, what it began from, what that began from, and so on; the last may have left the pool."""
+        """Return the model, the one it began from, and so on; the last may have left the pool."""
         line = [ref]
         while (info := self.info(line[-1])) is not None and info.parent is not None and info.parent not in line:
             line.append(info.parent)
@@ -170,7 +170,7 @@ class Pool:
     # Spilled models; league.models.keeper decides which.
 
     def wanted(self) -> list[ModelRef]:
-        """Spilled models that readers wait for and no keeper has brought back, the first to be asked for first."""
+        """Return spilled models that readers wait for and no keeper has brought back, in the order of requests."""
         names = dict.fromkeys(text(name) for name in self.redis.lrange(f"{self.prefix}wanted", 0, -1))
         return [ModelRef.parse(name) for name in names if name]  # an empty entry tells the keeper of a freeze
 
@@ -184,7 +184,7 @@ class Pool:
         return self._send(sent, data, "pool_return", str(ref), sent, repr(time.time()))
 
     def file(self, ref: ModelRef, folder: Path | None = None) -> Path | None:
-        """Where the keeper saves a model; None when this process was not told of its folder."""
+        """Return where the keeper saves a model; None when this process was not told of its folder."""
         folder = folder or self.folder
         return None if folder is None else folder / f"{ref}.safetensors"
 
@@ -203,7 +203,7 @@ class Pool:
         return bool(self._sent(sent, data, script, *arguments))
 
     def _sent(self, sent: str, data: bytes, script: str, *arguments: Any) -> Any:
-        """Send bytes and run the script that enters them, in one round trip; what it answers."""
+        """Send bytes and run the script that enters them, in one round trip; return its answer."""
         try:
             (answer,) = self._scripts.together((script, *arguments), before=("SET", sent, data, "PX", SENT_MS))
         except ResponseError as error:
@@ -213,7 +213,7 @@ class Pool:
         return answer
 
     def _find(self, ref: ModelRef) -> Model | None:
-        """A model from this process's cache, from Redis, or from disk; None when the pool lacks it."""
+        """Return a model from this process's cache, from Redis, or from disk; None when the pool lacks it."""
         kept = self._cache.get(str(ref))
         if kept is not None:
             return kept

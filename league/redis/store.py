@@ -46,14 +46,14 @@ ATTEMPTS = 5  # to choose anew when the opponent was removed meanwhile
 
 
 class Report(NamedTuple):
-    """What became of a result: `status` is "counted", "aborted" (by a rule) or "refused"; `reason` says why."""
+    """The answer to a result: `status` is "counted", "aborted" (by a rule) or "refused"; `reason` says why."""
 
     status: str
     reason: str = ""
 
 
 def check_outcomes(match: str, outcomes: str) -> None:
-    """Raises LeagueError for anything that is not one or more of "w", "d" and "l"."""
+    """Raise LeagueError for anything that is not one or more of "w", "d" and "l"."""
     if not outcomes or set(outcomes) - set(OUTCOMES):
         raise LeagueError(f"outcomes {outcomes!r} of match {match!r}: write one or more of {', '.join(OUTCOMES)}")
 
@@ -95,7 +95,7 @@ class Store(EventStream):
     # Commands (league.state.commands), each one step.
 
     def execute(self, command: Command) -> list[str]:
-        """Carry out one; what its script answers. Raises LeagueAbsent while Redis holds no league that is ready."""
+        """Carry out a command; return its answer. Raises LeagueAbsent while Redis holds no league that is ready."""
         return texts(self.scripts(command.script, *command.arguments()))
 
     def execute_all(self, *commands: Command) -> list[list[str]]:
@@ -120,15 +120,15 @@ class Store(EventStream):
         return found
 
     def open_up(self) -> None:
-        """From now on the league is there for everybody: whole, with the players that it begins with."""
+        """Let others use the league, now that the players that it begins with are added."""
         self.redis.set(f"{self.prefix}ready", 1)
 
     def exists(self) -> bool:
-        """Whether Redis holds a league, ready or not."""
+        """Return True where Redis holds a league, ready or not."""
         return bool(self.redis.exists(f"{self.prefix}settings"))
 
     def is_ready(self) -> bool:
-        """Whether it is; until then every call that changes the league raises LeagueAbsent."""
+        """Return True once the league is ready; until then every call that changes it raises LeagueAbsent."""
         return bool(self.redis.exists(f"{self.prefix}ready"))
 
     def add_player(
@@ -198,11 +198,11 @@ class Store(EventStream):
         return self.player(str(model))
 
     def player(self, name: str) -> Player:
-        """One player as it is now. Raises PlayerError, which lists near names."""
+        """Return a player as it is now. Raises PlayerError, which lists near names."""
         return self.view().roster[name]
 
     def progress_of(self, name: str) -> Progress:
-        """Where a player is. Raises PlayerError, which lists near names, when it does not exist."""
+        """Return a player's progress. Raises PlayerError, which lists near names, when it does not exist."""
         fields = self.redis.hgetall(f"{self.prefix}player:{self.player(name).name}")
         return progress_from(pairs(fields))
 
@@ -218,7 +218,7 @@ class Store(EventStream):
         return self._views.now(home)
 
     def request(self, home: str, holder: str, lease: float, match: str | None = None) -> Match:
-        """The next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
+        """Issue the next match of `home`: its kind chooses the opponent, `holder` has `lease` s to report or extend.
 
         `match` makes a repeated request idempotent: the same id gets the same match. Raises PlayerError when `home`
         does not exist, PlayerUnavailable while it is paused, MatchmakingError when it has nobody to play.
@@ -236,7 +236,7 @@ class Store(EventStream):
     def request_many(
         self, homes: Sequence[str], holder: str, lease: float, matches: Sequence[str] | None = None
     ) -> list[Match]:
-        """A match for each of `homes`: a view for each player that occurs, and one round trip for all matches.
+        """Issue a match for each of `homes`, with a view for each different player and one round trip for all matches.
 
         `matches` are their ids, as in `request`. Raises as that does, for the first that cannot have one; what was
         issued before is answered when the same ids are asked for again, and expires otherwise.
@@ -264,7 +264,7 @@ class Store(EventStream):
         return [Report(*answer) for answer in answers]
 
     def issue(self, home: str, away: str, holder: str, lease: float, match: str | None = None) -> Match:
-        """A match between two players by name, as an evaluation asks for. Raises PlayerError when either is gone."""
+        """Issue a match between two players by name, for an evaluation. Raises PlayerError when either is gone."""
         found = self._issue(match or secrets.token_hex(8), home, away, "asked", holder, lease)
         if found is None:
             raise PlayerError(f"players {home!r} and {away!r} cannot play: one does not exist or was removed")
@@ -291,11 +291,11 @@ class Store(EventStream):
         return self.execute(Extend(match, milliseconds(lease)))[0] == "1"
 
     def expire(self, most: int = 1000) -> int:
-        """Free matches whose lease has passed; how many."""
+        """Free at most `most` matches whose lease has passed; return how many."""
         return int(self.execute(Expire(most))[0])
 
     def open_matches(self) -> list[Match]:
-        """Matches that are being played, the next to expire first."""
+        """Return the open matches, the next to expire first."""
         matches = [text(match) for match in self.redis.zrange(f"{self.prefix}leases", 0, -1)]
         with self.redis.pipeline(transaction=False) as pipeline:
             for match in matches:
@@ -306,11 +306,11 @@ class Store(EventStream):
     # The whole.
 
     def load(self) -> LeagueState:
-        """The live league at one moment, whole; for analyses, snapshots and comparison with a replay."""
+        """Return the whole league at one moment, for analyses, snapshots and comparison with a replay."""
         return load(self.scripts)
 
     def counters(self) -> dict[str, int]:
-        """What was counted: issued, counted, expired, aborted, games, and each reason."""
+        """Return the counts of matches issued, counted, expired and aborted, of games, and of each reason."""
         return {name: int(count) for name, count in pairs(self.redis.hgetall(f"{self.prefix}counters")).items()}
 
     @property

@@ -1,4 +1,4 @@
-"""What a league is created with and keeps: how results count, and the rules for those that come at a bad moment."""
+"""The settings of a league, fixed when it is created: how results count, and which late ones do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Settings:
         ]
 
     def to_fields(self) -> dict[str, str]:
-        """As Redis and the stream hold them; floats exactly."""
+        """Return the settings as Redis and the stream hold them; floats exactly."""
         return {
             field.name: str(int(value)) if isinstance(value := getattr(self, field.name), bool) else _text(value)
             for field in fields(self)
@@ -55,7 +55,7 @@ class Settings:
 
     @classmethod
     def from_fields(cls, given: Mapping[str, str]) -> Settings:
-        """What `to_fields` wrote."""
+        """Read the fields that `to_fields` wrote."""
         return cls(
             decay=float(given["decay"]),
             elo_initial=float(given["elo_initial"]),

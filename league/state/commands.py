@@ -1,4 +1,4 @@
-"""What a league can be told to do. Each is carried out in one step, in memory by `decide` or in Redis by its script.
+"""The commands of a league. Each is carried out in one step, in memory by `decide` or in Redis by its script.
 
 The fields of a command are what its script (league/redis/lua) is given, in that order.
 """
@@ -16,7 +16,7 @@ class Command:
     script: ClassVar[str]
 
     def arguments(self) -> list[str | int]:
-        """What the script is given."""
+        """Return the script's arguments."""
         given: list[str | int] = []
         for field in fields(self):
             value = getattr(self, field.name)

@@ -1,4 +1,4 @@
-"""How values are written as the fields of an event (equal values are equal texts), and how events are ordered."""
+"""Values as the fields of an event (equal values are equal texts), and the order of events."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from warren.errors import LeagueError
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON with sorted keys: equal values are equal texts."""
+    """Return compact JSON with sorted keys: equal values are equal texts."""
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
 def to_field(value: Any) -> str:
-    """A field of a hash: 0 or 1 for a bool, JSON for a mapping, nothing for None."""
+    """Return a field of a hash: 0 or 1 for a bool, JSON for a mapping, "" for None."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Mapping):
@@ -24,13 +24,13 @@ def to_field(value: Any) -> str:
 
 
 def event_order(entry: str) -> tuple[int, int]:
-    """The id of an event as what it is compared by: (ms of Unix time, number within it)."""
+    """Return the id of an event as the pair that it is ordered by: (ms of Unix time, number within it)."""
     milliseconds, _, number = entry.partition("-")
     return int(milliseconds), int(number or 0)
 
 
 def milliseconds(lease: float) -> int:
-    """A lease in s as whole ms. Raises LeagueError for one that is over at once."""
+    """Return a lease in s as whole ms. Raises LeagueError for one that is not above 0."""
     if not lease > 0.0:
         raise LeagueError(f"a lease of {lease} s is over at once; give some seconds, longer than the work takes")
     return max(1, round(lease * 1000))

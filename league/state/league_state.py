@@ -68,7 +68,7 @@ class LeagueState:
     __hash__ = None  # type: ignore[assignment]
 
     def differences(self, other: LeagueState) -> list[str]:
-        """The parts in which two leagues differ, each with a first example; empty when they are equal."""
+        """Return the parts in which two leagues differ, each with a first example; [] when they are equal."""
         found = []
         for name in ("settings", "players", "progress", "ratings", "matches", "counters"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -85,30 +85,30 @@ class LeagueState:
 
     @property
     def roster(self) -> Roster:
-        """Who is in the league."""
+        """Return the players of the league."""
         if self._roster is None or self._roster.version != self.roster_version:
             self._roster = Roster(self.players.values(), self.roster_version)
         return self._roster
 
     @property
     def counted(self) -> int:
-        """Matches counted so far."""
+        """Return the number of matches counted so far."""
         return self.counters["counted"]
 
     def win_rates(self, home: int, away: Slots) -> NDArray[np.float64]:
-        """Win rates of `home` against each of `away`, (n,)."""
+        """Return win rates of `home` against each of `away`, (n,)."""
         return self.payoff.win_rates(home, away)
 
     def games(self, home: int, away: Slots) -> NDArray[np.float64]:
-        """Decayed games of `home` against each of `away`, (n,)."""
+        """Return decayed games of `home` against each of `away`, (n,)."""
         return self.payoff.games(home, away)
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
-        """Win rates of each of `slots` (rows) against each (columns), (n, n)."""
+        """Return win rates of each of `slots` (rows) against each (columns), (n, n)."""
         return self.payoff.matrix(slots)
 
     def elo(self, slots: Slots) -> NDArray[np.float64]:
-        """Elo ratings, (n,)."""
+        """Return Elo ratings, (n,)."""
         return np.array(self.ratings)[slots]
 
     # What happened.
@@ -121,7 +121,7 @@ class LeagueState:
         step(event)
 
     def checkpoint(self) -> str:
-        """All of it as text, but for matches that ended: the field `league` of an event "checkpoint"."""
+        """Return the league, except for ended matches, as text: the field `league` of an event "checkpoint"."""
         cells = zlib.compress(np.ascontiguousarray(self.payoff.cells, "<f8").tobytes(), 1)
         return to_json(
             {

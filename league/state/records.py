@@ -14,7 +14,7 @@ Fields = Mapping[str, str]
 
 @dataclass
 class Progress:
-    """Where a learning player is; steps are environment steps."""
+    """The progress of a learning player; steps are environment steps."""
 
     steps: int = 0
     snapshot_steps: int = 0  # at the last snapshot
@@ -47,12 +47,12 @@ class Match:
 
 
 def model_of(text: str) -> ModelRef | None:
-    """The model that a field names; None for an empty one."""
+    """Return the model that a field names; None for an empty one."""
     return ModelRef.parse(text) if text else None
 
 
 def player_from(name: str, fields: Fields) -> Player:
-    """A player from its fields."""
+    """Read a player from its fields."""
     return Player(
         name=name,
         slot=int(fields["slot"]),
@@ -71,12 +71,12 @@ def player_from(name: str, fields: Fields) -> Player:
 
 
 def player_fields(player: Player) -> dict[str, str]:
-    """What `player_from` reads."""
+    """Return the fields that `player_from` reads."""
     return {name: to_field(value) for name, value in vars(player).items() if name != "name"}
 
 
 def progress_from(fields: Fields) -> Progress:
-    """A player's progress from its fields; those of the last period's end are missing in older leagues."""
+    """Read a player's progress from its fields; those of the last period's end are missing in older leagues."""
     return Progress(
         steps=int(fields["steps"]),
         snapshot_steps=int(fields["snapshot_steps"]),
@@ -93,12 +93,12 @@ def progress_from(fields: Fields) -> Progress:
 
 
 def progress_fields(progress: Progress) -> dict[str, str]:
-    """What `progress_from` reads."""
+    """Return the fields that `progress_from` reads."""
     return {name: to_field(value) for name, value in vars(progress).items()}
 
 
 def match_from(match: str, fields: Fields) -> Match:
-    """An open match from its fields."""
+    """Read an open match from its fields."""
     return Match(
         match,
         fields["home"],
@@ -114,5 +114,5 @@ def match_from(match: str, fields: Fields) -> Match:
 
 
 def match_fields(match: Match) -> dict[str, str]:
-    """What `match_from` reads."""
+    """Return the fields that `match_from` reads."""
     return {name: to_field(value) for name, value in vars(match).items() if name != "id"}

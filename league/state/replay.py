@@ -27,7 +27,7 @@ Entries = Iterable[tuple[str, Event]]
 
 
 def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
-    """The league after these events, (id, event) oldest first; `skills` takes in the results as well."""
+    """Return the league after these events, (id, event) oldest first; add the results to `skills` too, if given."""
     state = LeagueState()
     for entry, event in entries:
         try:
@@ -40,8 +40,11 @@ def fold(entries: Entries, skills: Skills | None = None) -> LeagueState:
 
 
 def follow(skills: Skills, state: LeagueState, event: Event) -> None:
-    """Let `skills` take in an event that `state` is about to: as with Elo, a snapshot begins with its parent's skill,
-    who begins anew with none, and who takes over another's weights with the other's."""
+    """Update `skills` by an event that is about to be applied to `state`.
+
+    As with Elo, a snapshot begins with its parent's skill, a player that was reset with none, and one that takes over
+    another's weights with the other's.
+    """
     match event["event"]:
         case "ended" if event["as"] == "counted" and (played := state.matches.get(event["match"])) is not None:
             skills.record(played.home, played.away, event["outcomes"])
@@ -55,7 +58,7 @@ def follow(skills: Skills, state: LeagueState, event: Event) -> None:
 
 @dataclass
 class Comparison:
-    """How another matchmaker would have chosen for one player, over its matches in the history."""
+    """The choices of another matchmaker for one player, over its matches in the history."""
 
     matches: int = 0
     without_opponent: int = 0  # matches for which the other one had nobody
@@ -65,14 +68,14 @@ class Comparison:
 
     @property
     def distance(self) -> float:
-        """Total variation between the two, in [0, 1]: the share of matches that would have gone elsewhere."""
+        """Return the total variation between the two, in [0, 1]: the share of matches with another opponent."""
         names = self.played.keys() | self.expected.keys()
         total = max(1, self.matches - self.without_opponent)
         return sum(abs(self.played.get(name, 0) - self.expected.get(name, 0.0)) for name in names) / (2 * total)
 
 
 def through(entries: Entries, kind: Kind, players: Iterable[str] | None = None) -> dict[str, Comparison]:
-    """What `kind` would have done at each match of each learning player (or of `players`), by player.
+    """Compare the choices of `kind` at each match of each learning player (or of `players`), by player.
 
     Raises LeagueError for a kind that chooses by what the stream does not hold.
     """
@@ -109,7 +112,7 @@ def _compare(comparison: Comparison, state: LeagueState, kind: Kind, home: str, 
 
 
 def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
-    """(id, event) of all that a league's folder keeps, the oldest first: its segments, then the newest events."""
+    """Yield (id, event) of all that a league's folder keeps, the oldest first: its segments, then the newest events."""
     first = True
     for path in [*segments(folder), folder / STREAM]:
         for entry, event in read_file(path):
@@ -119,12 +122,12 @@ def read_folder(folder: Path) -> Iterator[tuple[str, Event]]:
 
 
 def segments(folder: Path) -> list[Path]:
-    """The files of older events, the oldest first."""
+    """Return the files of older events, the oldest first."""
     return sorted((folder / HISTORY).glob("*.jsonl.gz"), key=lambda path: event_order(path.name.partition(".")[0]))
 
 
 def read_file(path: Path) -> Iterator[tuple[str, Event]]:
-    """(id, event) of a saved stream, one JSON object a line; a last line cut off by a crash is left out."""
+    """Yield (id, event) of a saved stream, one JSON object per line; a last line cut off by a crash is left out."""
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -137,7 +140,7 @@ def read_file(path: Path) -> Iterator[tuple[str, Event]]:
 
 
 def until_id(text: str) -> str:
-    """The last event id of a moment: an id, ms of Unix time, or a date and time (UTC where it names no zone)."""
+    """Return the last event id of a moment: an id, ms of Unix time, or a date and time (UTC without a zone)."""
     if text.replace("-", "", 1).isdigit() and len(text.partition("-")[0]) > 8:
         return text
     try:
@@ -149,7 +152,7 @@ def until_id(text: str) -> str:
 
 
 def before(entries: Entries, until: str | None) -> Iterator[tuple[str, Event]]:
-    """Those up to the event `until`, all of its millisecond where it names no number within."""
+    """Yield the entries up to the event `until`; all of its millisecond where it names no number within."""
     if until is None:
         yield from entries
         return

@@ -224,5 +224,5 @@ def test_an_action_space_without_a_policy_is_named():
 
 def test_an_observation_space_without_a_network_is_named():
     space = Dict({"view": OBSERVATIONS, "words": Text(5)})
-    with pytest.raises(ConfigurationError, match=r"observation space Text.* at 'words' is none that networks take"):
+    with pytest.raises(ConfigurationError, match=r"observation space Text.* at 'words' is not one that networks take"):
         build_policy({}, space, Discrete(2), seed=1)

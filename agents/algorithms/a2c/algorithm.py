@@ -29,7 +29,7 @@ class A2C(GradientAlgorithm[A2CConfig]):
     )
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """One step on all trajectories, which are to be of the weights that learn; metrics by name."""
+        """Make one step on all trajectories, which the learning weights are to have sampled; return its metrics."""
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)

@@ -25,7 +25,7 @@ def a2c_loss(
     channel_coefficients: Tensor | None = None,
     value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """(the loss, its terms by name without gradients) of unrolls [T, N] that the weights which learn have acted in.
+    """Return (loss, its terms by name without gradients) of unrolls [T, N] in which the learning weights have acted.
 
     -E[log pi A] + value_coefficient E[(G - V)^2] - entropy_coefficient E[H], with lambda returns G and A = G - V both
     constant; gae_lambda = 1 is the paper's. `unroll.value`, `log_prob` and `entropy` [T, N] have gradients. Of reward

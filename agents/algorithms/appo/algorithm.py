@@ -27,7 +27,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
     needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """`epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
+        """Make `epochs` passes over the trajectories in minibatches; metrics are means over the minibatches."""
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)
@@ -68,7 +68,7 @@ class APPO(GradientAlgorithm[APPOConfig]):
         return Update(metrics | {"rho": rho, "learning_rate": learning_rate})
 
     def _corrected(self, batch: Batch, trajectories: Sequence[Trajectory]) -> tuple[dict[str, Tensor], float]:
-        """Columns [T, N] that stay as they are over the epochs, and the mean importance weight."""
+        """Return columns [T, N], which stay as they are over the epochs, and the mean importance weight."""
         config = self.config
         behaviour = batch.column([t.extras["log_prob"] for t in trajectories])
         with torch.no_grad():

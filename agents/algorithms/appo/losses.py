@@ -23,7 +23,7 @@ def appo_loss(
     target_clip: float = 2.0,
     value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """(the loss, its terms by name without gradients) of a minibatch; all tensors [B].
+    """Return (loss, its terms by name without gradients) of a minibatch; all tensors [B].
 
     `target_log_prob` is of the policy pi' at which V-trace was computed, before the first minibatch of an update;
     `advantage` and `target` are V-trace's of pi' against mu, which acted (`behaviour_log_prob`). They bring the data

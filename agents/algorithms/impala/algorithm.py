@@ -24,7 +24,7 @@ class IMPALA(GradientAlgorithm[IMPALAConfig]):
     needs = Needs(fields=("extras.log_prob", "last.observation", "cut.value"), unrolls=True)
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """One step on all trajectories; metrics by name, `rho` the mean importance weight among them."""
+        """Make one step on all trajectories; the metric `rho` is the mean importance weight."""
         config = self.config
         learning_rate = self.set_learning_rate()
         trajectories = self.scaled(trajectories)

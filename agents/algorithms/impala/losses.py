@@ -30,7 +30,7 @@ def impala_loss(
     channel_coefficients: Tensor | None = None,
     value_scale: Tensor | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """(the loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
+    """Return (loss, its terms by name without gradients) of unrolls [T, N]; section 4.2 of the paper, as means.
 
     -E[log pi rho A] + value_coefficient E[(v - V)^2] - entropy_coefficient E[H], with V-trace's v and rho A constant;
     plus upgo_coefficient times -E[log pi rho (G - V)] with UPGO's G (Vinyals et al. 2019). `unroll.value` is of the

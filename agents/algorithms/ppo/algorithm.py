@@ -31,9 +31,9 @@ class PPO(GradientAlgorithm[PPOConfig]):
     needs = Needs(fields=("extras.log_prob", "extras.value", "last.value", "cut.value"))
 
     def update(self, trajectories: Sequence[Trajectory]) -> Update:
-        """`epochs` passes over the trajectories in shuffled minibatches; metrics are means over the minibatches.
+        """Make `epochs` passes over the trajectories in shuffled minibatches; metrics are means over minibatches.
 
-        Where the first minibatch exceeds target_kl already, the weights stay as they are, and the metrics are of it.
+        Where already the first minibatch exceeds target_kl, the weights stay as they are; the metrics are of it then.
         """
         trajectories = self.scaled(trajectories)
         batch = Batch(self.policy, trajectories, burn_in=self.needs.burn_in)
@@ -69,7 +69,7 @@ class PPO(GradientAlgorithm[PPOConfig]):
     def _epoch(
         self, batch: Batch, columns: dict[str, Tensor], history: list[dict[str, Tensor]], cuts: Sequence[slice]
     ) -> bool:
-        """One pass over the batch; False once the policy has moved further than target_kl allows."""
+        """Make one pass over the batch; return False once the policy has moved further than target_kl allows."""
         config, scale = self.config, self.policy.value_scale
         for minibatch in batch.minibatches(cuts, self._permutation(len(batch)), columns):
             recorded = minibatch.columns
