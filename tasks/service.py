@@ -139,28 +139,11 @@ def service(
     default; batches, where it has those), while other services go on. Raises ConfigurationError for values that make no
     sense, and for a generator.
     """
-    problems = []
     again = RetryOn.of(retry_on)
-    if not 1 <= batch <= MOST_BATCH:
-        problems.append(
-            f"batch={batch}: a batch holds 1 to {MOST_BATCH} calls; a worker holds two, and AMQP counts to 65535"
-        )
-    if isinstance(gather, str) and gather not in ("greedy", "exactly"):
-        problems.append(f"gather={gather!r}: use 'greedy', 'exactly', or the number of calls to wait for")
     minimum = gather if isinstance(gather, int) else {"greedy": 1, "exactly": batch}.get(gather, 1)
-    if not 1 <= minimum <= max(batch, 1):
-        problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
-    if wait is not None and (wait <= 0 or minimum == 1):
-        problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
-    if priorities != 0 and not 2 <= priorities <= MOST_PRIORITIES:
-        problems.append(f"priorities={priorities}: use 2 to {MOST_PRIORITIES} levels, each of which costs the broker")
-    if delays and response:
-        problems.append("delays=True: only calls without a response can be sent to be run later; add response=False")
+    problems = _problems_with_batches(batch, gather, minimum, wait)
     problems += _problems_with_limits(time_limit, hard_time_limit)
-    if retries < 0:
-        problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
-    if bound is not None and (bound < 1 or response):
-        problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
+    problems += _problems_with_queue(response, retries, bound, priorities, delays)
     if concurrency is not None and not 1 <= concurrency * batch <= MOST_BATCH:
         most = f"1 to {MOST_BATCH} calls at a time" + (f", and each batch of it {batch}" if batch > 1 else "")
         problems.append(f"concurrency={concurrency}: a worker runs {most}")
@@ -191,6 +174,34 @@ def service(
     if problems and method is None:
         raise ConfigurationError([f"@service: {problem}" for problem in problems])
     return mark if method is None else mark(method)
+
+
+def _problems_with_batches(batch: int, gather: str | int, minimum: int, wait: float | None) -> list[str]:
+    problems = []
+    if not 1 <= batch <= MOST_BATCH:
+        problems.append(
+            f"batch={batch}: a batch holds 1 to {MOST_BATCH} calls; a worker holds two, and AMQP counts to 65535"
+        )
+    if isinstance(gather, str) and gather not in ("greedy", "exactly"):
+        problems.append(f"gather={gather!r}: use 'greedy', 'exactly', or the number of calls to wait for")
+    if not 1 <= minimum <= max(batch, 1):
+        problems.append(f"gather={gather}: a batch of {batch} waits for 1 to {batch} calls")
+    if wait is not None and (wait <= 0 or minimum == 1):
+        problems.append(f"wait={wait}: give a time in s over 0, and what to wait for (gather='exactly' or a number)")
+    return problems
+
+
+def _problems_with_queue(response: bool, retries: int, bound: int | None, priorities: int, delays: bool) -> list[str]:
+    problems = []
+    if priorities != 0 and not 2 <= priorities <= MOST_PRIORITIES:
+        problems.append(f"priorities={priorities}: use 2 to {MOST_PRIORITIES} levels, each of which costs the broker")
+    if delays and response:
+        problems.append("delays=True: only calls without a response can be sent to be run later; add response=False")
+    if retries < 0:
+        problems.append(f"retries={retries}: use 0 for a method that must not run again after its worker died in it")
+    if bound is not None and (bound < 1 or response):
+        problems.append(f"bound={bound}: it limits the calls that wait without an answer; give it, from 1, with those")
+    return problems
 
 
 def _problems_with_limits(limit: float | None, hard: float | None) -> list[str]:

@@ -75,50 +75,62 @@ def create_app(
     serializer = codec.register(claims)
     own = {"control": RunControl, "events": RunEvents, "amqp": RunAMQP, "task_cls": Task}
     app = RunApp("warren", broker=broker_url, backend=redis_url, set_as_current=True, **own)
+    app.conf.update(_settings(topology, serializer))
     app.conf.update(
-        # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
-        task_serializer=serializer,
-        result_serializer=codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
-        accept_content=[codec.NAME, "json"],
-        result_accept_content=[codec.STORED, codec.NAME, "json"],
-        # Routes and queues come from the topology alone.
-        task_routes=[topology.route],
-        task_queues=topology.task_queues(),
-        task_default_queue=topology.actor_queue().name,
-        task_create_missing_queues=False,
-        control_exchange=topology.control,
-        event_exchange=topology.celery_events,
-        event_queue_prefix=topology.celery_events,
-        # A task is acknowledged when it is done; what failed goes to the dead-letter exchange.
-        task_acks_late=True,
-        task_acks_on_failure=False,
-        task_acks_on_timeout=False,
-        task_reject_on_worker_lost=True,
         worker_prefetch_multiplier=prefetch,
-        worker_detect_quorum_queues=topology.queue_type == "quorum",  # they refuse a prefetch of a whole channel
-        # Results live in Redis under the run's prefix, and not for long.
-        result_expires=RESULT_EXPIRES,
-        result_chord_join_timeout=60.0,
-        result_backend_transport_options={"global_keyprefix": topology.key_prefix},
-        # A broker that restarts is waited for.
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_heartbeat=HEARTBEAT,
         broker_transport_options=_transport_options(broker_url, topology, redeliver_after),
-        task_publish_retry_policy={"max_retries": 5, "interval_start": 0.05, "interval_step": 0.2, "interval_max": 1.0},
-        # Quiet by default: events cost more than twice the throughput.
-        worker_consumer="tasks.app.celery_consumer:Consumer",
+        # Off by default: events cost more than half of the throughput.
         worker_send_task_events=task_events,
         task_send_sent_event=task_events,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        worker_cancel_long_running_tasks_on_connection_loss=False,
     )
     app.warren_topology = topology
     app.warren_claims = claims
     app.warren_deliveries = Deliveries(redis_url, topology)
     app.finalize()
     return app
+
+
+def _settings(topology: Topology, serializer: str) -> dict[str, Any]:
+    """Return the settings of Celery that are the same in every process of the run."""
+    return {
+        # One wire format for tasks and results; Celery's own control messages and events are JSON. Never pickle.
+        "task_serializer": serializer,
+        "result_serializer": codec.STORED,  # a long result is no claim: it lies in Redis, for as long as it is wanted
+        "accept_content": [codec.NAME, "json"],
+        "result_accept_content": [codec.STORED, codec.NAME, "json"],
+        # Routes and queues come from the topology alone.
+        "task_routes": [topology.route],
+        "task_queues": topology.task_queues(),
+        "task_default_queue": topology.actor_queue().name,
+        "task_create_missing_queues": False,
+        "control_exchange": topology.control,
+        "event_exchange": topology.celery_events,
+        "event_queue_prefix": topology.celery_events,
+        # A task is acknowledged when it is done; what failed goes to the dead-letter exchange.
+        "task_acks_late": True,
+        "task_acks_on_failure": False,
+        "task_acks_on_timeout": False,
+        "task_reject_on_worker_lost": True,
+        "worker_detect_quorum_queues": topology.queue_type == "quorum",  # they refuse a prefetch of a whole channel
+        # Results live in Redis under the run's prefix, and not for long.
+        "result_expires": RESULT_EXPIRES,
+        "result_chord_join_timeout": 60.0,
+        "result_backend_transport_options": {"global_keyprefix": topology.key_prefix},
+        # A broker that restarts is waited for.
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_heartbeat": HEARTBEAT,
+        "task_publish_retry_policy": {
+            "max_retries": 5,
+            "interval_start": 0.05,
+            "interval_step": 0.2,
+            "interval_max": 1.0,
+        },
+        "worker_consumer": "tasks.app.celery_consumer:Consumer",
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+    }
 
 
 def _transport_options(broker_url: str, topology: Topology, redeliver_after: float) -> dict[str, Any]:

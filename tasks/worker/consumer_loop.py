@@ -13,17 +13,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import redis
-from celery.exceptions import TaskRevokedError
 from celery.utils.log import get_logger
 
 from tasks import brokers, compat
 from tasks.admin.registry import Directory
 from tasks.amqp.frames import Delivery
-from tasks.app.outcome import Again, Dropped, NotYet, dropped, not_yet, outcome_of
+from tasks.app.outcome import not_yet, outcome_of
 from tasks.brokers import GONE, Connection
 from tasks.events.retained import Retained
 from tasks.service import Spec, Worker, services_of
@@ -42,6 +40,7 @@ from tasks.worker.pool import end_worker
 from tasks.worker.replies import Outbox
 from tasks.worker.retries import CallerRetries, DeliveryLimit
 from tasks.worker.service_queue import Call, ServiceQueue
+from tasks.worker.settlement import FLUSH_AFTER, Settlement
 from tasks.worker.task_events import TaskEvents
 from tasks.worker.timers import AGAIN_AFTER, Timers
 from warren.errors import BrokerError, ConfigurationError
@@ -49,7 +48,6 @@ from warren.errors import BrokerError, ConfigurationError
 logger = get_logger(__name__)
 
 PREFETCH = 64  # calls that a worker may hold, a service; more where its batches are larger
-FLUSH_AFTER = 0.0005  # s; a batch that takes longer does not run before the replies that are ready are written
 FINISH_WITHIN = 2.0  # s after being told to stop in which calls already held are run; the rest is handed back
 RECONNECT_AFTER = (0.1, 2.0)  # s between attempts, doubled from the first to the second
 ENTER_EVERY = 3600.0  # s between renewals of what the run's Redis holds of this worker
@@ -75,9 +73,10 @@ class ConsumerLoop:
         self._scheduler = BatchScheduler((), self._dropped)
         self._async: AsyncServices | None = None
         self._timers = Timers()
-        self._outbox: Outbox  # of the present connection, as are the next two
+        self._outbox: Outbox  # of the present connection, as are the next three
         self._outcomes: Outcomes
         self._intake: Intake
+        self._settlement: Settlement
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
         self.hostname = ""
@@ -193,6 +192,7 @@ class ConsumerLoop:
         self._outbox = Outbox(link, getattr(self._app, "warren_claims", None))
         self._outcomes = Outcomes(self._app, self._topology, self.hostname, self._outbox, self._timers)
         self._intake = Intake(self._scheduler, self._outcomes, self._outbox, self._timers)
+        self._settlement = Settlement(self._scheduler, self._outcomes, self._outbox, self._timers, self._deadlines)
         self._deadlines.read_clock()
         queues = {name: self._declare(link, waiting.spec) for name, waiting in self._queues.items()}
         # What needs Redis comes before calls are consumed: given back, each would cost its caller a retry.
@@ -282,10 +282,7 @@ class ConsumerLoop:
             self._events.take(events, self._outbox)
 
     def _dropped(self, queue: ServiceQueue, call: Call, why: str) -> None:
-        queue.counts["dropped"] += 1
-        if queue.task.hooks is not None:
-            queue.task.hooks.drop(queue.spec.name, call, why)
-        self._outcomes.settle(queue, call, dropped(why))
+        self._settlement.drop(queue, call, why)
 
     # Running.
 
@@ -299,34 +296,7 @@ class ConsumerLoop:
             self._outbox.flush()  # whoever waits for a reply that is ready does not wait for these calls too
         started = time.monotonic()
         outcomes = self._outcomes_of(queue, calls)
-        self._settle(queue, calls, outcomes, time.monotonic() - started)
-
-    def _settle(self, queue: ServiceQueue, calls: list[Call], outcomes: list[Any], seconds: float) -> None:
-        """Apply the outcomes of a batch that was run, then run the hooks that follow it."""
-        waits = False
-        for call, outcome in zip(calls, outcomes, strict=True):
-            if type(outcome) is NotYet:
-                waits = True
-                self._run_later(queue, call, outcome)
-            elif type(outcome) is Again and self._timers.has_room(queue, call):
-                waits = True
-                queue.counts["retried"] += 1
-                self._timers.hold(queue, call, partial(self._scheduler.add, queue, call), outcome.seconds)
-            else:
-                self._outcomes.settle(queue, call, outcome)
-        if waits:
-            ran = [each for each in zip(calls, outcomes, strict=True) if each[0] not in queue.later]
-            calls, outcomes = [call for call, _ in ran], [outcome for _, outcome in ran]
-        for hook in queue.chain.after_run:
-            try:
-                hook(queue, calls, outcomes, seconds)
-            except Exception:
-                logger.exception("what follows the calls of %s failed", queue.spec.name)
-        # A call that was given up is acknowledged before the next one runs: should that kill this worker, the first
-        # would be given up a second time.
-        if seconds > FLUSH_AFTER or any(call.delivery.redelivered for call in calls):
-            self._outbox.flush()
-            self._deadlines.read_clock()
+        self._settlement.settle(queue, calls, outcomes, time.monotonic() - started)
 
     @staticmethod
     def _outcomes_of(queue: ServiceQueue, calls: list[Call]) -> list[Any]:
@@ -341,10 +311,6 @@ class ConsumerLoop:
             return [outcome_of(error)] * len(calls)
         return outcomes
 
-    def _run_later(self, queue: ServiceQueue, call: Call, outcome: NotYet) -> None:
-        logger.warning("a call of %s cannot be run for now, trying again: %s", queue.spec.name, outcome.message)
-        self._timers.hold(queue, call, lambda: self._scheduler.add(queue, call))
-
     # Of `async def` services.
 
     def _resume(self, services: AsyncServices) -> None:
@@ -354,33 +320,10 @@ class ConsumerLoop:
             services.resume()
 
     def _settle_async(self, run: Run) -> None:
-        """Apply the outcomes of a batch; those of one that began on a connection that is lost are of no use."""
-        queue = run.queue
-        self._scheduler.go_on(queue)
-        if run.outbox is not self._outbox:
-            return
-        if run.outcomes is None:
-            self._give_back(queue, run.calls)
-            return
-        ran = []
-        for call, outcome in zip(run.calls, run.outcomes, strict=True):
-            if isinstance(outcome, Dropped) and isinstance(outcome.error, TaskRevokedError):
-                queue.counts["dropped"] += 1
-                self._outcomes.settle(queue, call, outcome)
-            else:
-                ran.append((call, outcome))
-        if ran:
-            calls, outcomes = [call for call, _ in ran], [outcome for _, outcome in ran]
-            self._settle(queue, calls, outcomes, time.monotonic() - run.started)
-
-    def _give_back(self, queue: ServiceQueue, calls: list[Call]) -> None:
-        """Hand back calls that were cancelled since this worker stops; those that may run once only are lost."""
-        for call in calls:
-            if queue.spec.retries == 0 and call.direct:
-                self._outbox.reply_lost(call.properties)
-                self._outbox.ack(call.delivery.tag)
-            else:
-                queue.waiting.append(call)
+        """Settle a batch; one that began on a connection that is lost is delivered again."""
+        self._scheduler.go_on(run.queue)
+        if run.outbox is self._outbox:
+            self._settlement.settle_run(run)
 
     # Leaving.
 
