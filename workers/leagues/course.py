@@ -79,7 +79,7 @@ class LeagueCourse:
         except ConfigurationError as error:  # set by hand: a slip there is no reason to stop learning
             if str(error) != self._refused:
                 self._refused = str(error)
-                logger.error("player %s goes on with the hyperparameters before: %s", self.player, error)
+                logger.error("player %s keeps its earlier hyperparameters: %s", self.player, error)
 
     def period_is_over(self) -> bool:
         """See Course."""
@@ -97,7 +97,7 @@ class LeagueCourse:
         except PlayerError as error:
             logger.info("%s", error)
             try:
-                # Paused, or taken over while this learner was away: wait, and go on from what the league says.
+                # Paused, or taken over while this learner was away: wait, and start from what the league says.
                 if self.keep() not in STOPPED:
                     self.begin()
             except PlayerStopped:  # while it waited
@@ -148,7 +148,7 @@ class LeagueCourse:
                     logger.info("player %s: waiting: %s", self.player, error)
                     said = True
             if self._stopping.wait(OPEN_AGAIN):
-                raise LeagueError(f"player {self.player!r} was to wait, and this learner to stop")
+                raise LeagueError(f"player {self.player!r} is paused or taken, and this learner was told to stop")
 
     def keep(self) -> str:
         """Tell the league how far the player is, and keep its period; return the player's new `status`."""
@@ -178,7 +178,7 @@ class LeagueCourse:
     def _start_from(self, model: ModelRef | None, generation: int, anew: bool) -> None:
         """Start from the weights of `model`, None for fresh ones, with a new optimizer.
 
-        `anew`: after a reset schedules begin again too; after an exploit they go on from where the player is.
+        `anew`: schedules begin again too, as after a reset; after an exploit they continue at the player's steps.
         """
         state = self._state
         if model is not None and self._pool.info(model) is None:
@@ -186,7 +186,7 @@ class LeagueCourse:
                 raise PlayerUnavailable(f"its initial model {model} is not in the pool yet")
             named, model, anew = model, self._newest_of(generation), False
             logger.warning(
-                "player %s: the pool has lost %s, from which the league lets generation %d go on; going on from %s",
+                "player %s: the pool has lost %s, with which generation %d was to start; starting from %s",
                 self.player, named, generation, model or "the weights of this learner's checkpoint",
             )  # fmt: skip
             if model is None:
@@ -204,7 +204,7 @@ class LeagueCourse:
             state.schedules_from = state.progress.steps
         state.set_clock()
         self._number_anew()
-        logger.info("player %s begins anew from %s, generation %d", self.player, model or "fresh weights", generation)
+        logger.info("player %s starts anew from %s, generation %d", self.player, model or "fresh weights", generation)
 
     def _number_anew(self) -> None:
         self._state.progress.version += 1

@@ -137,7 +137,7 @@ class LearnerRole:
             outcomes = self.trainer.learn(calls)
         except Stopping as error:  # others learn from it, or nobody does
             raise Reject(str(error), requeue=True) from None
-        except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would only go on from it
+        except (NotFinite, ConfigurationError, RanksDiffer) as error:  # the next update would begin from the same fault
             self.failure_kind = type(error)
             self.give_up(f"{error}; {self.trainer.state.last_good()}", by_user=True)
             raise

@@ -147,7 +147,7 @@ class PlayerState:
         if newest is not None:
             self.restore(checkpoints.load(newest))
             self._saved_at = newest.stat().st_mtime
-            logger.info("going on from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
+            logger.info("resumed from %s: %d steps, version %d", newest, self.progress.steps, self.progress.version)
         version = self.progress.version
         return self.progress.version if self.catch_up() else version
 
@@ -169,11 +169,11 @@ class PlayerState:
             checkpoints.load_weights(self.policy, tensors)
             self.progress.version, self.progress.steps = model.version, model.step
             self.set_clock()
-            logger.info("going on from the pool: version %d at %d steps", model.version, model.step)
+            logger.info("resumed from the pool's weights: version %d at %d steps", model.version, model.step)
             return True
         logger.info(
-            "the pool has version %d at %d steps, made after the checkpoint by a learner that is gone; going on from "
-            "the checkpoint, %d steps, as version %d",
+            "the pool has version %d at %d steps, published after the checkpoint by a learner that was killed; resumed "
+            "from the checkpoint, %d steps, as version %d",
             model.version, model.step, self.progress.steps, model.version + 1,
         )  # fmt: skip
         self.progress.version = model.version + 1
