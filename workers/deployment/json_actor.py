@@ -53,9 +53,9 @@ def _read(body: bytes) -> tuple[dict[str, Any], str]:
     try:
         message = json.loads(body)
     except ValueError as error:
-        raise Unreadable(f"the body is no JSON: {error}") from None
+        raise Unreadable(f"the body is not JSON: {error}") from None
     if not isinstance(message, dict) or not isinstance(message.get("agent", ""), str):
-        raise Unreadable('the body is no object like {"observation": ...}')
+        raise Unreadable('the body is not an object like {"observation": ...}')
     return message, message.get("agent", "")
 
 

@@ -38,7 +38,7 @@ def pairs(head: bytes) -> list[tuple[bytes, bytes]]:
     for line in head.splitlines():
         name, colon, value = line.partition(b":")
         if not colon:
-            raise Refusal(400, f"head: {line[:40].decode('ascii', 'backslashreplace')!r} is no line 'name: value'")
+            raise Refusal(400, f"head: {line[:40].decode('ascii', 'backslashreplace')!r} is not a line 'name: value'")
         found.append((name.strip().lower(), value.strip()))
     return found
 

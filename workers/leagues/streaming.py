@@ -25,6 +25,7 @@ from tasks.client.bounded_sender import FIRST_WAIT, LAST_WAIT, BoundedSender
 from warren.errors import ConfigurationError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config.league import LeagueConfig
 from workers.leagues.known_players import Learning
+from workers.rollout.sending.numbering import segment_of
 from workers.runtime.actor_count import Count, SegmentsWaiting
 from workers.runtime.segment_ledger import Segment
 from workers.runtime.session import Session
@@ -216,7 +217,7 @@ class LeagueStream:
         assert sending.unsent is not None
         if sending.sender.offer("learner.learn", sending.unsent):
             payload = sending.unsent[0]
-            self._unnoted.append(Segment(payload["source"], payload["number"], payload["steps"]))
+            self._unnoted.append(segment_of(payload))
             sending.unsent, sending.wait = None, FIRST_WAIT
         else:
             sending.again_at = time.monotonic() + sending.wait

@@ -109,7 +109,7 @@ class RecordedMatch:
                 raise ValueError(f"is of format {fields['format']}, and this version reads {FORMAT}")
             return cls._from(fields)
         except REFUSALS as error:
-            raise ReplayError(f"a record of {len(data)} bytes is none of a match: {error!r}") from None
+            raise ReplayError(f"a record of {len(data)} bytes is not that of a match: {error!r}") from None
 
     @classmethod
     def _from(cls, fields: Mapping[str, Any]) -> RecordedMatch:

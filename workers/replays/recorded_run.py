@@ -33,7 +33,7 @@ class RecordedRun:
         self.folder = run_in(folder)
         config = from_yaml(self.folder / "config.yaml")
         if config.league is None:
-            raise ConfigurationError(f"{self.folder} is no league's; matches are recorded in leagues (docs/replays.md)")
+            raise ConfigurationError(f"{self.folder} is not a league's folder: it records no matches (docs/replays.md)")
         self.league = league_of(config)
         self._build = policy_builder(self.league)
         self._policies: OrderedDict[Weights, Policy | None] = OrderedDict()

@@ -90,5 +90,5 @@ def test_a_game_that_draws_by_itself_cannot_be_begun_from_a_seed() -> None:
 def test_bytes_that_are_no_record_are_refused() -> None:
     whole = play_match("matrix:rps")[0].to_bytes()
     for data in (b"", b"\x80", whole[:-9], zlib.compress(b"\x80"), zlib.compress(b"\xc1"), zlib.compress(b"\x90")):
-        with pytest.raises(ReplayError, match="is none of a match"):
+        with pytest.raises(ReplayError, match="is not that of a match"):
             RecordedMatch.from_bytes(data)

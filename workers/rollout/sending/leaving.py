@@ -6,7 +6,7 @@ import threading
 
 
 class Leaving:
-    """Counts them, one a sending thread. Safe to use from any thread."""
+    """Counts them, at most one per sending thread. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock, self._own = threading.Lock(), threading.local()
