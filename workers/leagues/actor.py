@@ -8,7 +8,6 @@ at the tables and open matches of a player are kept from rollout to rollout.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 import zlib
 from collections.abc import Callable
@@ -17,39 +16,37 @@ from typing import Any
 import envs
 from agents.policies import Policy
 from agents.trajectories import Trajectory
-from tasks.worker.pool import stop_worker
 from warren.errors import LeagueError, MatchmakingError, PlayerUnavailable, WarrenError
 from workers.config import roles
 from workers.config.league import LeagueConfig
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
 from workers.leagues.client import LeagueClient
 from workers.leagues.known_players import KnownPlayers, Learning
 from workers.leagues.player_host import PlayerHost
 from workers.leagues.recording import MatchRecorder, ratings_in
 from workers.leagues.streaming import LeagueStream
 from workers.replays.sending import ReplaySender
+from workers.rollout.actor_process import ActorProcess, live_as_actor
 from workers.rollout.asked import fields_asked
 from workers.rollout.games.match_scheduler import Matches
 from workers.rollout.games.selfplay_sampler import MatchSampler
 from workers.rollout.sending.answers import answer
 from workers.rollout.sending.numbering import Numbering
-from workers.runtime.facts import check_run_facts
 from workers.runtime.league_paths import league_of, policy_builder, store_of
-from workers.runtime.role import RoleProcess, enter, live
+from workers.runtime.role import enter
 from workers.runtime.session import Session, source_name
 
 logger = logging.getLogger(__name__)
 
 SLOWLY_MADE = 2.0  # s from which on the time to make games is logged
-ENDS_WITHIN = 5.0  # s to wait for the sampling thread
 
 
-class LeagueActorRole(RoleProcess):
+class LeagueActorRole(ActorProcess):
     """Games for every learning player, the policies of their opponents, and the matches that they are in."""
 
     def __init__(self, config: Config, session: Session, league: LeagueConfig) -> None:
-        super().__init__()
-        self.config, self.session, self.league = config, session, league
+        super().__init__(config, session)
+        self.league = league
         self.source = source_name(config.actor_id)
         self.client = LeagueClient(session, self.source, self.stopping, config.round_timeout)
         build = self._builder()
@@ -59,9 +56,6 @@ class LeagueActorRole(RoleProcess):
         self.recorder = MatchRecorder(league, sender, self.source, ratings_in(store_of(session)))
         self._numbered = Numbering(session, self.source)
         self._hosts: dict[str, PlayerHost] = {}
-        self.first_step_at: float | None = None
-        self.streaming = config.sampling is not Sampling.gathered
-        self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
     def rollout(self, round_id: str, version: int, player: str, actors: int) -> dict[str, Any]:
@@ -118,36 +112,16 @@ class LeagueActorRole(RoleProcess):
         """See streaming.Host."""
         return self.players[name]
 
-    def work(self, name: str) -> int:
-        """Work until told to stop; return the exit status."""
-        return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
-
-    def on_ready(self) -> None:
-        """Start the sampling thread once the worker consumes, where this actor streams."""
-        if self.streaming:
-            self.thread.start()
-
-    def _stream(self) -> None:
-        try:
-            LeagueStream(self, self.session, self.league, self.stopping).run()
-        except BaseException as error:
-            logger.exception("sampling failed")
-            self.failure = error
-            stop_worker()
+    def stream(self) -> None:
+        LeagueStream(self, self.session, self.league, self.stopping).run()
 
     def leave(self) -> None:
         """End the sampling thread, report what was played, and give back matches without a finished game."""
         super().leave()
-        if self.thread.is_alive():
-            self.thread.join(timeout=ENDS_WITHIN)
         for learning in self.players.all():
             if not self.thread.is_alive():  # else the leases run out
                 self.leave_matches(learning)
             learning.subscription.stop()
-
-    def on_stopping(self) -> None:
-        """Stop the sampling thread and whatever waits."""
-        self.stopping.set()
 
     # Matches.
 
@@ -227,16 +201,6 @@ class LeagueActorRole(RoleProcess):
 
 
 def run(config: Config, make: type[LeagueActorRole] = LeagueActorRole) -> int:
-    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed.
-
-    Raises ConfigurationError when, streaming, the user's environment fails again after it was made anew.
-    """
+    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed."""
     session = enter(config, roles.ACTOR, torch_threads=1, cache_bytes=0)  # a frozen model's policy is kept instead
-    check_run_facts(session)
-
-    def build(config: Config) -> LeagueActorRole:
-        actor = make(config, session, league_of(config))
-        check_run_facts(session, actor.fields)
-        return actor
-
-    return live(session, roles.ACTOR, build)
+    return live_as_actor(session, roles.ACTOR, lambda config: make(config, session, league_of(config)))

@@ -22,10 +22,10 @@ import envs
 from agents import Policy, build_policy, devices
 from tasks.client.bounded_sender import BoundedSender
 from tasks.events import WEIGHTS
-from tasks.worker.pool import stop_worker
 from warren.errors import ConfigurationError, WarrenError
 from workers.config import roles
-from workers.config.schema import Config, Sampling
+from workers.config.schema import Config
+from workers.rollout.actor_process import ActorProcess, live_as_actor
 from workers.rollout.asked import fields_asked
 from workers.rollout.sampler import ClosableSampler, SamplerClosed
 from workers.rollout.sending.answers import answer
@@ -37,8 +37,7 @@ from workers.rollout.separate_samplers import SeparateSamplers
 from workers.rollout.vector_sampler import VectorSampler
 from workers.runtime.actor_count import SegmentsWaiting
 from workers.runtime.connect import servers_are_remote
-from workers.runtime.facts import check_run_facts
-from workers.runtime.role import RoleProcess, enter, live
+from workers.runtime.role import enter
 from workers.runtime.session import PLAYER, Session, source_name
 from workers.runtime.timing import Timing
 from workers.runtime.weight_sync import NewestWeights
@@ -46,20 +45,18 @@ from workers.runtime.weight_sync import NewestWeights
 logger = logging.getLogger(__name__)
 
 OTHERS_WAIT = 0.01  # s that a rollout which is another actor's share is held, before it goes back to the queue
-ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
 WEIGHTS_PATIENCE = 60.0  # s that an actor waits for weights before it says so and waits on
 
 
-class ActorRole(RoleProcess):
+class ActorRole(ActorProcess):
     """Environments, a copy of the policy, and the newest weights."""
 
     role = roles.ACTOR
     sampler: ClosableSampler
-    fields: list[str] | None = None  # what the algorithm asks samplers to collect, once a policy was made
 
     def __init__(self, config: Config, session: Session, servers_are_remote: bool = False) -> None:
-        super().__init__()
-        self.config, self.session, self._servers_are_remote = config, session, servers_are_remote
+        super().__init__(config, session)
+        self._servers_are_remote = servers_are_remote
         self.number = config.actor_id or 0
         self.source = source_name(self.number)
         # No two actors may play the same episodes, nor a restarted one its earlier ones: the unique name is hashed with
@@ -73,15 +70,12 @@ class ActorRole(RoleProcess):
         self.sampler = self._make_sampler()
         self.policy = self.sampler.policy
         self.weights = NewestWeights(session.pool, PLAYER)
-        self.first_step_at: float | None = None
         self._numbered = Numbering(session, self.source)
         self._senders = threading.local()  # each sending thread's own
         self._leaving = Leaving()
         self._notes = ThreadPoolExecutor(SENDERS, thread_name_prefix="ledger")  # as many threads as are needed
         self._bound = SegmentsWaiting(session)
         self.pace = Pace(self._bound.share)
-        self.streaming = config.sampling is not Sampling.gathered
-        self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
         session.app.task(self.rollout, name="actor.rollout")
 
     def _make_sampler(self) -> ClosableSampler:
@@ -182,55 +176,32 @@ class ActorRole(RoleProcess):
         """Take weights that were published."""
         self.weights.receive(payload)
 
-    def work(self, name: str) -> int:
-        """Do what comes until told to stop; the exit status."""
-        return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
-
-    def on_ready(self) -> None:
-        """Start the sampling thread where this actor streams: the worker consumes."""
-        if self.streaming:
-            self.thread.start()
-
-    def on_stopping(self) -> None:
-        """Let sampling and sending end."""
-        self.stopping.set()
-
     def handlers(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
         return {WEIGHTS: self.on_weights}
 
     def catch_up(self) -> None:
         self.weights.fetch()
 
-    def leave(self) -> None:
-        super().leave()
-        if self.thread.is_alive():
-            self.thread.join(timeout=ENDS_WITHIN)
-
-    def _stream(self) -> None:
+    def stream(self) -> None:
+        while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
+            logger.warning("still waiting for the learner's first weights")
+        sending = SendingThread(self._send, self.stopping, self._wait_for_room, self.timing, self._in_turn)
         try:
-            while not self.weights.wait_for(0, self.stopping, WEIGHTS_PATIENCE) and not self.stopping.is_set():
-                logger.warning("still waiting for the learner's first weights")
-            sending = SendingThread(self._send, self.stopping, self._wait_for_room, self.timing, self._in_turn)
-            try:
-                while not self.stopping.is_set():
-                    with self.timing.stage("collect"):
-                        payload = self._collect_again()
-                    self.pace.collected(self.weights.version)
-                    with self.timing.stage("wait for the sender"):
-                        sending.give(payload)
-                        if not self._servers_are_remote:  # else it would wait until what is on its way has arrived
-                            sending.wait_for_room()
-            except SamplerClosed:
-                logger.info("no more games are played here")
-            finally:
-                self.stopping.set()  # of a failure here the sender knows nothing
-                sending.end()
-                self._notes.shutdown()
-                logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
-        except BaseException as error:
-            logger.exception("sampling failed")
-            self.failure = error
-            stop_worker()
+            while not self.stopping.is_set():
+                with self.timing.stage("collect"):
+                    payload = self._collect_again()
+                self.pace.collected(self.weights.version)
+                with self.timing.stage("wait for the sender"):
+                    sending.give(payload)
+                    if not self._servers_are_remote:  # else it would wait until what is on its way has arrived
+                        sending.wait_for_room()
+        except SamplerClosed:
+            logger.info("no more games are played here")
+        finally:
+            self.stopping.set()  # the sender does not know of a failure here
+            sending.end()
+            self._notes.shutdown()
+            logger.info("where the time went:\n%s", "\n".join(self.timing.lines()))
 
     def _send(self, payload: dict[str, Any], leaving: Callable[[], None]) -> bool:
         """Send a segment, on a sending thread; return True where the learner's queue had room at once."""
@@ -287,17 +258,7 @@ class ActorRole(RoleProcess):
 
 
 def run(config: Config, make: type[ActorRole] = ActorRole) -> int:
-    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed.
-
-    Raises ConfigurationError when the environment fails again after it was made anew.
-    """
+    """Play until the run is over or a stop; return exit status 0, or 1 when playing failed."""
     session = enter(config, make.role, torch_threads=1)
-    check_run_facts(session)
     remote = servers_are_remote(session.redis_url)
-
-    def build(config: Config) -> ActorRole:
-        actor = make(config, session, remote)
-        check_run_facts(session, actor.fields)
-        return actor
-
-    return live(session, make.role, build)
+    return live_as_actor(session, make.role, lambda config: make(config, session, remote))

@@ -10,6 +10,7 @@ import pytest
 from warren.errors import BrokerError
 from workers.config.schema import Config, EnvConfig
 from workers.rollout import actor as worker
+from workers.rollout import actor_process
 from workers.rollout.sending.handover import SendingThread
 from workers.runtime.segment_ledger import Segment
 
@@ -173,7 +174,7 @@ class Actor:
 
         monkeypatch.setattr(worker, "BoundedSender", Sender)
         monkeypatch.setattr(worker, "SegmentsWaiting", lambda session: SimpleNamespace(share=lambda: 1.0))
-        monkeypatch.setattr(worker, "stop_worker", self.stopped.set)
+        monkeypatch.setattr(actor_process, "stop_worker", self.stopped.set)
         session: Any = SimpleNamespace(
             app=SimpleNamespace(task=lambda *_, **__: None), pool=None, redis=None,
             topology=SimpleNamespace(key_prefix="", learner_queue=lambda: None),

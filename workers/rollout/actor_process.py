@@ -1,0 +1,78 @@
+"""The process of an actor, in plain runs and leagues: rollout tasks or, streaming, a thread that plays on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from tasks.worker.pool import stop_worker
+from workers.config.roles import Role
+from workers.config.schema import Config, Sampling
+from workers.runtime.facts import check_run_facts
+from workers.runtime.role import RoleProcess, live
+from workers.runtime.session import Session
+
+logger = logging.getLogger(__name__)
+
+ENDS_WITHIN = 5.0  # s that the sampling thread is waited for
+
+
+class ActorProcess(RoleProcess):
+    """A Celery worker that plays when a rollout task asks for it; streaming, `stream` plays on in a thread.
+
+    `fields`: what the algorithm asks samplers to collect.
+    """
+
+    fields: list[str] | None = None
+
+    def __init__(self, config: Config, session: Session) -> None:
+        super().__init__()
+        self.config, self.session = config, session
+        self.first_step_at: float | None = None  # Unix time, s
+        self.streaming = config.sampling is not Sampling.gathered
+        self.thread = threading.Thread(target=self._stream, name="sampler", daemon=True)
+
+    def stream(self) -> None:
+        """Play and send until told to stop."""
+        raise NotImplementedError
+
+    def work(self, name: str) -> int:
+        return self.session.work(name, self.session.topology.actor_queue(), self.on_ready, self.on_stopping)
+
+    def on_ready(self) -> None:
+        """Start the sampling thread once the worker consumes, where this actor streams."""
+        if self.streaming:
+            self.thread.start()
+
+    def on_stopping(self) -> None:
+        """Stop the sampling thread and whatever waits."""
+        self.stopping.set()
+
+    def leave(self) -> None:
+        super().leave()
+        if self.thread.is_alive():
+            self.thread.join(timeout=ENDS_WITHIN)
+
+    def _stream(self) -> None:
+        try:
+            self.stream()
+        except BaseException as error:
+            logger.exception("sampling failed")
+            self.failure = error
+            stop_worker()
+
+
+def live_as_actor(session: Session, role: Role, make: Callable[[Config], ActorProcess]) -> int:
+    """Live as an actor that agrees with its run on what is played and collected; return what `live` does.
+
+    Raises ConfigurationError when it does not, or when the user's environment fails again after it was made anew.
+    """
+    check_run_facts(session)
+
+    def build(config: Config) -> ActorProcess:
+        actor = make(config)
+        check_run_facts(session, actor.fields)
+        return actor
+
+    return live(session, role, build)
