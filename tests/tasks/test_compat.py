@@ -128,7 +128,7 @@ class Prepared(compat.App):
         compat.retry_redis(backend, "patient")
 
 
-def test_celery_every_new_result_backend_passes_get_backend_and_connects_with_connparams():
+def test_celery_new_result_backends_pass_get_backend_and_connect_with_connparams():
     app = Prepared("compat", broker="memory://", backend="redis://127.0.0.1:1/0", set_as_current=False)
     assert app.backend.connparams["retry"] == "patient"
     client = app.backend.client
@@ -180,14 +180,14 @@ def test_celery_a_result_is_heard_that_came_while_the_subscription_was_broken(wa
     waiting.hears()
 
 
-def test_celery_a_result_is_heard_though_the_next_subscription_finds_the_connection_broken(waiting):
+def test_celery_a_result_is_heard_though_the_next_subscription_breaks(waiting):
     waiting.store(kill=True)
     for name in ("third", "fourth", "fifth"):  # the first of them writes to a socket that is closed, and it is no error
         waiting.waits_for(name)
     waiting.hears()
 
 
-def test_celery_a_result_is_heard_that_came_between_a_look_for_it_and_the_new_subscription(waiting, monkeypatch):
+def test_celery_a_result_between_the_look_and_the_new_subscription_is_heard(waiting, monkeypatch):
     client = waiting.backend.client
     look = client.mget
 
@@ -235,7 +235,7 @@ class Late:
         self.sending[-1].start()
 
 
-def test_celery_a_result_is_heard_that_came_between_a_look_for_it_and_a_subscription_that_arrives_late(waiting):
+def test_celery_a_result_between_the_look_and_a_late_subscription_is_heard(waiting):
     compat.give_up_result(waiting.backend, waiting.results[0])
     Late(waiting)
     assert waiting.app.AsyncResult("first").get(timeout=10) == "done"
@@ -357,7 +357,7 @@ def test_celery_the_loops_of_a_worker_take_what_its_consumer_gives_them():
     assert list(inspect.signature(loops.synloop).parameters)[: len(taken)] == taken
 
 
-def test_celery_apply_target_tells_of_acceptance_and_result_and_lets_through_what_is_named():
+def test_celery_apply_target_reports_acceptance_and_result_and_propagates():
     told: list[Any] = []
     apply_target(
         lambda one: one + 1, (1,), {}, callback=told.append, accept_callback=lambda *_: told.append("accepted")

@@ -190,7 +190,7 @@ def test_one_permission_pattern_fits_one_run(servers: Servers, run_name: str, tm
         brokers.control(servers, "delete_user", run_name)
 
 
-def test_a_service_with_priorities_has_a_queue_of_as_many_levels_and_none_of_quorum_type():
+def test_priorities_give_a_classic_queue_of_as_many_levels_and_no_quorum_queue():
     queue = Topology("run").service_queue("actor.act", priorities=5)
     assert queue.queue_arguments["x-max-priority"] == 4
     assert "x-max-priority" not in Topology("run").service_queue("actor.act").queue_arguments

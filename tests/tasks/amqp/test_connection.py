@@ -231,7 +231,7 @@ def test_a_heartbeat_is_not_written_to_a_socket_that_takes_nothing(peer):
     assert peer.link.sent_at == before and peer.link.alive
 
 
-def test_a_forked_child_neither_beats_for_its_parents_connections_nor_keeps_them_open():
+def test_a_forked_child_neither_beats_for_its_parents_links_nor_keeps_them_open():
     peer = Peer(heartbeat=30.0)
     reader, writer = os.pipe()
     child = os.fork()

@@ -116,7 +116,7 @@ def test_the_claims_of_a_batch_are_forgotten_once_it_is_done(running: Running) -
     until(lambda: not running.claims())
 
 
-def test_a_message_that_cannot_be_read_goes_to_the_dead_letter_queue_and_others_go_on(running: Running) -> None:
+def test_an_unreadable_message_becomes_a_dead_letter_and_others_go_on(running: Running) -> None:
     before = running.dead()
     publish(running, b"WRN\x01 nonsense")
     running.app.send_task("actor.rollout", args=(np.ones(3),), ignore_result=True)
@@ -237,7 +237,7 @@ def test_what_is_no_command_of_remote_control_is_refused_and_commands_go_on(runn
     assert running.thread.is_alive()
 
 
-def test_an_acknowledgement_whose_connection_has_gone_is_one_line_since_the_message_comes_again(
+def test_an_acknowledgement_on_a_lost_connection_is_logged_as_one_line(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     running.seen.clear()

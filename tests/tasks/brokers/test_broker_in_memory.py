@@ -36,7 +36,7 @@ def call(connection: Any, name: str, body: bytes = b"body", channel: int = 1, re
     return envelope.write(Ids().new(), b"", body)
 
 
-def test_a_message_goes_to_the_queue_that_is_bound_for_it_and_leaves_with_its_acknowledgement(broker):
+def test_a_message_goes_to_its_bound_queue_and_leaves_when_acknowledged(broker):
     queue = TOPOLOGY.service_queue("actor.add")
     worker, caller = connect(broker), connect(broker)
     worker.declare(queue)

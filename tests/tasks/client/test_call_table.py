@@ -106,7 +106,7 @@ def test_each_lost_connection_costs_a_call_one_retry_and_no_more(table):
     assert {lost for lost, _ in table.lost()} == {one, once}
 
 
-def test_one_way_calls_are_sent_again_after_a_lost_connection_unless_they_must_not_run_twice(table):
+def test_one_way_calls_are_sent_again_after_a_loss_unless_they_may_run_once(table):
     again, never, unwritten = call("again", PUSH), call("never", PUSH_ONCE), call("unwritten", PUSH_ONCE)
     table.send([again, never], NOW)
     table.send_later([unwritten])

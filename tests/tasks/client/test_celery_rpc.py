@@ -160,7 +160,7 @@ def test_a_call_that_comes_while_others_are_looked_for_is_sent_at_once(stock):
     asyncio.run(asyncio.wait_for(main(), 60.0))
 
 
-def test_a_broker_that_is_away_is_the_error_of_a_call_and_a_lost_one_way_call_is_told(stock):
+def test_an_absent_broker_fails_calls_and_lost_one_way_calls_are_told(stock):
     one = stock(failing(OperationalError("away")))
     with pytest.raises(BrokerError, match="the broker is away: away"):
         one.solver.call("actor.add", 1)

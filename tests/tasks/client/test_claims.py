@@ -132,7 +132,7 @@ def refusing(app: Any, times: int, stopping: threading.Event | None) -> Callable
 
 
 @pytest.mark.parametrize("taken", [True, False], ids=["taken in the end", "given up"])
-def test_a_segment_that_a_full_queue_refuses_is_stored_once_and_forgotten_if_it_is_given_up(kept, taken):
+def test_a_refused_segment_is_stored_once_and_forgotten_if_given_up(kept, taken):
     topology, stopping = Topology("claims"), threading.Event()
     app = create_app(topology, "memory://", "redis://127.0.0.1:1/0")
     app.warren_claims, app.warren_broker = kept.claims, InMemoryBroker()

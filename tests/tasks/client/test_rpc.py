@@ -131,7 +131,7 @@ def test_one_way_calls_that_are_lost_are_logged_counted_and_raised_by_flush(brok
     assert solver.flush() == 0, "they are raised once"
 
 
-def test_a_call_that_a_full_queue_refused_is_sent_again_though_its_sender_does_other_things(broker):
+def test_a_refused_call_is_sent_again_while_its_sender_does_other_things(broker):
     client, queue = client_of(broker), declare(broker, PUSH)
     for number in range(3):  # one fits
         client.submit(PUSH, (number,), {}, None)
@@ -181,7 +181,7 @@ def test_confirmations_settle_the_calls_that_they_are_for_when_threads_send_at_o
     assert set(take(broker, queue, 800)) == expected
 
 
-def test_a_connection_that_cannot_be_prepared_is_not_left_behind_and_its_error_is_told(broker):
+def test_a_connection_that_cannot_be_prepared_is_closed_and_its_error_told(broker):
     broker.host.exchanges[TOPOLOGY.service.name] = "topic"
     client = client_of(broker)
     with pytest.raises(ConfigurationError, match="is not of type direct"):

@@ -90,7 +90,7 @@ def test_what_names_no_service_is_refused(solver):
             solver.stub(wrong)
 
 
-def test_a_remote_stub_calls_the_service_of_its_name_with_its_own_deadline_or_the_calls(solver, monkeypatch):
+def test_a_remote_stub_calls_its_service_with_its_own_deadline_or_the_calls(solver, monkeypatch):
     monkeypatch.setattr(remote_module, "_default", [solver])
 
     @remote(service="planner.plan")

@@ -38,7 +38,7 @@ def folder(place: Path) -> SharedFolder:
     return made
 
 
-def test_what_is_written_is_read_without_a_copy_and_stays_readable_after_it_is_forgotten(folder: SharedFolder) -> None:
+def test_a_body_is_read_without_a_copy_and_stays_readable_after_unlink(folder: SharedFolder) -> None:
     name = folder.write(BODY)
     assert name is not None
     view = SharedFolder(folder.token).map(name, len(BODY))

@@ -41,7 +41,7 @@ def test_a_message_that_cannot_be_read_is_passed_over(properties):
 
 
 @pytest.mark.parametrize("size", [0, 1, PART_BYTES, PART_BYTES + 1, MOST_PARTS * PART_BYTES + 1])
-def test_an_event_of_any_length_is_put_together_from_no_more_parts_than_a_queue_holds(size):
+def test_an_event_of_any_length_has_no_more_parts_than_a_queue_holds(size):
     body = random.Random(size).randbytes(size)
     messages = list(split(body, "a", 1))
     assert len(messages) <= MOST_PARTS
@@ -165,7 +165,7 @@ def test_an_event_too_long_for_any_number_of_parts_needs_a_claim_store():
         {"from": "a"},
     ],
 )
-def test_headers_that_do_not_say_which_part_of_which_event_it_is_lose_that_message_alone(headers):
+def test_headers_without_part_and_event_lose_that_message_alone(headers):
     assembler = Assembler(Subscribed("e"))
     assert assembler.add(Delivery("e", 1, False, properties(headers), b"x")) is None
     assert assembler.refused == 1

@@ -115,7 +115,7 @@ def test_whatever_is_fired_after_the_start_arrives(run: Run) -> None:
 
 
 @pytest.mark.parametrize("size", [200_000, 3 * PART_BYTES], ids=["in_one_message", "in_parts"])
-def test_what_waits_for_a_paused_subscriber_is_bounded_and_it_goes_on_with_the_newest(
+def test_a_paused_subscribers_queue_is_bounded_and_it_goes_on_with_the_newest(
     server: Servers, run: Run, request: pytest.FixtureRequest, size: int
 ) -> None:
     client = redis.Redis.from_url(server.redis_url)
@@ -191,7 +191,7 @@ def test_a_handler_of_all_events_hears_all_that_were_fired_while_it_was_busy(run
     assert count.received == list(range(301))
 
 
-def test_beyond_its_bound_a_handler_of_all_events_loses_the_oldest_and_that_is_logged(
+def test_a_handler_of_all_events_loses_the_oldest_beyond_its_bound_and_logs_it(
     on_rabbitmq: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     count = event_handler("counted", bound=20)(Busy())
@@ -225,7 +225,7 @@ def test_the_wire_format_on_rabbitmq_is_one_that_kombu_reads(on_rabbitmq: Run) -
     assert message.decode() == {"a": 1}
 
 
-def test_a_dispatcher_goes_on_after_its_connection_was_closed_and_after_its_exchange_was_deleted(
+def test_a_dispatcher_goes_on_after_its_connection_or_exchange_was_deleted(
     on_rabbitmq: Run,
 ) -> None:
     received: list[str] = []

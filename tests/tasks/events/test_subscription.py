@@ -91,7 +91,7 @@ def app() -> Any:
     )
 
 
-def test_what_is_fired_is_received_in_order_and_a_handler_that_fails_receives_the_next(app, make):
+def test_events_are_received_in_order_and_a_failing_handler_receives_the_next(app, make):
     received: list[Any] = []
 
     def receive(payload: Any) -> None:
@@ -138,7 +138,7 @@ def test_a_subscription_that_cannot_begin_says_so_and_leaves_no_thread(app):
     assert "events-me" not in [thread.name for thread in threading.enumerate()]
 
 
-def test_an_event_is_retained_for_the_second_subscriber_however_soon_after_the_first_it_was_fired(make, store):
+def test_an_event_fired_right_after_the_first_subscription_is_retained(make, store):
     firing, first, second = make(), make(), make()
     assert not firing.keep("weights", b"0")
     assert store.table == {"weights": FIRED}

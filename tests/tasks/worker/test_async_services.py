@@ -161,7 +161,7 @@ def serving(monkeypatch: pytest.MonkeyPatch, waiter: Waiter) -> Iterator[InMemor
     found.loop.stop()
 
 
-def test_as_many_calls_run_at_once_as_concurrency_says_and_each_is_answered_when_it_ends(serving, waiter):
+def test_concurrency_calls_run_at_once_and_each_is_answered_when_it_ends(serving, waiter):
     serving.start()
     calls = {key: serving.send("waiter.hold", key) for key in range(5)}
     until(lambda: waiter.began == [0, 1, 2])
@@ -295,9 +295,7 @@ def test_a_stopping_worker_finishes_what_it_holds(serving, waiter):
 
 
 @pytest.mark.parametrize("stubborn", [False, True])
-def test_a_stopping_worker_hands_back_what_goes_on_and_runs_nothing_twice_that_may_run_once(
-    serving, waiter, monkeypatch, stubborn
-):
+def test_a_stopping_worker_hands_back_running_calls_but_those_that_may_run_once(serving, waiter, monkeypatch, stubborn):
     monkeypatch.setattr(consumer_loop, "FINISH_WITHIN", 0.1)
     waiter.stubborn = stubborn
     serving.start()

@@ -75,7 +75,7 @@ def consumer() -> Any:
     return SimpleNamespace(timer=Timer())
 
 
-def test_a_call_whose_outcome_cannot_be_recorded_goes_back_to_its_queue_a_little_later(task, consumer, monkeypatch):
+def test_a_call_whose_outcome_cannot_be_recorded_is_requeued_a_little_later(task, consumer, monkeypatch):
     def record(task: Any, trace: Any, outcome: Any, call: Any, request: Any, content_type: str) -> None:
         if request["id"] == "b":
             raise ConnectionError("Redis is away")

@@ -164,7 +164,7 @@ def test_a_worker_that_leaves_runs_no_short_batch_and_hands_its_calls_back(servi
     assert [serving.answer(one) for one in live] == [("", 1), ("", 2), ("", 3)]  # and none was told that it was lost
 
 
-def test_one_way_calls_that_a_stopped_worker_held_are_in_their_queue_again_though_that_is_full(serving, adder):
+def test_one_way_calls_of_a_stopped_worker_return_to_their_full_queue(serving, adder):
     serving.start()
     serving.send("adder.block")
     until(lambda: adder.ran == ["block"])
@@ -299,7 +299,7 @@ def test_after_a_lost_connection_what_was_held_runs_and_who_calls_once_only_is_t
     assert adder.ran.count("block") == 2 and not serving.store.values
 
 
-def test_a_call_that_was_begun_by_three_workers_that_died_fails_and_one_that_they_held_does_not(serving, adder):
+def test_a_call_begun_by_three_dead_workers_fails_and_one_they_held_does_not(serving, adder):
     serving.declare()
     fatal, innocent = serving.send("adder.add", 1), serving.send("adder.add", 2)
     held_by_a_killed_worker(serving, "adder.add")

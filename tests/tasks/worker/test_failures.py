@@ -46,7 +46,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == module.__name__]
 
 
-def test_the_log_has_one_line_that_names_service_exception_and_place_above_the_traceback(
+def test_one_line_names_service_exception_and_place_above_the_traceback(
     serving: InMemoryServing, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(50):

@@ -83,7 +83,7 @@ def serving(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["shop.spin", "shop.wait"])
-def test_a_call_that_runs_for_too_long_fails_with_a_clear_error_and_the_worker_goes_on(serving, name):
+def test_a_call_over_its_time_limit_fails_clearly_and_the_worker_goes_on(serving, name):
     kind, (error, message, _) = serving.answer(serving.send(name))
     assert (kind, error) == (FAILED, "warren.errors.TimeLimitExceeded")
     assert message == f"{name} ran for longer than its time limit of 0.05 s"

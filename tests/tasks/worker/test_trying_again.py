@@ -131,7 +131,7 @@ def test_of_a_batch_only_the_call_that_failed_runs_again(serve):
 
 
 @pytest.mark.parametrize("name", ["shop.push", "shop.push_once"])
-def test_a_one_way_call_runs_again_and_is_a_dead_letter_with_the_reason_after_the_last_time(serve, name):
+def test_a_one_way_call_is_tried_again_and_ends_as_a_dead_letter_with_the_reason(serve, name):
     serving = serve()
     serving.send(name, "x", direct=False)
     until(lambda: serving.count(name, "calls") == 1)
@@ -155,7 +155,7 @@ def test_others_run_while_a_call_waits(serve):
     assert serving.count("shop.fetch_late", "retried") == 1
 
 
-def test_a_worker_holds_no_more_calls_of_a_service_than_it_may_and_others_fail_at_once(serve):
+def test_a_worker_holds_a_bounded_number_of_calls_and_others_fail_at_once(serve):
     serving = serve()
     ids = [serving.send("shop.fetch_late", number) for number in range(MOST_HELD + 2)]
     assert [serving.answer(one)[0] for one in ids[MOST_HELD:]] == [FAILED, FAILED]
