@@ -1,4 +1,4 @@
-"""How a learner computes its network: in which precision, and compiled or not; looked at before a run starts."""
+"""Checks of how a learner computes its network, in which precision and compiled or not, before a run starts."""
 
 from __future__ import annotations
 

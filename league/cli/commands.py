@@ -1,4 +1,4 @@
-"""What the league's command lines share: where the league is, and errors as one message."""
+"""The shared part of the league's command lines: options for the run, and errors as one message."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def add_source(parser: argparse.ArgumentParser) -> None:
 
 
 def run_prefix(given: argparse.Namespace) -> str:
-    """The first part of every key of the run. Raises ConfigurationError when none is named."""
+    """Return the first part of every key of the run. Raises ConfigurationError when none is named."""
     if not given.run:
         raise ConfigurationError(f"no run is named; give --run NAME, as the launcher printed it, or set {RUN_VARIABLE}")
     return f"warren.{given.run}:"
 
 
 def client(given: argparse.Namespace) -> Any:
-    """A connection to Redis that answered. Raises ConfigurationError without a URL, BrokerError where none answers."""
+    """Return a connection to Redis that answered. Raises ConfigurationError without a URL, else BrokerError."""
     url = given.redis or secret(URL_VARIABLE)
     if not url:
         raise ConfigurationError(
@@ -54,12 +54,12 @@ def client(given: argparse.Namespace) -> Any:
 
 
 def connected(given: argparse.Namespace) -> tuple[Any, str]:
-    """(connection, prefix of the league's keys) of the league that the options name."""
+    """Return (connection, prefix of the league's keys) of the league that the options name."""
     return client(given), f"{run_prefix(given)}league:"
 
 
 def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
-    """The league and the pool of the run that the options name. Raises UnknownName when that run has no league."""
+    """Return the league and the pool of the run that the options name. Raises UnknownName if it has no league."""
     connection, prefix = client(given), run_prefix(given)
     store = Store(connection, f"{prefix}league:")
     if not connection.exists(f"{store.prefix}settings"):
@@ -70,7 +70,7 @@ def existing(given: argparse.Namespace) -> tuple[Store, Pool]:
 
 
 def value_of(given: str) -> Any:
-    """What a person wrote as a value: JSON where it is JSON, else the text itself."""
+    """Return a value that a person wrote: JSON where it is JSON, else the text itself."""
     try:
         return json.loads(given)
     except json.JSONDecodeError:
@@ -78,7 +78,7 @@ def value_of(given: str) -> Any:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """The exit status of `run`; an error of Warren's own is printed as one message, with no traceback."""
+    """Call `run` and return its exit status; print a WarrenError as one message, without a traceback."""
     try:
         return run()
     except WarrenError as error:

@@ -109,7 +109,7 @@ def change(store: Store, pool: Pool, player: Player, given: Mapping[str, Any], b
 
 
 def _checked(field: str, value: Any) -> Any:
-    """The value of a field as the store takes it. Raises ConfigurationError for one of another type."""
+    """Return the value of a field as the store takes it. Raises ConfigurationError for one of another type."""
     if field == "paused" and not isinstance(value, bool):
         raise ConfigurationError(f"{field}={_text(value)} is neither true nor false")
     if field in MAPPINGS and not isinstance(value, dict):
@@ -122,7 +122,7 @@ def _checked(field: str, value: Any) -> Any:
 def _values(
     player: Player, rules: Mapping[str, Any], given: Mapping[str, Any], rng: np.random.Generator
 ) -> dict[str, Any]:
-    """The value of each hyperparameter with a rule: the one given, else the one it has, else drawn by its rule."""
+    """Return the value of each hyperparameter with a rule: given, else its present one, else drawn by the rule."""
     by_rule = Hyperparameters(rules)
     for name, value in given.items():
         if name not in rules:
@@ -171,7 +171,7 @@ def _text(value: Any) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m league.manage", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
     made.add_argument("--by", default="manage", help="who does this, for the league's history; default: manage")
@@ -248,7 +248,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _agreed(command: str, names: Sequence[str]) -> bool:
-    """Whether the person at the terminal means it; a script is not asked."""
+    """Ask the person at the terminal for a confirmation; return True without one in a script."""
     if not sys.stdin.isatty():
         return True
     print(f"{command} {', '.join(names)}: {FINAL[command]} Go on? [y/N] ", end="", flush=True)
@@ -269,5 +269,5 @@ def _say(given: argparse.Namespace, store: Store, name: str, said: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; exit status 2 for an error."""
+    """Run the command line; exit status 2 for an error."""
     return guarded(lambda: run(parser().parse_args(argv)))

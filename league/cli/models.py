@@ -28,7 +28,7 @@ from warren.files import write_whole
 
 
 def read_weights(path: Path) -> bytes:
-    """The bytes of a safetensors file. Raises PoolError for a file that is missing or is none."""
+    """Return the bytes of a safetensors file. Raises PoolError for a missing file and for one of another format."""
     try:
         data = path.read_bytes()
         deserialize(data)  # type: ignore[no-untyped-call]
@@ -59,7 +59,7 @@ def add(pool: Pool, given: argparse.Namespace) -> None:
 
 
 def show(info: ModelInfo) -> dict[str, Any]:
-    """What is known of a model, for a person."""
+    """Return a model's entry for a person."""
     return {
         "model": str(info.ref),
         "step": info.step,
@@ -73,7 +73,7 @@ def show(info: ModelInfo) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m league.models", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
     made.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -141,5 +141,5 @@ def run(given: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; exit status 2 for an error."""
+    """Run the command line; exit status 2 for an error."""
     return guarded(lambda: run(parser().parse_args(argv)))

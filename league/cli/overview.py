@@ -44,7 +44,7 @@ def record_of(state: LeagueState, slot: int) -> tuple[float, float | None]:
 
 
 def is_provisional(state: LeagueState, slot: int) -> bool:
-    """Whether a player has met too few others, or played too few games, for its Elo to be compared."""
+    """Return True where a player has met too few others, or played too few games, to compare its Elo."""
     others = state.roster.everyone[state.roster.everyone != slot]
     games = state.games(slot, others)
     met = int(np.count_nonzero(games))
@@ -78,7 +78,7 @@ def standings(state: LeagueState) -> list[Row]:
 
 
 def standing_of(player: Player) -> str:
-    """What a player is at present: "removed", "frozen", "paused" or "learning"; the first that is true."""
+    """Return the state of a player: "removed", "frozen", "paused" or "learning"; the first that is true."""
     for state in ("removed", "frozen", "paused"):
         if getattr(player, state):
             return state
@@ -109,7 +109,7 @@ def payoff(state: LeagueState, width: int) -> Row:
 
 
 def open_matches(state: LeagueState, now: int) -> list[Row]:
-    """Who holds which match, the next to expire first; `lease_left` in s, negative where any request may free it."""
+    """Return open matches and their holders, the next to expire first; `lease_left` in s, negative once expired."""
     return [
         {
             "match": match.id,
@@ -124,7 +124,7 @@ def open_matches(state: LeagueState, now: int) -> list[Row]:
 
 
 def open_periods(state: LeagueState, now: int) -> list[Row]:
-    """Who trains which player; where `lease_left` (s) is negative, the next learner that asks takes the period over.
+    """Return open periods and their learners; where `lease_left` (s) is negative, the next learner takes over.
 
     The period of a player that was frozen or removed meanwhile is nobody's any more.
     """
@@ -149,7 +149,7 @@ def balance(counters: Mapping[str, int], unended: int) -> Row:
 
 
 def pool_size(models: Iterable[ModelInfo]) -> Row:
-    """How many models there are, and how many bytes of them are in Redis and on disk alone."""
+    """Return how many models there are, and how many bytes of them are in Redis and only on disk."""
     found = list(models)
     spilled = [info for info in found if info.place == DISK]
     return {

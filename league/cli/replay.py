@@ -35,14 +35,14 @@ COLUMNS = ("player", "kind", "elo", "skill", "games", "win_rate", "steps", "stat
 
 
 def standings(state: LeagueState, skills: Skills) -> list[dict[str, Any]]:
-    """Those of league.show with each player's skill, without the ones that were removed."""
+    """Return the standings of league.show with each player's skill, without removed players."""
     rows = [row for row in overview.standings(state) if row["state"] != "removed"]
     skilled = [{**row, "skill": round(skills[row["player"]].ordinal, 2)} for row in rows]
     return [{name: row[name] for name in COLUMNS} for row in skilled]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; exit status 1 when the live league differs from its stream, 2 for an error."""
+    """Run the command line; exit status 1 when the live league differs from its stream, 2 for an error."""
     parser = argparse.ArgumentParser(prog="python -m league.replay", description=(__doc__ or "").partition("\n")[0])
     add_source(parser)
     parser.add_argument(
@@ -96,7 +96,7 @@ def _top(comparison: Comparison) -> dict[str, Any]:
 
 
 def stream_in(path: Path) -> Path:
-    """The saved stream at `path`. Raises LeagueError where there is none."""
+    """Return the saved stream at `path`. Raises LeagueError where there is none."""
     for found in (path, path / STREAM, path / "league" / STREAM):
         if found.is_file():
             return found

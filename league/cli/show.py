@@ -36,7 +36,7 @@ STYLES = {"learning": "bold", "paused": "yellow", "frozen": "", "removed": "dim 
 
 
 def title(found: Row, run: str) -> Text:
-    """The first line: the run, how many players, and when."""
+    """Return the first line: the run, the number of players, and the time."""
     states = [row["state"] for row in found["players"]]
     counts = ", ".join(f"{states.count(state)} {state}" for state in STYLES if state in states)
     moment = datetime.fromtimestamp(found["time"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -119,7 +119,7 @@ def kept(states: Sequence[str], rows: int) -> list[int]:
 
 
 def counters_text(counters: Row) -> Text:
-    """The identity of matches, checked, and the reasons of those that did not count."""
+    """Return the sum of matches, checked, and the reasons of those that did not count."""
     parts = ("counted", "expired", "aborted", "open")
     line = Text(f"matches  issued {counters['issued']:,} = ")
     line.append(" + ".join(f"{name} {counters[name]:,}" for name in parts))
@@ -132,7 +132,7 @@ def counters_text(counters: Row) -> Text:
 
 
 def pool_text(pool: Row, wanted: list[str]) -> Text:
-    """How large the pool is, and which spilled models somebody waits for."""
+    """Return the size of the pool, and the spilled models that readers wait for."""
     line = Text(
         f"models   {pool['models']:,} ({pool['frozen']:,} frozen), {pool['redis_bytes'] / 1e6:,.1f} MB in Redis"
     )
@@ -177,7 +177,7 @@ def _rate(rate: float | None) -> Text:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m league.show", description=(__doc__ or "").partition("\n")[0])
     add_source(made)
     made.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
@@ -225,7 +225,7 @@ def watch(given: argparse.Namespace, console: Console, read: Callable[[], Row]) 
 
 
 def readings(read: Callable[[], Row], every: float) -> Iterator[Row]:
-    """What `read` finds, every so many s, or less often: a large league keeps Redis busy, which others need."""
+    """Yield what `read` returns at most every so many s: reading a large league keeps Redis busy."""
     while True:
         began = time.monotonic()
         yield read()
@@ -240,5 +240,5 @@ def _print(given: argparse.Namespace, console: Console, found: dict[str, Any]) -
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line; exit status 1 when matches are missing, 2 for an error."""
+    """Run the command line; exit status 1 when matches are missing, 2 for an error."""
     return guarded(lambda: run(parser().parse_args(argv)))

@@ -29,7 +29,7 @@ SCALES = np.concatenate([[0.9], 0.5 ** np.arange(1.0, 18.0)])  # values of s: fr
 def confidence_sequence(
     games: ArrayLike, total: ArrayLike, squares: ArrayLike, bound: float, alpha: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(lower, upper) of each mean return; of any shape, as `games`, sum of returns `total` and of their `squares` are.
+    """Return (lower, upper) of each mean return, shaped as `games`, the sums of returns `total` and of their `squares`.
 
     Returns of single games lie within [-bound, bound]. All intervals of one cell together miss its mean with a chance
     of at most `alpha`; without games it is the whole range. Where all games were
@@ -46,7 +46,7 @@ def confidence_sequence(
 def _lower(
     n: NDArray[np.float64], one: NDArray[np.float64], two: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
-    """The lower bound, at level `alpha`, of means of X in [0, 1] from their number, sum and sum of squares."""
+    """Return the lower bound, at level `alpha`, of means of X in [0, 1] from their number, sum and sum of squares."""
     best = np.zeros_like(n)
     safe = np.maximum(n, 1.0)
     nearest = np.rint(one / safe * (CENTERS - 1)) / (CENTERS - 1)

@@ -62,11 +62,11 @@ class _Point:
         self.residual = logits - self.gains
 
     def newton(self) -> NDArray[np.float64]:
-        """The step that would end at the equilibrium if it were linear."""
+        """Return the step that would end at the equilibrium if it were linear."""
         return np.asarray(np.linalg.solve(self._jacobian(), self.residual))
 
     def tangent(self) -> NDArray[np.float64]:
-        """How the equilibrium's logits move with -log of the temperature."""
+        """Return the derivative of the equilibrium's logits by -log of the temperature."""
         moved = self.columns * (self.against - self.columns @ self.against)
         return np.asarray(np.linalg.solve(self._jacobian(), self.gains + self.scaled @ moved))
 
@@ -78,7 +78,7 @@ class _Point:
 
 
 def _newton(point: _Point, tolerance: float) -> _Point | None:
-    """The equilibrium near `point`; None when damped steps do not get there."""
+    """Return the equilibrium near `point`; None when damped steps do not get there."""
     for _ in range(NEWTON_STEPS):
         if np.abs(point.residual).max() < tolerance:
             return point

@@ -40,17 +40,17 @@ class Returns:
         self.version += 1
 
     def games(self, slots: Slots) -> NDArray[np.float64]:
-        """Games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
+        """Return games of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n)."""
         return self._of(slots)[..., 0]
 
     def matrix(self, slots: Slots) -> NDArray[np.float64]:
-        """Mean return of each of `slots` in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
+        """Return mean returns of slots in seat 0 (rows) against each in seat 1 (columns), (n, n); 0 without games."""
         cells = self._of(slots)
         mean: NDArray[np.float64] = cells[..., 1] / np.maximum(cells[..., 0], 1.0)
         return mean
 
     def errors(self, slots: Slots) -> NDArray[np.float64]:
-        """Standard error of each mean, (n, n); inf with fewer than two games. For all moments: `interval`."""
+        """Return the standard error of each mean, (n, n); inf with fewer than two games. See also `interval`."""
         cells = self._of(slots)
         games = np.maximum(cells[..., 0], 2.0)
         variance = np.maximum(cells[..., 2] - np.square(cells[..., 1]) / games, 0.0) / (games - 1.0)
@@ -58,7 +58,7 @@ class Returns:
         return errors
 
     def interval(self, slots: Slots, bound: float, alpha: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(lower, upper) of each mean, (n, n) each: a confidence sequence for returns within [-bound, bound]."""
+        """Return (lower, upper) of each mean, (n, n) each: a confidence sequence for returns within [-bound, bound]."""
         cells = self._of(slots)
         return confidence_sequence(cells[..., 0], cells[..., 1], cells[..., 2], bound, alpha)
 

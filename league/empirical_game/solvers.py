@@ -24,7 +24,7 @@ META_SOLVERS: Registry[MetaSolver] = Registry("meta-solver")
 
 
 def antisymmetric(win_rates: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The zero-sum payoff of win rates (n, n); what rounding leaves of w[i, j] + w[j, i] - 1 is halved away."""
+    """Return the zero-sum payoff of win rates (n, n); what rounding leaves of w[i, j] + w[j, i] - 1 is halved away."""
     payoff: NDArray[np.float64] = win_rates - win_rates.T
     return payoff
 
@@ -58,13 +58,13 @@ def solve_zero_sum(payoff: ArrayLike) -> tuple[Distribution, float]:
 
 @META_SOLVERS.register("nash")
 def nash(payoff: NDArray[np.float64]) -> Distribution:
-    """A Nash equilibrium; where there are several, the one that the solver meets first."""
+    """Return a Nash equilibrium; where there are several, the one that the solver meets first."""
     return solve_zero_sum(payoff)[0]
 
 
 @META_SOLVERS.register("uniform")
 def uniform(payoff: NDArray[np.float64]) -> Distribution:
-    """Everyone alike: fictitious self-play's mixture."""
+    """Return the uniform mixture, as fictitious self-play has it."""
     return np.full(len(payoff), 1.0 / len(payoff))
 
 
@@ -136,5 +136,5 @@ def _fixation(u: NDArray[np.float64], population: int) -> NDArray[np.float64]:
 
 
 def exploitability(payoff: ArrayLike, mixture: Distribution) -> float:
-    """What a best response gains against `mixture` in a symmetric zero-sum game; 0 at an equilibrium."""
+    """Return the gain of a best response against `mixture` in a symmetric zero-sum game; 0 at an equilibrium."""
     return float((np.asarray(payoff, dtype=np.float64) @ mixture).max())

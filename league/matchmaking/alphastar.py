@@ -24,7 +24,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T]) -> NDArray[T]:
-    """The players up to the last one that was beaten more often than the one before it; both (n,), oldest first.
+    """Return the players up to the last one that was beaten more often than the one before it; both (n,), oldest first.
 
     Newer snapshots are harder, so win rates fall towards the end; only where they do not was something forgotten.
     """
@@ -36,7 +36,7 @@ def remove_monotonic_suffix(win_rates: NDArray[np.float64], players: NDArray[T])
 
 @dataclass(frozen=True)
 class AlphaStar(Kind):
-    """What the three kinds share: when to take a snapshot. Steps are environment steps of the player."""
+    """Base of the three kinds: when to take a snapshot. Steps are environment steps of the player."""
 
     snapshot_every: int | None = 0  # not for these kinds: the least and most steps below decide
     checkpoint_min_steps: int = 2_000_000_000
@@ -45,7 +45,7 @@ class AlphaStar(Kind):
     reset_probability: float = 0.0
 
     def examiners(self, view: View, me: Player) -> Slots:
-        """Those whom a player has to beat to be snapshotted early."""
+        """Return the players that `me` has to beat for an early snapshot."""
         return view.roster.historical
 
     def period_end(self, view: View, me: Player, steps: int, rng: np.random.Generator) -> Decision:
@@ -62,7 +62,7 @@ class AlphaStar(Kind):
         return Decision(snapshot=True, reset=bool(rng.random() < self.reset_probability), reason=reason)
 
     def main_agents(self, view: View, me: Player) -> Slots:
-        """The main agents that learn. Raises MatchmakingError when there is none."""
+        """Return the main agents that learn. Raises MatchmakingError when there is none."""
         agents = view.roster.learning_of(names_of(MainAgent))
         if not len(agents):
             raise MatchmakingError(f"player {me.name!r} ({me.kind}) needs a main agent to play; add one")
@@ -148,7 +148,7 @@ class MainExploiter(AlphaStar):
             yield Branch("exploit", 1.0 / len(agents), candidates)
 
     def examiners(self, view: View, me: Player) -> Slots:
-        """The main agents as they are now."""
+        """Return the main agents as they are now."""
         return self.main_agents(view, me)
 
 

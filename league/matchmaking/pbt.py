@@ -21,7 +21,7 @@ from league.rules.win_rates import Slots
 
 
 def fellows_of(view: View, me: Player) -> Slots:
-    """The other learning players of the same kind: the population of `me`."""
+    """Return the other learning players of the same kind: the population of `me`."""
     group = view.roster.learning_of({me.kind})
     others: Slots = group[group != me.slot]
     return others

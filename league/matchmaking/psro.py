@@ -29,7 +29,7 @@ _solved = weakref.WeakKeyDictionary()
 
 
 def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArray[np.float64]:
-    """The meta-solver's distribution over `slots` (n,), solved anew after `refresh` more additions of evaluators."""
+    """Return the meta-solver's distribution over `slots` (n,), solved anew after `refresh` more additions."""
     cache = _solved.setdefault(view.roster, {})
     key = (solver, slots.tobytes())
     found, version = cache.get(key), view.empirical_game.version
@@ -39,10 +39,10 @@ def meta_strategy(view: View, slots: Slots, solver: str, refresh: int) -> NDArra
 
 
 def solve(game: EmpiricalGame, slots: Slots, solver: str) -> NDArray[np.float64]:
-    """The distribution over `slots` (n,) that `solver` finds on mean returns over both seats.
+    """Return the distribution over `slots` (n,) that `solver` finds on mean returns over both seats.
 
-    Who has not yet met those on whom the equilibrium depends has a share of 1 / n, as under a uniform mixture, whoever
-    it may turn out to be; the rest is the solver's. So before any game everybody is played alike.
+    A player that has not met the support of the equilibrium has a share of 1 / n, as under a uniform mixture; the
+    rest is the solver's. So before any game the distribution is uniform.
     """
     n = len(slots)
     mean, met = game.matrix(slots), game.games(slots) > 0.0

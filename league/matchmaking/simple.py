@@ -107,7 +107,7 @@ class Champion(Kind):
 
 
 def knockout(view: View, slots: Slots) -> int:
-    """The slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed.
+    """Return the slot that wins a knockout: first seed against last, and so on; a draw goes to the better seed.
 
     Frozen players meet in the games of evaluators alone; what those say of a pair goes before its win rate.
     """

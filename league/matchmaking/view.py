@@ -25,7 +25,7 @@ class ModelRef(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> ModelRef:
-        """The model that `player@version` names. Raises PlayerError for any other form."""
+        """Return the model that `player@version` names. Raises PlayerError for any other form."""
         player, at, version = text.rpartition("@")
         if not at or not player or not version.isdigit():
             raise PlayerError(f"{text!r} names no model; write PLAYER@VERSION, as in main@1200")
@@ -131,7 +131,7 @@ class Roster:
 
 
 class EmpiricalGame(Protocol):
-    """What evaluators found by playing frozen players against each other: league.empirical_game.returns, read-only."""
+    """Results of evaluators that play frozen players against each other: league.empirical_game.returns, read-only."""
 
     @property
     def version(self) -> int:
@@ -145,11 +145,11 @@ class EmpiricalGame(Protocol):
 
 
 class View(Protocol):
-    """What a matchmaker may ask. Slots are arrays of shape (n,), intp; answers are float64."""
+    """The league as a matchmaker sees it. Slots are arrays of shape (n,), intp; answers are float64."""
 
     @property
     def roster(self) -> Roster:
-        """Who is in the league."""
+        """Return the players of the league."""
 
     @property
     def empirical_game(self) -> EmpiricalGame:

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Sized(Protocol):
-    """What the cache weighs: the bytes of its weights."""
+    """An entry of the cache, with the bytes of its weights."""
 
     @property
     def data(self) -> bytes:
@@ -27,7 +27,7 @@ class ByteCache(Generic[S]):
         self._lock = threading.Lock()
 
     def get(self, key: str) -> S | None:
-        """The entry, which counts as used; None when it is not here."""
+        """Return the entry, which counts as used; None when it is not here."""
         with self._lock:
             if key not in self._entries:
                 return None

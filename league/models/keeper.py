@@ -147,7 +147,7 @@ class Keeper:
         return self.files.write(info) and self.pool.spill(info.ref)
 
     def _pop(self, key: str, wait: float) -> str | None:
-        """The next entry of a list; waits up to `wait` s."""
+        """Return the next entry of a list, after waiting up to `wait` s; None if there is none."""
         found = self.pool.redis.blpop([key], timeout=wait) if wait > 0 else self.pool.redis.lpop(key)
         if found is None:
             return None

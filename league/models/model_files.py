@@ -19,11 +19,11 @@ class ModelFiles:
         self._known: dict[str, int] = {}  # checksums of files that this process wrote or read
 
     def path(self, ref: ModelRef) -> Path:
-        """Where a model's bytes are, or would be."""
+        """Return the path of a model's file, which may not exist."""
         return self.folder / f"{ref}.safetensors"
 
     def holds(self, info: ModelInfo) -> bool:
-        """Whether the file is there with the right bytes; they are read the first time only."""
+        """Return True where the file has the right bytes; they are read the first time only."""
         path = self.path(info.ref)
         if not path.exists() or path.stat().st_size != info.size:
             return False
@@ -32,7 +32,7 @@ class ModelFiles:
         return self._known[path.name] == info.checksum
 
     def read(self, ref: ModelRef, checksum: int) -> bytes:
-        """A model's bytes. Raises CheckpointError for a file that is missing or damaged."""
+        """Return a model's bytes. Raises CheckpointError for a file that is missing or damaged."""
         path = self.path(ref)
         data = path.read_bytes() if path.exists() else b""
         if checksum_of(data) != checksum:

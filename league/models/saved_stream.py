@@ -42,7 +42,7 @@ class SavedStream:
         self._events = self._checkpoint_bytes = self._bytes = 0
 
     def read(self) -> History:
-        """The league that the file holds, folded; what a crash left of a last line is cut off."""
+        """Return the league that the file holds, folded; cut off what a crash left of a last line."""
         if self._history is None:
             history = History()
             self._events = self._checkpoint_bytes = 0
@@ -122,7 +122,7 @@ class SavedStream:
     # Is it the same league, and does it hold what the file holds?
 
     def check(self, store: Store) -> None:
-        """Raises LeagueError where the league of `store` is not the one in the file; see `follow`."""
+        """Raise LeagueError where the league of `store` is not the one in the file; see `follow`."""
         history = self.read()
         last = history.last_event
         if last == "0" or store.holds(last):
@@ -145,7 +145,7 @@ class SavedStream:
         self._history = None
 
     def _set_back(self, store: Store, base: str) -> None:
-        """A crash of Redis took events back that were saved: move them out of the way, and go on from where it is."""
+        """Move saved events that a crash of Redis took back out of the way, and continue from what Redis holds."""
         entries = list(read_file(self.path))
         place = bisect_left(
             entries, True, key=lambda one: event_order(one[0]) > event_order(base) and not store.holds(one[0])

@@ -75,7 +75,7 @@ class Snapshots:
         self.stream.rotate(self.store)
 
     def saved(self) -> bool:
-        """Whether the folder holds a league."""
+        """Return True where the folder holds a league."""
         return (self.folder / STREAM).exists() and self.stream.read().last_event != "0"
 
     def restore(self, ready: bool = True) -> LeagueState:

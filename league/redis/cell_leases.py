@@ -1,4 +1,4 @@
-"""Who plays which cell between frozen players: leases in Redis, so that evaluators share the work.
+"""Leases in Redis of the cells between frozen players, so that evaluators share the work.
 
     leases = CellLeases(redis, store.prefix, "evaluator-1", lease=60.0)
     leases.claim([(3, 7), (7, 3)])         # the first that nobody else holds; what was held before is free again
@@ -26,7 +26,7 @@ class CellLeases:
         self._held = ""
 
     def claim(self, cells: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-        """The first of `cells` that nobody else holds, held here from now on; None when there is none.
+        """Lease and return the first of `cells` that nobody else holds; None when there is none.
 
         In one round trip, which gives back what was held before.
         """

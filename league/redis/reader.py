@@ -20,7 +20,7 @@ from league.state.records import match_from, player_from, progress_from
 
 
 def load(scripts: Scripts) -> LeagueState:
-    """The whole league as it is at one moment, read in one step."""
+    """Read the whole league in one step."""
     settings, players, rows, ratings, counters, matches, version, last = scripts("dump")
     state = LeagueState(settings=Settings.from_fields(pairs(settings)) if settings else Settings())
     state.payoff = Payoff(state.settings.decay)
@@ -47,7 +47,7 @@ class RosterCache:
         self._roster = Roster()
 
     def at(self, version: int | None) -> Roster:
-        """The roster at `version` or newer; None for the last one seen."""
+        """Return the roster at `version` or newer; None for the last one seen."""
         with self._lock:
             if version is None or version == self._roster.version:
                 return self._roster
@@ -87,7 +87,7 @@ class RedisView:
         self._rows[slot] = row_from_bytes(data or b"", self.roster.slots)
 
     def row(self, slot: int) -> NDArray[np.float64]:
-        """The payoff row of `slot`, (slots, 3) float64."""
+        """Return the payoff row of `slot`, (slots, 3) float64."""
         if slot not in self._rows:
             self.keep_row(slot, self._redis.get(f"{self._prefix}payoff:{slot}"))
         return self._rows[slot]

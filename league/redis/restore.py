@@ -53,5 +53,5 @@ def restore(store: Store, history: History, returns: Iterable[Cell], ready: bool
 
 
 def holds_one(prefix: str) -> str:
-    """The message where there is a league already."""
+    """Return the message where there is a league already."""
     return f"Redis holds a league under {prefix!r} already; restore under another run, or wipe that one"

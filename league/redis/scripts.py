@@ -32,7 +32,7 @@ UNGUARDED = ("create", "add", "dump", "returns_add", "cell_claim")  # scripts th
 
 @cache
 def source(name: str, library: str) -> str:
-    """The text of one script, with the library that all of its kind share before it."""
+    """Return the text of one script, preceded by the library of its kind."""
     constants = "".join(f"local {constant} = {value:.17g}\n" for constant, value in CONSTANTS.items())
     parts = [library, *(["guard"] if library == "lib" and name not in UNGUARDED else []), name]
     return constants + "".join((LUA / f"{part}.lua").read_text() for part in parts)
@@ -46,7 +46,7 @@ class Scripts:
         self._scripts: dict[str, Any] = {}
 
     def __call__(self, name: str, *arguments: Any) -> Any:
-        """Run one; what it answers, as Redis gives it. Raises LeagueAbsent while there is no league to change."""
+        """Run one and return its answer as Redis gives it. Raises LeagueAbsent while there is no league to change."""
         try:
             return self._script(name)(keys=[self._prefix], args=arguments)
         except ResponseError as error:
@@ -87,5 +87,5 @@ def absent(error: Exception) -> Exception:
 
 
 def texts(answer: Any) -> list[str]:
-    """A script's answer, each element as text."""
+    """Return a script's answer, each element as text."""
     return [text(element) for element in (answer if isinstance(answer, list) else [answer])]

@@ -103,7 +103,7 @@ class ReturnsCache:
         self._returns, self._lock = SharedReturns(redis, prefix), threading.Lock()
 
     def at(self, version: int) -> ReturnsAt:
-        """The returns at `version` or newer; nothing is asked of Redis before a cell is."""
+        """Return the returns at `version` or newer; Redis is asked only once a cell is."""
         return ReturnsAt(self, version)
 
     def read(self, version: int, slots: Slots) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

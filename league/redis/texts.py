@@ -6,11 +6,11 @@ from typing import Any
 
 
 def text(value: Any) -> str:
-    """One value as text."""
+    """Return one value as text."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def pairs(flat: Any) -> dict[str, str]:
-    """A hash as text, from the flat list of a script or the dict of HGETALL."""
+    """Return a hash as text, from the flat list of a script or the dict of HGETALL."""
     items = flat.items() if isinstance(flat, dict) else zip(flat[::2], flat[1::2], strict=True)
     return {text(key): text(value) for key, value in items}

@@ -25,22 +25,22 @@ RULES: Registry[type[Rule]] = Registry("hyperparameter rule")
 
 
 class Rule:
-    """How one field begins, mutates and moves. A subclass is a frozen dataclass whose fields are its configuration."""
+    """The rule by which one field begins, mutates and moves. Subclasses are frozen dataclasses of their settings."""
 
     def initial(self, rng: np.random.Generator) -> Any:
-        """The value of a new player."""
+        """Return the value of a new player."""
         raise NotImplementedError
 
     def mutated(self, value: Any, rng: np.random.Generator) -> Any:
-        """The value of a player that has just copied `value` from a stronger one."""
+        """Return the value of a player that has just copied `value` from a stronger one."""
         return value
 
     def at(self, value: Any, period: int, progress: float) -> Any:
-        """What the learner uses in its learning period `period` (from 0), `progress` in [0, 1] through it."""
+        """Return what the learner uses in its learning period `period` (from 0), `progress` in [0, 1] through it."""
         return value
 
     def problems(self) -> list[str]:
-        """What is wrong with the configuration, without the name of the field."""
+        """Return what is wrong with the configuration, without the name of the field."""
         return []
 
 
@@ -207,11 +207,11 @@ class Hyperparameters:
             raise ConfigurationError(problems)
 
     def initial(self, rng: np.random.Generator) -> dict[str, Any]:
-        """Values of a new player."""
+        """Return the values of a new player."""
         return {name: rule.initial(rng) for name, rule in self.rules.items()}
 
     def exploited(self, parent: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-        """Values of a player that copies a stronger one whose values are `parent`: each mutated by its rule.
+        """Return the values of a player that copies a stronger one whose values are `parent`: each mutated by its rule.
 
         A field that the parent lacks (it was added to the rules later) begins anew.
         """
@@ -221,7 +221,7 @@ class Hyperparameters:
         }
 
     def at(self, values: Mapping[str, Any], period: int, progress: float = 0.0) -> dict[str, Any]:
-        """What a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
+        """Return what a learner uses in its period number `period` (from 0), `progress` in [0, 1] through it."""
         return {name: rule.at(values[name], period, progress) for name, rule in self.rules.items()}
 
 

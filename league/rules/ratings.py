@@ -22,14 +22,14 @@ KAPPA = 1e-4  # the least that one game leaves of a variance
 
 
 def expected_score(rating: float, other: float) -> float:
-    """Expected score in (0, 1) of a player rated `rating` against one rated `other` (Elo 1978)."""
+    """Return the expected score in (0, 1) of a player rated `rating` against one rated `other` (Elo 1978)."""
     exponent = max(-ELO_RANGE, min(ELO_RANGE, (other - rating) / ELO_SCALE))
     score: float = 1.0 / (1.0 + 10.0**exponent)
     return score
 
 
 def expected_scores(rating: float, others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Expected score of a player rated `rating` against each of `others`, (n,)."""
+    """Return the expected score of a player rated `rating` against each of `others`, (n,)."""
     return np.array([expected_score(rating, other) for other in others.tolist()])
 
 
@@ -85,14 +85,14 @@ class Skills:
         self.skills[home], self.skills[away] = Skill(mu, sigma), Skill(other_mu, other_sigma)
 
     def copy(self, source: str, target: str) -> None:
-        """`target` has the weights of `source` now, so it has its skill."""
+        """Give `target`, which has taken over the weights of `source`, its skill."""
         self.skills[target] = self[source]
 
     def forget(self, name: str) -> None:
-        """A player begins anew: nothing is known of it."""
+        """Forget the skill of a player that begins anew."""
         self.skills.pop(name, None)
 
 
 def mirrored(outcomes: str) -> str:
-    """The same games seen from the other side: "wdl" is "ldw"."""
+    """Return the same games seen from the other side: "wdl" becomes "ldw"."""
     return "".join(MIRRORED[outcome] for outcome in outcomes)

@@ -43,7 +43,7 @@ def win_rates_of(cells: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def row_from_bytes(data: bytes, slots: int) -> NDArray[np.float64]:
-    """A payoff row as Redis holds it, (slots, 3) float64; cells never written are zeros."""
+    """Read a payoff row as Redis holds it, (slots, 3) float64; cells never written are zeros."""
     row = np.zeros((slots, CELL))
     kept = min(len(data) // CELL_BYTES, slots)
     row[:kept] = np.frombuffer(data, dtype="<f8", count=kept * CELL).reshape(kept, CELL)

@@ -122,7 +122,7 @@ class OpenPeriod(Command):
 
 @dataclass(frozen=True)
 class TellProgress(Command):
-    """How far a learning player is -> "on", "paused", or why its learner is to stop."""
+    """Report the progress of a learning player -> "on", "paused", or why its learner is to stop."""
 
     script = "progress"
     player: str

@@ -21,26 +21,26 @@ from league.state.league_state import Event, LeagueState, Match
 from league.state.records import player_fields
 
 
-class Decided(NamedTuple):
-    """What happens, in order, and what the caller is answered, as text."""
+class Consequence(NamedTuple):
+    """The events of a command, in order, and its answer, as text."""
 
     events: list[Event]
     answer: list[str]
 
 
-def decide(state: LeagueState, command: commands.Command, now: int) -> Decided:
-    """What `command` does to the league at `now`, in ms of Unix time; `state` is left as it is."""
-    rule: Callable[[LeagueState, Any, int], Decided] = RULES[type(command)]
+def decide(state: LeagueState, command: commands.Command, now: int) -> Consequence:
+    """Return what `command` does to the league at `now`, in ms of Unix time; `state` is left as it is."""
+    rule: Callable[[LeagueState, Any, int], Consequence] = RULES[type(command)]
     return rule(state, command, now)
 
 
 def exact(rating: float) -> str:
-    """A float as text that is read back as the same float."""
+    """Return a float as text that is read back as the same float."""
     return f"{rating:.17g}"
 
 
-def _nothing(*answer: str) -> Decided:
-    return Decided([], list(answer))
+def _nothing(*answer: str) -> Consequence:
+    return Consequence([], list(answer))
 
 
 def _event(event: str, **fields: Any) -> Event:
@@ -50,18 +50,18 @@ def _event(event: str, **fields: Any) -> Event:
 # Players.
 
 
-def _add(state: LeagueState, command: commands.Add, now: int) -> Decided:
+def _add(state: LeagueState, command: commands.Add, now: int) -> Consequence:
     if command.name in state.players:
         return _nothing("exists")
     event = _added(state, **vars(command), parent="", elo=state.settings.elo_initial)
-    return Decided([event], ["added", event["slot"]])
+    return Consequence([event], ["added", event["slot"]])
 
 
 def _added(state: LeagueState, elo: float, **fields: Any) -> Event:
     return _event("added", **fields, slot=len(state.players), elo=exact(elo))
 
 
-def _change(state: LeagueState, command: commands.Change, now: int) -> Decided:
+def _change(state: LeagueState, command: commands.Change, now: int) -> Consequence:
     if command.name not in state.players:
         return _nothing("unknown")
     fields, events = player_fields(state.players[command.name]), []
@@ -69,20 +69,20 @@ def _change(state: LeagueState, command: commands.Change, now: int) -> Decided:
         if fields[field] != value:
             fields[field] = value
             events.append(_event("changed", name=command.name, field=field, value=value, by=command.by))
-    return Decided(events, ["changed"])
+    return Consequence(events, ["changed"])
 
 
-def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> Decided:
+def _snapshot(state: LeagueState, command: commands.TakeSnapshot, now: int) -> Consequence:
     if command.player not in state.players:
         return _nothing("unknown")
     if state.players[command.player].frozen:
         return _nothing("frozen")
     taken = _frozen_copy(state, command.player, command.model, command.by)
-    return Decided(taken, ["added" if taken else "exists"])
+    return Consequence(taken, ["added" if taken else "exists"])
 
 
 def _frozen_copy(state: LeagueState, name: str, model: str, by: str) -> list[Event]:
-    """A snapshot begins with its parent's rating; nothing where there is one of that name."""
+    """Return the event of a snapshot, which begins with its parent's rating; [] where it exists."""
     if model in state.players:
         return []
     player = state.players[name]
@@ -94,7 +94,7 @@ def _frozen_copy(state: LeagueState, name: str, model: str, by: str) -> list[Eve
 # Matches.
 
 
-def _issue(state: LeagueState, command: commands.Issue, now: int) -> Decided:
+def _issue(state: LeagueState, command: commands.Issue, now: int) -> Consequence:
     if command.match in state.matches:  # the request came twice: the same answer
         return _nothing(*_invitation(state.matches[command.match]))
     if command.match in state.ended:
@@ -111,7 +111,7 @@ def _issue(state: LeagueState, command: commands.Issue, now: int) -> Decided:
         *(home.generation, away.generation, home.frozen, away.frozen, now + command.lease),
     )
     fields = {name: value for name, value in vars(match).items() if name != "id" and not name.endswith("_frozen")}
-    return Decided([_event("issued", match=match.id, **fields)], _invitation(match))
+    return Consequence([_event("issued", match=match.id, **fields)], _invitation(match))
 
 
 def _invitation(match: Match) -> list[str]:
@@ -120,7 +120,7 @@ def _invitation(match: Match) -> list[str]:
     return ["issued", match.home, match.away, match.branch, *generations, *frozen, str(match.deadline)]
 
 
-def _count(state: LeagueState, command: commands.Count, now: int) -> Decided:
+def _count(state: LeagueState, command: commands.Count, now: int) -> Consequence:
     match = state.matches.get(command.match)
     if match is None:
         return _refused(state, command.match, command.by)
@@ -133,11 +133,11 @@ def _count(state: LeagueState, command: commands.Count, now: int) -> Decided:
         ratings = elo_update(*ratings, command.outcomes, state.settings.elo_k)
     elo = {"home_elo": exact(ratings[0]), "away_elo": exact(ratings[1])}
     ended = _event("ended", match=match.id, outcomes=command.outcomes, by=command.by, **elo, **{"as": "counted"})
-    return Decided([ended], ["counted"])
+    return Consequence([ended], ["counted"])
 
 
 def _dropped(state: LeagueState, match: Match) -> str:
-    """Why a result is not to count: a player is not what it was when the match was issued. "" where it counts."""
+    """Return why a result does not count, since a player has changed since the match was issued; "" if it counts."""
     home, away = state.players[match.home], state.players[match.away]
     if home.removed or away.removed:
         return "removed"
@@ -149,39 +149,39 @@ def _dropped(state: LeagueState, match: Match) -> str:
     return ""
 
 
-def _abort(state: LeagueState, command: commands.Abort, now: int) -> Decided:
+def _abort(state: LeagueState, command: commands.Abort, now: int) -> Consequence:
     if command.match not in state.matches:
         return _refused(state, command.match, command.by)
     return _aborted(command.match, command.reason, command.by)
 
 
-def _aborted(match: str, reason: str, by: str) -> Decided:
-    return Decided([_event("ended", match=match, reason=reason, by=by, **{"as": "aborted"})], ["aborted", reason])
+def _aborted(match: str, reason: str, by: str) -> Consequence:
+    return Consequence([_event("ended", match=match, reason=reason, by=by, **{"as": "aborted"})], ["aborted", reason])
 
 
-def _refused(state: LeagueState, match: str, by: str) -> Decided:
-    """A match that is not open: it ended before, or nobody ever issued it."""
+def _refused(state: LeagueState, match: str, by: str) -> Consequence:
+    """Refuse a match that is not open: it has ended, or was never issued."""
     ended = state.ended.get(match)
     reason = "unknown" if ended is None else "duplicate" if ended == "counted" else "late"
-    return Decided([_event("refused", match=match, reason=reason, by=by)], ["refused", reason])
+    return Consequence([_event("refused", match=match, reason=reason, by=by)], ["refused", reason])
 
 
-def _extend(state: LeagueState, command: commands.Extend, now: int) -> Decided:
+def _extend(state: LeagueState, command: commands.Extend, now: int) -> Consequence:
     if command.match not in state.matches:
         return _nothing("0")
-    return Decided([_event("extended", match=command.match, deadline=now + command.lease)], ["1"])
+    return Consequence([_event("extended", match=command.match, deadline=now + command.lease)], ["1"])
 
 
-def _expire(state: LeagueState, command: commands.Expire, now: int) -> Decided:
+def _expire(state: LeagueState, command: commands.Expire, now: int) -> Consequence:
     due = sorted((match.deadline, match.id) for match in state.matches.values() if match.deadline <= now)
     freed = [_event("ended", match=match, **{"as": "expired"}) for _, match in due[: command.most]]
-    return Decided(freed, [str(len(freed))])
+    return Consequence(freed, [str(len(freed))])
 
 
 # Learning periods.
 
 
-def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> Decided:
+def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> Consequence:
     player = state.players.get(command.player)
     if player is None:
         return _nothing("unknown")
@@ -197,10 +197,10 @@ def _open_period(state: LeagueState, command: commands.OpenPeriod, now: int) -> 
     event = _event("period_opened", player=player.name, number=number, learner=command.learner, deadline=deadline)
     fields = player_fields(player)
     models = progress.start, fields["initial"], fields["rules"], fields["hyperparameters"]
-    return Decided([event], ["opened", *map(str, (number, *models, progress.steps, player.generation, deadline))])
+    return Consequence([event], ["opened", *map(str, (number, *models, progress.steps, player.generation, deadline))])
 
 
-def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int) -> Decided:
+def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int) -> Consequence:
     player = state.players.get(command.player)
     if player is None:
         return _nothing("unknown")
@@ -212,10 +212,10 @@ def _tell_progress(state: LeagueState, command: commands.TellProgress, now: int)
         return _nothing("lost")
     steps, deadline = max(progress.steps, command.steps), now + command.lease
     event = _event("progressed", player=player.name, steps=steps, deadline=deadline)
-    return Decided([event], ["paused" if player.paused else "on"])
+    return Consequence([event], ["paused" if player.paused else "on"])
 
 
-def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -> Decided:
+def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -> Consequence:
     """Snapshot first, then reset: a reset player's last weights are in the league."""
     name, player = command.player, state.players.get(command.player)
     if player is None:
@@ -253,10 +253,10 @@ def _close_period(state: LeagueState, command: commands.ClosePeriod, now: int) -
     elif how == "exploited":
         values = {"before": to_json(dict(player.hyperparameters)), "hyperparameters": command.hyperparameters}
         events.append(_event("exploited", **changed, **values, source=taken_over))
-    return Decided(events, [how, start, how, str(command.snapshot), taken_over, command.reason])
+    return Consequence(events, [how, start, how, str(command.snapshot), taken_over, command.reason])
 
 
-RULES: dict[type[commands.Command], Callable[[LeagueState, Any, int], Decided]] = {
+RULES: dict[type[commands.Command], Callable[[LeagueState, Any, int], Consequence]] = {
     commands.Add: _add,
     commands.Change: _change,
     commands.TakeSnapshot: _snapshot,

@@ -1,4 +1,4 @@
-"""Which matches ended of late, and how: tells a result that comes twice or late from one that nobody asked for.
+"""The matches that ended lately, and how: tells a result that comes twice or late from one that nobody asked for.
 
 Two generations: once the newer one holds KEPT matches the older one is forgotten, so the last KEPT are always known and
 never more than twice as many. Redis does the same in two hashes (league/redis/lua/lib.lua).
@@ -24,7 +24,7 @@ class EndedMatches:
         self._newer[match] = how
 
     def get(self, match: str) -> str | None:
-        """How it ended; None for one that did not, or is forgotten."""
+        """Return how it ended; None for one that did not, or is forgotten."""
         return self._newer.get(match) or self._older.get(match)
 
     def __contains__(self, match: object) -> bool:

@@ -1,4 +1,4 @@
-"""How a league came to be what it is, folded from its stream: ratings over time, snapshots, resets, exploits.
+"""The history of a league, folded from its stream: ratings over time, snapshots, resets, exploits.
 
     history = History()
     history.follow(store)          # all events so far; called again, those since
@@ -25,10 +25,10 @@ POINTS = 800  # of a series at most
 
 
 class EventSource(Protocol):
-    """Where a league's events come from: league.redis.store.Store, say."""
+    """The source of a league's events, such as league.redis.store.Store."""
 
     def holds(self, event: str) -> bool:
-        """Whether the event of this id is still there."""
+        """Return True where the event of this id is still there."""
 
     def events(self, after: str = "0") -> Iterator[tuple[str, Event]]:
         """(id, event), oldest first, those after `after`."""
@@ -60,7 +60,7 @@ class Series:
         self._latest: tuple[float, float] | None = None
 
     def add(self, time: float, value: float) -> None:
-        """The value from `time` on; soon after another it is only the latest one."""
+        """Add the value from `time` on; soon after another it is only kept as the latest one."""
         self._latest = (time, value)
         if not self._times or np.isnan(self._values[-1]) or time >= self._times[-1] + self._apart:
             self._times.append(time)
@@ -69,7 +69,7 @@ class Series:
             self._thin()
 
     def cut(self) -> None:
-        """What comes next does not go on from what was before."""
+        """End a part: the next value does not continue the previous ones."""
         if self._latest is not None:
             if self._times[-1] != self._latest[0]:
                 self._times.append(self._latest[0])
@@ -79,19 +79,19 @@ class Series:
             self._latest = None
 
     def points(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(times (n,), values (n,)), the latest at the end; a value is NaN between two parts."""
+        """Return (times (n,), values (n,)), the latest at the end; a value is NaN between two parts."""
         latest = [self._latest] if self._latest is not None and self._times[-1] != self._latest[0] else []
         times, values = self._times + [time for time, _ in latest], self._values + [value for _, value in latest]
         return np.array(times), np.array(values)
 
     def to_plain(self) -> list[Any]:
-        """As JSON can hold it."""
+        """Return the series as JSON can hold it."""
         values = [None if np.isnan(value) else value for value in self._values]
         return [self._times, values, self._apart, self._latest]
 
     @classmethod
     def from_plain(cls, given: list[Any]) -> Series:
-        """What `to_plain` made."""
+        """Read what `to_plain` made."""
         made = cls()
         made._times = given[0]
         made._values = [np.nan if value is None else value for value in given[1]]
@@ -144,7 +144,7 @@ class History:
             self.last_event = entry
 
     def checkpoint(self) -> dict[str, str]:
-        """An event that stands for all that were taken in: given to another history first, both go on alike."""
+        """Return an event that stands for all taken in so far: a history that begins with it continues alike."""
         past = {
             "began": self.began,
             "joined": self.joined,

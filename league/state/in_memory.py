@@ -46,18 +46,18 @@ class MemoryLeague:
         self._happened({"event": "created", **(settings or Settings()).to_fields()})
 
     def execute(self, command: Command) -> list[str]:
-        """Carry out a command; its answer."""
+        """Carry out a command and return its answer."""
         events, answer = decide(self.state, command, self.now)
         for event in events:
             self._happened(event)
         return answer
 
     def view(self, home: str | None = None) -> LeagueState:
-        """The league as it is."""
+        """Return the league as it is."""
         return self.state
 
     def progress_of(self, name: str) -> Progress:
-        """Where a player is."""
+        """Return a player's progress."""
         return self.state.progress[self.state.roster[name].name]
 
     def add_player(
@@ -70,7 +70,7 @@ class MemoryLeague:
         frozen: bool = False,
         rules: Mapping[str, Any] | None = None,
     ) -> Player:
-        """A new player, with hyperparameters drawn by its `rules`. Raises ConfigurationError for what is wrong."""
+        """Add and return a player, with hyperparameters drawn by its `rules`. Raises ConfigurationError."""
         kind_of(kind, config)
         drawn = to_json(Hyperparameters(rules or {}).initial(self.rng))
         given = to_json(dict(config or {})), str(model or ""), "", str(int(frozen)), to_json(dict(rules or {}))
@@ -78,13 +78,13 @@ class MemoryLeague:
         return self.state.players[name]
 
     def snapshot(self, name: str, version: int) -> Player:
-        """A frozen copy of a learning player, as it is at `version`."""
+        """Add and return a frozen copy of a learning player, as it is at `version`."""
         model = str(ModelRef(name, version))
         self.execute(TakeSnapshot(name, model, HERE))
         return self.state.roster[model]
 
     def request(self, home: str) -> Match:
-        """The next match of `home`: its kind chooses the opponent. Raises MatchmakingError when there is none."""
+        """Issue the next match of `home`: its kind chooses the opponent. Raises MatchmakingError when there is none."""
         me = self.state.roster[home]
         choice = choose(kind_of(me.kind, me.config), self.state, me, self.rng)
         self._matches += 1
@@ -105,7 +105,7 @@ class MemoryLeague:
         return self._periods.open(name, HERE, NEVER / 1000.0).at()
 
     def hyperparameters(self, name: str, progress: float = 0.0) -> dict[str, Any]:
-        """What a player trains with, `progress` in [0, 1] through its period."""
+        """Return the hyperparameters that a player trains with, `progress` in [0, 1] through its period."""
         return self._period(name).at(progress)
 
     def progress(self, name: str, steps: int) -> None:

@@ -1,4 +1,4 @@
-"""What every league can do, in memory or in Redis: carry out commands, and be looked at."""
+"""The interface of a league, in memory or in Redis: it carries out commands and shows its state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class League(Protocol):
     """Implemented by league.state.in_memory.MemoryLeague and league.redis.store.Store."""
 
     def execute(self, command: Command) -> list[str]:
-        """Carry out a command in one step; its answer, as text."""
+        """Carry out a command in one step and return its answer, as text."""
 
     def view(self, home: str | None = None) -> View:
-        """The league as it is now, as a matchmaker of `home` sees it."""
+        """Return the league as it is now, as a matchmaker of `home` sees it."""
 
     def progress_of(self, name: str) -> Progress:
-        """Where a player is. Raises PlayerError when it does not exist."""
+        """Return a player's progress. Raises PlayerError when it does not exist."""
 
     @property
     def rng(self) -> np.random.Generator:

@@ -50,7 +50,7 @@ class LearningPeriod:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a period ended: `status` is "closed", "reset", "exploited", or "again" for one that was closed before.
+    """The end of a period: `status` is "closed", "reset", "exploited", or "again" for one that was closed before.
 
     `decision` is what happened, also of one that was closed before: nothing is drawn anew.
     `start` is the model from which the player goes on; None: from its initial weights.
@@ -68,7 +68,7 @@ class Periods:
         self._league = league
 
     def open(self, player: str, learner: str, lease: float) -> LearningPeriod:
-        """The period to work on: a new one, or the open one of this learner or of one that went silent.
+        """Open the period to work on: a new one, or the open one of this learner or of one that went silent.
 
         Raises PlayerError when the player does not exist, PlayerStopped when it learns no more (frozen, removed),
         PlayerUnavailable while it is paused or another learner holds its period.
