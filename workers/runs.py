@@ -64,7 +64,7 @@ def purge(options: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -73,7 +73,7 @@ def _parse(counts: list[str]) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -62,7 +62,7 @@ def _stop(*_: Any) -> None:
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m workers.script", description=__doc__)
     parser.add_argument("place", metavar="FILE.py[:FUNCTION]", help="or module[:FUNCTION]")
     parser.add_argument("--kwargs", default="{}", help="the function's arguments, as JSON")

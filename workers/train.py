@@ -22,7 +22,7 @@ HEAVY = (
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     # Ahead of the first import of NumPy, which would start a thread a core: what has threads cannot be forked safely.
     os.environ["OMP_NUM_THREADS"] = "1"
     from workers.servers.forks import Forks
