@@ -19,7 +19,7 @@ from workers.launch.traces import runs
 
 
 def listed(options: argparse.Namespace) -> int:
-    """Print every run; exit status 0."""
+    """Print every run; return exit status 0."""
     places = runs.places(options)
     any_found = False
     for servers in places:
@@ -64,7 +64,7 @@ def purge(options: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line."""
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.runs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -28,7 +28,7 @@ from workers.servers import check_broker, check_redis, record
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, print what was done; exit status 0."""
+    """Ask the launcher, print what was done, and return exit status 0."""
     urls_from_environment(options)
     wanted = dict(_parse(options.counts))
     own = own_runs(record.RUNS)
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def own_runs(runs: Path) -> dict[str, tuple[str, str]]:
-    """Run name -> (broker URL, Redis URL) of the runs below `runs` whose launcher is running."""
+    """Return (broker URL, Redis URL) by name of each run below `runs` whose launcher is running."""
     found = own_servers(runs)
     names = {folder: run_of(folder) for folder in found}
     return {name: (found[folder].broker_url, found[folder].redis_url) for folder, name in names.items() if name}
@@ -73,7 +73,7 @@ def _parse(counts: list[str]) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    """Run the command line."""
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m workers.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

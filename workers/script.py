@@ -28,7 +28,7 @@ from workers.runtime.lease import present
 
 
 def run(place: Place, kwargs: dict[str, Any]) -> int:
-    """Run it to its end."""
+    """Run the environment to its end."""
     signal.signal(signal.SIGTERM, _stop)
     sys.argv = [place.where]
     with _present(place):
@@ -62,7 +62,7 @@ def _stop(*_: Any) -> None:
 
 
 def main() -> int:
-    """Run the command line."""
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m workers.script", description=__doc__)
     parser.add_argument("place", metavar="FILE.py[:FUNCTION]", help="or module[:FUNCTION]")
     parser.add_argument("--kwargs", default="{}", help="the function's arguments, as JSON")
