@@ -20,7 +20,7 @@ import yaml
 
 from warren.errors import ConfigurationError
 from workers.config import staying
-from workers.config.command_line import check_overrides
+from workers.config.overrides import check_overrides
 from workers.config.schema import Config, Sampling, from_hydra
 from workers.config.validation import verify
 from workers.runtime.session import topology_of

@@ -15,10 +15,10 @@ from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import ConfigurationError
 from workers.config import applicable
-from workers.config.command_line import check_overrides, in_full
+from workers.config.overrides import check_overrides, in_full
+from workers.config.resuming import is_fixed
 from workers.config.roles import ROLES
 from workers.config.schema import CONF, from_hydra
-from workers.launch.kinds.training import FIXED_ON_RESUME
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/*/README.md"))]
@@ -79,7 +79,7 @@ def test_every_setting_of_a_role_is_one(page: Path) -> None:
             continue  # a reader puts it in
         if any(one.startswith("resume=") for one in settings):  # of a folder that is not here, maybe a league's
             settings = ["experiment=kuhn", *(one for one in settings if not one.startswith("resume="))]
-            fixed = [one for one in settings[1:] if FIXED_ON_RESUME.fullmatch(one.lstrip("+").partition("=")[0])]
+            fixed = [one for one in settings[1:] if is_fixed(one.lstrip("+").partition("=")[0])]
             assert fixed == [], f"{role} {' '.join(given)}"
         try:
             check_overrides(role, settings)

@@ -30,11 +30,11 @@ def main() -> None:
     with Forks.begin() or nullcontext() as forks:
         if forks is not None:
             forks.load(HEAVY)  # it begins at once, beside all that follows
-        from workers.config.command_line import role
+        from workers.config.command_line import command
         from workers.launch.kinds.training import run
 
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-        role("train", partial(run, forks=forks))()
+        command("train", partial(run, forks=forks))()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from support.experience import random_trajectory
 
 from agents import build_algorithm, build_policy
 from agents.networks import CORES, NETWORKS
-from workers.config.command_line import check_overrides
+from workers.config.overrides import check_overrides
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/networks.md").read_text()

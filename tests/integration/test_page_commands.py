@@ -25,8 +25,8 @@ from support import page_commands as pages
 from support.launched import PATIENCE, Launched
 from support.python_forks import PythonForks
 
-from workers.config.command_line import arranged, check_overrides
 from workers.config.league_choices import with_choices
+from workers.config.overrides import arranged, check_overrides
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, from_hydra
 from workers.config.validation import verify

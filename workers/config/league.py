@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -13,6 +13,7 @@ from league.rules.hyperparameters import Hyperparameters
 from league.rules.names import ALLOWED, NAME
 from league.rules.settings import Settings
 from warren.errors import ConfigurationError
+from workers.config.schema import fixed
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,12 @@ class PlayerConfig:
 class LeagueConfig:
     """A league: its players, how games are played, how results count, how the mixture is found."""
 
-    env: str
-    players: Mapping[str, PlayerConfig]
-    env_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    network: Mapping[str, Any] = field(default_factory=dict)
+    env: str = fixed()
+    players: Mapping[str, PlayerConfig] = fixed()
+    env_kwargs: Mapping[str, Any] = fixed(default_factory=dict)
+    network: Mapping[str, Any] = fixed(default_factory=dict)
     algorithm: Mapping[str, Any] = field(default_factory=dict)  # `name`, and the settings that all players share
-    settings: Mapping[str, Any] = field(default_factory=dict)  # league.rules.settings
+    settings: Mapping[str, Any] = fixed(default_factory=dict)  # league.rules.settings
     seed: int = 1
 
     # Playing
@@ -94,68 +95,74 @@ class LeagueConfig:
         return max(tables, self.games // sharing // tables * tables)
 
     def __post_init__(self) -> None:
-        problems = []
-        for name in (
-            "games", "tables", "unroll_length", "lanes", "match_games", "series", "period_steps", "evaluation_games",
-            "evaluation_rounds", "cell_least", "cell_most", "memory_bound", "reference_games",
-        ):  # fmt: skip
-            if getattr(self, name) < 1:
-                problems.append(f"{name}={getattr(self, name)} of the league must be at least 1")
-        for name in ("replay_every", "replay_evaluations"):
-            if getattr(self, name) < 0:
-                problems.append(f"{name}={getattr(self, name)} of the league must be at least 0, which records none")
-        if self.replay_upsets is not None and not 0.5 < self.replay_upsets < 1:
-            problems.append(
-                f"replay_upsets={self.replay_upsets} of the league is the score that the loser was expected to reach; "
-                "it must be above 0.5 and below 1, as 0.75 is, or null for none"
-            )
-        if self.replay_bytes < 1 << 20:
-            problems.append(f"replay_bytes={self.replay_bytes} of the league must be at least {1 << 20}, one MiB")
-        if self.history is not None and self.history < 0:
-            problems.append(f"history={self.history} of the league must be at least 0 events, or null for all")
-        if self.games % (2 * self.tables):
-            problems.append(
-                f"games={self.games} of the league must be a multiple of 2 * tables = {2 * self.tables}, so that both "
-                "seats are played equally at each table"
-            )
-        if not 0 <= self.evaluation_share < 1:
-            problems.append(f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1")
-        for name in ("lease", "snapshot_every", "evaluation_every"):
-            if not 0 < getattr(self, name) < inf:  # NaN is not
-                problems.append(f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite")
-        if not 0 < self.cell_confidence < 1:
-            problems.append(f"cell_confidence={self.cell_confidence} of the league must be within 0 and 1, as 0.95 is")
-        if self.max_return is not None and not 0 < self.max_return < inf:
-            problems.append(f"max_return={self.max_return} of the league must be above 0 and finite, or null")
-        for name in ("mixture_temperature", "cell_error", "reward_scale"):
-            if not 0 < getattr(self, name) < inf:
-                problems.append(f"{name}={getattr(self, name)} of the league must be above 0, and finite")
-        if self.goal is not None and not self.goal >= 0:
-            problems.append(f"goal={self.goal} of the league is not an exploitability; it must be at least 0, or null")
-        if not self.players:
-            problems.append("players of the league is empty; give at least one")
-        for name, player in self.players.items():
-            if not NAME.fullmatch(name):
-                problems.append(f"player {name!r}: its name must be {ALLOWED}")
-            if player.updates < 1:
-                problems.append(f"updates={player.updates} of player {name!r} must be at least 1")
-            if player.initial == "":
-                problems.append(f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null")
-            if player.learners is not None and player.learners < 1:
-                problems.append(f"learners={player.learners} of player {name!r} must be at least 1, or null")
-            try:
-                kind_of(player.kind, player.config)
-                Hyperparameters(player.hyperparameters)
-            except ConfigurationError as error:
-                problems += [f"player {name!r}: {problem}" for problem in error.problems]
-            except TypeError as error:  # of an option's value of another type
-                problems.append(f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}")
+        problems = [*self._wrong_counts(), *self._wrong_numbers(), *self._wrong_players()]
         try:
             Settings(**self.settings)
         except (TypeError, ConfigurationError) as error:
             problems.append(f"settings of the league: {error}")
         if problems:
             raise ConfigurationError(problems)
+
+    def _wrong_counts(self) -> Iterator[str]:
+        for name in (
+            "games", "tables", "unroll_length", "lanes", "match_games", "series", "period_steps", "evaluation_games",
+            "evaluation_rounds", "cell_least", "cell_most", "memory_bound", "reference_games",
+        ):  # fmt: skip
+            if getattr(self, name) < 1:
+                yield f"{name}={getattr(self, name)} of the league must be at least 1"
+        for name in ("replay_every", "replay_evaluations"):
+            if getattr(self, name) < 0:
+                yield f"{name}={getattr(self, name)} of the league must be at least 0, which records none"
+        if self.replay_upsets is not None and not 0.5 < self.replay_upsets < 1:
+            yield (
+                f"replay_upsets={self.replay_upsets} of the league is the score that the loser was expected to reach; "
+                "it must be above 0.5 and below 1, as 0.75 is, or null for none"
+            )
+        if self.replay_bytes < 1 << 20:
+            yield f"replay_bytes={self.replay_bytes} of the league must be at least {1 << 20}, one MiB"
+        if self.history is not None and self.history < 0:
+            yield f"history={self.history} of the league must be at least 0 events, or null for all"
+        if self.games % (2 * self.tables):
+            yield (
+                f"games={self.games} of the league must be a multiple of 2 * tables = {2 * self.tables}, so that both "
+                "seats are played equally at each table"
+            )
+
+    def _wrong_numbers(self) -> Iterator[str]:
+        if not 0 <= self.evaluation_share < 1:
+            yield f"evaluation_share={self.evaluation_share} of the league must be within 0 and below 1"
+        for name in ("lease", "snapshot_every", "evaluation_every"):
+            if not 0 < getattr(self, name) < inf:  # NaN is not
+                yield f"{name}={getattr(self, name)} of the league must be more than 0 seconds, and finite"
+        if not 0 < self.cell_confidence < 1:
+            yield f"cell_confidence={self.cell_confidence} of the league must be within 0 and 1, as 0.95 is"
+        if self.max_return is not None and not 0 < self.max_return < inf:
+            yield f"max_return={self.max_return} of the league must be above 0 and finite, or null"
+        for name in ("mixture_temperature", "cell_error", "reward_scale"):
+            if not 0 < getattr(self, name) < inf:
+                yield f"{name}={getattr(self, name)} of the league must be above 0, and finite"
+        if self.goal is not None and not self.goal >= 0:
+            yield f"goal={self.goal} of the league is not an exploitability; it must be at least 0, or null"
+
+    def _wrong_players(self) -> Iterator[str]:
+        if not self.players:
+            yield "players of the league is empty; give at least one"
+        for name, player in self.players.items():
+            if not NAME.fullmatch(name):
+                yield f"player {name!r}: its name must be {ALLOWED}"
+            if player.updates < 1:
+                yield f"updates={player.updates} of player {name!r} must be at least 1"
+            if player.initial == "":
+                yield f"initial='' of player {name!r} must name a checkpoint or PLAYER@VERSION, or be null"
+            if player.learners is not None and player.learners < 1:
+                yield f"learners={player.learners} of player {name!r} must be at least 1, or null"
+            try:
+                kind_of(player.kind, player.config)
+                Hyperparameters(player.hyperparameters)
+            except ConfigurationError as error:
+                yield from (f"player {name!r}: {problem}" for problem in error.problems)
+            except TypeError as error:  # of an option's value of another type
+                yield f"player {name!r}: config {dict(player.config)} or its hyperparameters: {error}"
 
     def progress_in_period(self, steps: int, end: int) -> float:
         """Return the part in [0, 1] of a period that is over at `steps` decisions, if it ends at `end` decisions."""

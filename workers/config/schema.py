@@ -7,7 +7,7 @@ DictConfig.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     import envs
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+def fixed(default: Any = MISSING, **more: Any) -> Any:
+    """Return a field that a resumed run keeps; for a table with fields of its own that is the choice of a file."""
+    return field(default=default, metadata={"fixed_on_resume": True}, **more)
 
 
 class Sampling(Enum):
@@ -46,29 +51,30 @@ class BrokerConfig:
 class EnvConfig:
     """The environment that is played. `id`: a gymnasium id, `gym:ID`, `module:Class` or `file.py:Class`."""
 
-    id: str = "CartPole-v1"  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
+    id: str = fixed("CartPole-v1")  # a gymnasium id, gym:ID, module:Class or file.py:Class (docs/environments.md)
     num_envs: int = 4  # stepped at once by each actor; sampling=served: by each env runner, in two groups
-    kwargs: dict[str, Any] = field(default_factory=dict)  # given to the environment's constructor
+    kwargs: dict[str, Any] = fixed(default_factory=dict)  # given to the environment's constructor
     # How an actor steps its environments. sync: one after another; library: all by arrays, as gymnasium itself wrote
     # some; auto: by the library where a test has shown that it plays the same (CartPole), else sync.
     vectorization: str = "auto"
     workers: int = 0  # processes that share an actor's environments, if they are slow; 0: the actor steps them itself
     # What is done with episodes, observations and rewards, in the order of these lines. atari: 4 skipped frames, up to
     # 30 no-ops, grey, 84 x 84, an episode a life, 4 stacked, rewards clipped to 1; what is given here wins over it.
-    preprocessing: str | None = None
-    frame_skip: int | None = None  # each action is repeated so often; of images, the maximum of the last two is given
-    noop_start: int | None = None  # an episode begins with 1 to this many steps of action 0, which does nothing
-    grey: bool | None = None  # images in grey
-    resize: int | None = None  # images to this many pixels a side
-    episodic_life: bool | None = None  # where a life is lost the episode ends, and the next goes on in the same game
-    frame_stack: int | None = None  # this many last observations are given as one, [frame_stack, ...]
-    reward_channels: dict[str, float] = field(
-        default_factory=dict
-    )  # of a reward of several numbers: name -> coefficient
+    preprocessing: str | None = fixed(None)
+    # Each action is repeated so often; of images, the maximum of the last two is given
+    frame_skip: int | None = fixed(None)
+    noop_start: int | None = fixed(None)  # an episode begins with 1 to this many steps of action 0, which does nothing
+    grey: bool | None = fixed(None)  # images in grey
+    resize: int | None = fixed(None)  # images to this many pixels a side
+    # Where a life is lost the episode ends, and the next goes on in the same game
+    episodic_life: bool | None = fixed(None)
+    frame_stack: int | None = fixed(None)  # this many last observations are given as one, [frame_stack, ...]
+    # Of a reward of several numbers: name -> coefficient.
+    reward_channels: dict[str, float] = fixed(default_factory=dict)
     # Each channel has a value head and advantages of its own, which its coefficient weights; else rewards are added up.
-    channel_values: bool = False
-    reward_scale: float = 1.0  # a factor
-    reward_clip: float | None = None  # to -reward_clip .. reward_clip
+    channel_values: bool = fixed(False)
+    reward_scale: float = fixed(1.0)  # a factor
+    reward_clip: float | None = fixed(None)  # to -reward_clip .. reward_clip
     # The run ends when the mean return of the last 100 training episodes reaches this; null: never. Default: the
     # environment's own reward threshold, where it has one (conf/warren.yaml).
     goal: float | None = None
@@ -107,8 +113,8 @@ class Config:
     """The settings of one run. Defaults here are for any environment; conf/ sets the rest."""
 
     # The run and its folder: FOLDER/PROJECT/TRIAL.
-    project: str = "cartpole"  # default: by the environment's name (conf/warren.yaml)
-    trial: str | None = None  # default: date, time and a random suffix
+    project: str = fixed("cartpole")  # default: by the environment's name (conf/warren.yaml)
+    trial: str | None = fixed(None)  # default: date, time and a random suffix
     folder: str = "runs"  # where the folders of all runs are
     resume: str | None = None  # a run folder (or PROJECT/TRIAL) to go on from
     run: str | None = None  # name of the run on the servers; roles started by hand join the run they name
@@ -162,10 +168,10 @@ class Config:
     hosts: dict[str, Any] = field(default_factory=dict)
     host: str | None = None  # which of them this machine is; one that does not lead needs run= and the servers' URLs
 
-    league: dict[str, Any] | None = None  # a league (workers/config/league.py); null trains one player by itself
+    league: dict[str, Any] | None = fixed(None)  # a league (workers/config/league.py); null trains one player by itself
     league_workers: int = 1  # processes that serve the league
     evaluators: int = 1  # processes that measure frozen players against each other
-    restore: str | None = None  # the folder of a league's snapshot to begin with
+    restore: str | None = fixed(None)  # the folder of a league's snapshot to begin with
 
     # Settings of a single process, started by hand or by the launcher.
     actor_id: int | None = None  # number of an actor or a gateway; null: the next that is free
@@ -176,9 +182,9 @@ class Config:
     player: str = "main"  # the player that a learner trains
 
     broker: BrokerConfig = field(default_factory=BrokerConfig)
-    env: EnvConfig = field(default_factory=EnvConfig)
-    network: dict[str, Any] = field(default_factory=dict)
-    algorithm: dict[str, Any] = field(default_factory=dict)
+    env: EnvConfig = fixed(default_factory=EnvConfig)
+    network: dict[str, Any] = fixed(default_factory=dict)
+    algorithm: dict[str, Any] = fixed(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
 
     @property

@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 from warren.errors import ConfigurationError
-from workers.config import plain_checks
 from workers.config.schema import Config, from_yaml, to_yaml
 from workers.servers.forks import ENVIRONMENT, Forks
 from workers.servers.process import Child
@@ -24,16 +23,14 @@ WITHIN = 300.0  # s; games that compile or download something the first time tak
 GRACE = 0.5  # s between SIGTERM and SIGKILL, after a Ctrl-C
 
 
-def verify(config: Config, forks: Forks | None) -> None:
-    """Verify as `validation.verify` does, for a launcher: raise one ConfigurationError that lists every problem.
+def problems_of_building(config: Config, forks: Forks | None) -> list[str]:
+    """Return what `validation.problems_of_building` yields for a launcher, found by a separate process.
 
-    A separate process, forked by `forks` or else started by exec, builds what has to be built within WITHIN s.
+    `forks` forks that process, or else exec starts it; it has WITHIN s. Raises ConfigurationError if it is too late or
+    ends without an answer.
     """
-    problems = [*plain_checks.problems(config, "train")]
     with tempfile.TemporaryDirectory(prefix="warren-verifying-") as folder:
-        problems += _built(config, Path(folder), forks)
-    if problems:
-        raise ConfigurationError(problems)
+        return _built(config, Path(folder), forks)
 
 
 def _built(config: Config, folder: Path, forks: Forks | None) -> list[str]:

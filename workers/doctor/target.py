@@ -15,7 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from warren.errors import BrokerError, ConfigurationError
 from workers import servers
-from workers.config.command_line import check_overrides, in_full
+from workers.config.overrides import check_overrides, in_full
 from workers.config.run_names import name_run
 from workers.config.schema import CONF, Config, from_hydra, from_yaml
 from workers.config.validation import verify

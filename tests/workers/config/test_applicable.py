@@ -9,8 +9,8 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from workers.config import applicable
-from workers.config.command_line import in_full
 from workers.config.league_choices import with_choices
+from workers.config.overrides import in_full
 from workers.config.schema import CONF, Config, from_hydra
 
 

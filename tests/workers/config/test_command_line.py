@@ -13,7 +13,8 @@ import pytest
 
 from warren.errors import BrokerError, ConfigurationError
 from workers.config import verifying
-from workers.config.command_line import arranged, check_overrides, guarded, sweep
+from workers.config.command_line import guarded
+from workers.config.overrides import arranged, check_overrides, sweep
 from workers.config.schema import CONF, Config, EnvConfig
 from workers.servers.process import free_port
 
@@ -291,7 +292,7 @@ def test_an_environment_whose_constructor_hangs_is_named(tmp_path: Path, monkeyp
         setting = "env.id" if config.league is None else "league.env"
         message = rf"{setting}: .*game.py:Game could not be built and tested within 0.5 s; does its constr"
         with pytest.raises(ConfigurationError, match=message):
-            verifying.verify(config, None)
+            verifying.problems_of_building(config, None)
 
 
 def test_a_number_in_the_place_of_true_or_false_is_refused() -> None:

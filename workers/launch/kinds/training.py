@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from warren.errors import ConfigurationError
 from warren.files import read_json
 from workers import servers
 from workers.config import hosts, plain_checks, roles
-from workers.config.command_line import REFUSALS, of_resumed_league
 from workers.config.league_choices import with_choices
+from workers.config.overrides import REFUSALS
+from workers.config.resuming import changes
 from workers.config.run_names import name_run, run_folder
 from workers.config.schema import BrokerConfig, Config, from_hydra
-from workers.config.verifying import verify
+from workers.config.verifying import problems_of_building
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
 from workers.launch.kinds.training_spec import compiled, may_fork
 from workers.launch.spec import RunSpec, ServersSpec
@@ -34,19 +33,15 @@ from workers.servers.forks import Forks
 if TYPE_CHECKING:
     from workers.launch.launcher import Launcher, Outcome
 
-FIXED_ON_RESUME = re.compile(
-    r"project|trial|experiment|env|env\.(id|kwargs.*|preprocessing|frame_skip|noop_start|grey|resize|episodic_life|frame_stack|reward_.*)|network.*|algorithm|algorithm\.name|league|restore"
-    r"|league\.(env|env_kwargs.*|network.*|players.*|settings.*)"
-)
-
 # The modules with which a learner draws its curve at its end, which would wait for their imports.
 AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")
 
 
-def run(config: Config, forks: Forks | None = None) -> int:
+def run(config: Config, overrides: Sequence[str], forks: Forks | None = None) -> int:
     """Train to the end; return the exit status: 0 if solved or all steps are done, 130 after Ctrl-C, 1 after a failure.
 
-    `forks`: forks the run's processes; it is loading the modules that all runs need.
+    `overrides`: those of the command line, which change a resumed run. `forks`: forks the run's processes; it is
+    loading the modules that all runs need.
     """
     if forks is not None:
         if may_fork(config):
@@ -56,18 +51,19 @@ def run(config: Config, forks: Forks | None = None) -> int:
     if not hosts.leads(config):
         return _join(config, forks)
     if config.resume is not None:
-        config = resumed(config)
+        config = resumed(config, overrides)
     name_run(config)
     if not [*hosts.problems(config)]:
         config = replace(config, **hosts.given_totals(config))
     forked = forks if may_fork(config) else None
-    if any(plain_checks.problems(config, "train")):
-        verify(config, forked)  # it raises, with all that is wrong
+    if problems := [*plain_checks.problems(config, "train")]:
+        raise ConfigurationError([*problems, *problems_of_building(config, forked)])
     with RunFolder.take(run_folder(config)) as folder, servers.begin(
         config.broker.mode, config.broker.url, config.broker.redis_url,
         folder=folder.path, lock=folder.lock, run=config.run, unsaved=unsaved_league(config),
     ) as pending:  # fmt: skip
-        verify(config, forked)  # while the servers boot
+        if problems := problems_of_building(config, forked):  # while the servers boot
+            raise ConfigurationError(problems)
         if forked is not None and config.league is None:
             forked.load(AT_THE_END)  # while the servers boot
         return _lead(config, folder, pending, forks)
@@ -157,8 +153,8 @@ def _join(config: Config, forks: Forks | None) -> int:
         return Launcher(joining, folder, view, partial(ShareMonitor, view), from_card, forks).run().status
 
 
-def resumed(config: Config) -> Config:
-    """Return the configuration of the run folder `config.resume`, with this command line's overrides on top."""
+def resumed(config: Config, given: Sequence[str]) -> Config:
+    """Return the configuration of the run folder `config.resume`, with the overrides `given` on top."""
     assert config.resume is not None
     folder = next(
         (p for p in (Path(config.resume), Path(config.folder) / config.resume) if (p / "config.yaml").exists()), None
@@ -169,17 +165,7 @@ def resumed(config: Config) -> Config:
             f"the newest run folders are {', '.join(known[-3:])}" if known else f"there is none under {config.folder}/"
         )
         raise ConfigurationError(f"resume: {config.resume} is not a run folder (it has no config.yaml); {hint}")
-    overrides, problems = [], []
-    for override in [*HydraConfig.get().overrides.task, *of_resumed_league]:
-        key, _, value = override.lstrip("+~").partition("=")
-        if key in ("resume", "folder"):
-            continue
-        if FIXED_ON_RESUME.fullmatch(key):
-            problems.append(f"{override}: cannot be changed when a run is resumed; start a new run for it")
-        elif key == "broker":
-            overrides.append(f"broker.mode={value}")
-        else:
-            overrides.append(override)
+    overrides, problems = changes(given)
     if problems:
         raise ConfigurationError(problems)
     GlobalHydra.instance().clear()

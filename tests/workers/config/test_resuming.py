@@ -1,0 +1,42 @@
+"""The settings that a resumed run keeps."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from workers.config.resuming import changes, is_fixed
+from workers.config.schema import EnvConfig
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "project", "trial", "experiment", "restore", "env", "env.id", "env.kwargs", "env.kwargs.x", "env.grey",
+        "env.reward_channels.speed", "env.reward_clip", "env.channel_values", "network", "network.hidden_sizes",
+        "algorithm", "algorithm.name", "league", "league.env", "league.env_kwargs.x", "league.network.width",
+        "league.players.main.kind", "league.settings.shares",
+    ],
+)  # fmt: skip
+def test_resume_keeps_what_the_weights_depend_on(name: str) -> None:
+    assert is_fixed(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["actors", "seconds", "broker", "algorithm.learning_rate", "league.goal", "league.algorithm.discount", "env.goal"],
+)
+def test_resume_may_change_the_rest(name: str) -> None:
+    assert not is_fixed(name)
+
+
+def test_new_setting_of_the_environment_has_to_be_decided_on() -> None:
+    changeable = {one.name for one in fields(EnvConfig) if not is_fixed(f"env.{one.name}")}
+    assert changeable == {"num_envs", "vectorization", "workers", "goal"}
+
+
+def test_changes_are_told_apart_from_errors() -> None:
+    taken, problems = changes(["resume=runs/x", "folder=runs", "broker=private", "actors=3", "env.id=other"])
+    assert taken == ["broker.mode=private", "actors=3"]
+    assert problems == ["env.id=other: cannot be changed when a run is resumed; start a new run for it"]

@@ -1,0 +1,175 @@
+"""The overrides of a command line: their order, their composition by Hydra, and an error for each wrong one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import hydra
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra._internal.utils import get_args_parser
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from warren.errors import ConfigurationError, unknown_name
+from workers.config.own_folders import OwnFolders
+from workers.config.schema import CONF, from_hydra
+from workers.servers.checks import redact
+
+# ValueError: a number as a group's option; AssertionError: a league's setting where no league is chosen.
+REFUSALS = (HydraException, OmegaConfBaseException, ValueError, AssertionError)
+# Tables whose files hold only some of the names that may be set. (That of hosts holds none.)
+OPEN = ("league", "network", "env.kwargs", "env.reward_channels")
+
+
+def arranged(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Split a command line, in any order, into Hydra's own options and the overrides."""
+    overrides: list[str] = get_args_parser().parse_intermixed_args(argv).overrides
+    options = list(argv)
+    for override in overrides:
+        options.remove(override)
+    return options, [in_full(override) for override in overrides]
+
+
+def in_full(override: str) -> str:
+    """Return an override in the form by which Hydra adds a name to an open table; `verify` refuses wrong names."""
+    name = override.partition("=")[0]
+    open_table = name == "hosts" or name.startswith(tuple(f"{table}." for table in OPEN))
+    return f"++{override}" if open_table and "=" in override else override
+
+
+def set_aside(overrides: list[str]) -> tuple[list[str], list[str]]:
+    """Split overrides into those for Hydra and those of the league of a resumed run, which is not composed here."""
+    if not any(given.startswith("resume=") for given in overrides):
+        return overrides, []
+    of_league = [given for given in overrides if given.startswith("++league.")]
+    return [given for given in overrides if given not in of_league], of_league
+
+
+def check_overrides(role_name: str, argv: list[str]) -> int:
+    """Compose once ahead of Hydra and return 0. Raises ConfigurationError with every wrong override and its remedy."""
+    arguments = get_args_parser().parse_args(argv)
+    if arguments.help or arguments.hydra_help or arguments.info:
+        return 0
+    OwnFolders.config_dir = arguments.config_dir or OwnFolders.config_dir
+    name, overrides = arguments.config_name or role_name, arguments.overrides
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        try:
+            for one in sweep(role_name, overrides) if arguments.multirun else [overrides]:
+                overrides = one
+                problems = [*_no_truth_values(hydra.compose(name, overrides), overrides)]
+                if problems:
+                    raise ConfigurationError(problems)
+            return 0
+        except REFUSALS as error:
+            wrong = dict(_explain_each(name, overrides))
+            problems = list(wrong.values()) or [_first_line(error)]
+            # The other overrides may be wrong in other ways; one run should report everything.
+            if wrong:
+                from workers.config.validation import verify  # and with it torch, which not every command line needs
+
+                left = hydra.compose(name, [override for override in overrides if override not in wrong])
+                try:
+                    verify(from_hydra(left), role_name)
+                except ConfigurationError as more:
+                    problems += more.problems
+        finally:
+            GlobalHydra.instance().clear()
+    raise ConfigurationError(problems)
+
+
+def _no_truth_values(composed: DictConfig, overrides: list[str]) -> Iterator[str]:
+    """Yield a sentence for each number given to a boolean setting: OmegaConf takes any number but 0 for true."""
+    for override in overrides:
+        name, _, value = override.lstrip("+~").partition("=")
+        if re.fullmatch(r"-?[\d.]+", value) and value not in ("0", "1") and re.fullmatch(r"[\w.]+", name):
+            try:
+                taken = OmegaConf.select(composed, name)
+            except OmegaConfBaseException:
+                continue
+            if isinstance(taken, bool):
+                yield f"{name}: {value} is neither true nor false; use one of them"
+
+
+def sweep(role_name: str, overrides: list[str]) -> list[list[str]]:
+    """Return the overrides of each run of `--multirun`: four for seed=1,2 actors=2,4. Raises ConfigurationError."""
+    if role_name != "train":
+        raise ConfigurationError(f"--multirun: workers.{role_name} joins one run; sweep with workers.train")
+    # All runs would write into one folder, or have one name on the servers.
+    fixed = [one for one in overrides if re.match(r"(trial|run|resume)=", one) and "," not in one]
+    if fixed:
+        raise ConfigurationError(f"--multirun: {' '.join(fixed)} would be the same for all runs; leave it out")
+    try:
+        (batch,) = BasicSweeper.split_arguments(OverridesParser.create().parse_overrides(overrides), None)
+    except HydraException:  # for example, not written as name=value: composing reports it
+        return [overrides]
+    return batch
+
+
+def _explain_each(name: str, overrides: list[str]) -> Iterator[tuple[str, str]]:
+    chosen = [override for override in overrides if _chooses_group(override) and _composes(name, [override])]
+    known = _keys(hydra.compose(name, chosen))
+    for override in overrides:
+        try:
+            # With the chosen groups: a setting may exist only in one of their options.
+            hydra.compose(name, [override] if override in chosen else [*chosen, override])
+        except REFUSALS as error:
+            key, _, value = override.partition("=")
+            key = key.lstrip("+~")
+            # An override may hold a broker's password.
+            if isinstance(error, MissingConfigException):
+                yield override, redact(unknown_name(f"{key}:", value, error.options or ()))
+            elif isinstance(error, OverrideParseException) and "=" in override:
+                yield override, redact(_unreadable(override, key, value))
+            elif not re.fullmatch(r"[\w./@]+", key) or "=" not in override.lstrip("~"):
+                yield override, redact(f"{override}: is not a setting; write settings as name=value")
+            elif key.startswith("league.") and "league" not in dict(option.split("=", 1) for option in chosen):
+                yield override, f"{key}: no league is chosen; choose one as well, as in league=kuhn"
+            elif _chooses_group(override) and (wrong := _WRONG_IN_FILE.match(str(error))):
+                yield override, f"{wrong['file']}.yaml: {unknown_name('setting', wrong['key'], known)}"
+            elif key not in known:
+                yield override, unknown_name("setting", key, known, "(--cfg job lists them)")
+            else:
+                yield override, redact(f"{override}: {_first_line(error)}")
+
+
+# Hydra's error for a file of settings that sets a name that does not exist.
+_WRONG_IN_FILE = re.compile(r"In '(?P<file>[^']+)': ConfigKeyError.*full_key: (?P<key>\S+)", re.DOTALL)
+
+
+def _unreadable(override: str, key: str, value: str) -> str:
+    if value[:1] in "[{\"'":
+        return f"{override}: the value cannot be read; is a bracket or a quote of it left open?"
+    quoted = f"{key}='{value}'" if '"' in value else f'{key}="{value}"'
+    return f"{override}: the value cannot be read; put it in quotes: {shlex.quote(quoted)}"
+
+
+def _chooses_group(override: str) -> bool:
+    return (CONF / override.partition("=")[0]).is_dir()
+
+
+def _composes(name: str, overrides: list[str]) -> bool:
+    try:
+        hydra.compose(name, overrides)
+    except REFUSALS:
+        return False
+    return True
+
+
+def _keys(config: DictConfig, prefix: str = "") -> list[str]:
+    keys = []
+    for key in map(str, config):
+        keys.append(f"{prefix}{key}")
+        child = OmegaConf.select(config, key)
+        if isinstance(child, DictConfig):
+            keys += _keys(child, f"{prefix}{key}.")
+    return keys
+
+
+def _first_line(error: Exception) -> str:
+    cause = error.__cause__ or error
+    return re.sub(r"\s+", " ", str(cause).splitlines()[0]) if str(cause) else type(cause).__name__
