@@ -10,9 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from warren.errors import NotFinite, WarrenError
+from warren.errors import WarrenError
 from workers.config import staying
-from workers.config.roles import Done, Restart
+from workers.config.roles import Done
+from workers.launch.processes.deaths import MOST_WAIT, Death, History, decide
 from workers.launch.processes.failure import Failure, failure_in, failure_of
 from workers.launch.spec import GRACE, ProcessSpec
 from workers.servers.forks import Forks
@@ -20,9 +21,6 @@ from workers.servers.process import Child, explain_status
 
 ENDED_FOR = 3.0  # s before a child that ended with status 0 is restarted: the learner may be about to end the run
 TERMINATED = 143  # exit status of a child that SIGTERM found still importing, as shells have it
-CALM = 60.0  # s of life after which a child's earlier deaths no longer count
-SOON = 20.0  # s of life; a child that fails twice in the same way before that would do so a third time
-MOST_WAIT, MOST_WAIT_OPTIONAL = 8.0, 60.0  # s between two tries at most
 
 
 @dataclass
@@ -196,47 +194,29 @@ class Supervisor:
     def _report(self, managed: Managed) -> None:
         """Print a death and the time of the restart, or give the process up. Raises WarrenError if it is critical."""
         assert managed.child is not None
-        lived = time.monotonic() - managed.started_at
-        # One that a signal killed, or that ended well, did not fail of what it printed last.
+        # A child that a signal killed, or that ended well, did not fail by the last error that it printed.
         failed = 0 < (managed.child.status or 0) < 128
-        before, managed.failure = managed.failure, failure_in(managed.child.output()) if failed else None
-        what, cause = managed.child.death(), managed.failure
+        failure = failure_in(managed.child.output()) if failed else None
+        what = managed.child.death()
         if (
             failed
-            and (cause is None or not cause.where)
+            and (failure is None or not failure.where)
             and (elsewhere := failure_of(child.log for child in self.children if child is not managed))
         ):
             what += f"\nthe newest error in your code, in {elsewhere[0]}: {elsewhere[1]}"
-        if self._excused():
-            managed.retry_at, managed.failure = time.monotonic() + 1.0, None
-            self._say(f"{what}\nrestarting {managed.name} once the servers answer")
-            return
-        if lived > CALM:
-            managed.deaths = 0
-        managed.deaths += 1
-        same = managed.failure is not None and before is not None and managed.failure == before
-        at_once = managed.child.status == NotFinite.exit_status
-        hopeless = at_once or (same and lived < SOON and managed.deaths > 1 and not managed.failure.passing)  # type: ignore[union-attr]
-        optional = managed.spec.restart is not Restart.critical
-        never = managed.spec.restart is Restart.never
-        if hopeless or never or (managed.deaths > self._restarts and not optional):
-            why = f"{managed.name} died {managed.deaths} times; giving up (restarts={self._restarts})"
-            why += f": {managed.failure}" if managed.failure else ""
-            if at_once:
-                why = f"{managed.name} cannot go on: {managed.failure}"
-            elif managed.deaths <= self._restarts:
-                why = f"{managed.name} failed twice in the same way and will again; giving up: {managed.failure}"
-            if not optional:
-                raise WarrenError(f"{what}\n{why}")
-            managed.given_up = str(managed.failure or what)
-            if never:
-                why = f"{managed.name} is not started again"
-            self._say(f"{what}\n{why}; the run goes on without it")
-            return
-        wait = min(0.25 * 2 ** (managed.deaths - 1), MOST_WAIT_OPTIONAL if optional else MOST_WAIT)
-        managed.retry_at = time.monotonic() + wait
-        count = f"{managed.deaths}" if optional else f"{managed.deaths} of {self._restarts}"
-        self._say(f"{what}\nrestarting {managed.name} ({count}) in {wait:g} s")
+        lived = time.monotonic() - managed.started_at
+        action = decide(
+            Death(managed.name, managed.child.status, lived, failure, self._excused()),
+            History(managed.deaths, managed.failure, self._restarts, managed.spec.restart),
+        )
+        managed.deaths, managed.failure = action.deaths, action.failure
+        if action.ends_run:
+            raise WarrenError(f"{what}\n{action.text}")
+        if action.wait is None:
+            managed.given_up = str(action.failure or what)
+        else:
+            managed.retry_at = time.monotonic() + action.wait
+        self._say(f"{what}\n{action.text}")
 
 
 def _is_stopped(managed: Managed) -> bool:
