@@ -19,8 +19,9 @@ from tasks.events import STATUS, Subscription
 from tasks.topology import Topology
 from workers.config.roles import Done
 from workers.launch.folder import RunFolder
+from workers.launch.host_run import Outcome
 from workers.launch.kinds.services_monitor import ShareMonitor
-from workers.launch.launcher import Launcher, Outcome
+from workers.launch.launcher import Launcher
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import living
 from workers.servers import Servers

@@ -14,6 +14,7 @@ import pytest
 
 from warren.errors import WarrenError
 from workers.config.roles import Done, Restart
+from workers.launch.processes import deaths
 from workers.launch.processes import supervisor as module
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import ProcessSpec
@@ -132,7 +133,7 @@ def test_the_last_line_of_a_run_that_is_given_up_names_the_exception_and_its_lin
 def test_earlier_deaths_are_forgiven_after_a_calm_while(
     stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CALM", 0.0)
+    monkeypatch.setattr(deaths, "CALM", 0.0)
     it = stage(restarts=1)
     it.add("actor-0", FAIL)
     it.poll_until(lambda: it.starts("actor-0") == 4)
@@ -253,7 +254,7 @@ def test_what_a_server_that_is_away_may_have_caused_is_tried_again(stage: Callab
 
 
 def test_an_optional_process_never_ends_the_run(stage: Callable[..., Stage], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_WAIT_OPTIONAL", 0.01)
+    monkeypatch.setattr(deaths, "MOST_WAIT_OPTIONAL", 0.01)
     it = stage(restarts=1)
     it.add("evaluator-0", FAIL, restart=Restart.optional)
     it.add("flower", RAISE, restart=Restart.optional)

@@ -49,7 +49,7 @@ class Share(Protocol):
 
 
 class Place:
-    """The place of a launcher: the part that leaders and followers share."""
+    """The place of a launcher: the part that leaders and followers share, and the steps that only one of them takes."""
 
     def __init__(self, spec: RunSpec, membership: Membership, app: Any, topology: Topology, redis_url: str) -> None:
         self.spec, self.membership, self.app, self.topology = spec, membership, app, topology
@@ -59,6 +59,36 @@ class Place:
         self.note = ""
         self._reminded_at = float("-inf")
         self.say: Callable[[str], None] = print
+
+    def begin(self, asked: Callable[[], bool] = lambda: False) -> None:
+        """Take the place. Raises ConfigurationError if another has it; KeyboardInterrupt if `asked` to stop."""
+        raise NotImplementedError
+
+    def beat(self, share: Share) -> int | None:
+        """Renew the lease, once a second; return the exit status if the run is over, else None."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Give up a place that was taken in vain: its lease expires."""
+        self.membership.rest()
+
+    def admit(self) -> None:
+        """Open the run for hosts that join; a leader's step."""
+
+    def announce_end(self, status: int) -> None:
+        """Tell the other hosts that the run has ended; a leader's step. Raises Superseded."""
+
+    def await_others(self, status: int) -> None:
+        """Wait for the other hosts to stop; a leader's step. Raises Superseded."""
+
+    def remove(self, topology: Topology, temporary: bool = False) -> None:
+        """Remove the run from the servers; a leader's step. Raises Superseded."""
+
+    def gave_up(self, why: str) -> None:
+        """Publish why this host gave up; a follower's step, as followers read the leader's status."""
+
+    def leave(self, status: int) -> None:
+        """Leave the run, when all processes are stopped; a follower's step."""
 
     def presence(self, share: Share | None = None, **more: Any) -> Presence:
         """Return the state of this launcher."""
@@ -232,8 +262,9 @@ class Leading(Place):
         finally:
             self.membership.rest()
 
-    def gave_up(self, why: str) -> None:
-        """Do nothing: followers read the status."""
+    def abandon(self) -> None:
+        """Remove the run that was begun in vain."""
+        self.remove(self.topology)
 
     def _still_leading(self) -> None:
         self.membership.renew(True, self.presence())
@@ -249,7 +280,7 @@ class Following(Place):
         self._failed = False
         self._subscription: Subscription | None = None
 
-    def begin(self, asked: Callable[[], bool]) -> None:
+    def begin(self, asked: Callable[[], bool] = lambda: False) -> None:
         """Wait for the leader, and join. Raises KeyboardInterrupt if asked to stop."""
         where = self.spec.hosts[0] if self.spec.hosts else "its first machine"
         while (leader := self._leader()) is None:

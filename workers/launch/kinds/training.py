@@ -31,7 +31,8 @@ from workers.servers.checks import redact
 from workers.servers.forks import Forks
 
 if TYPE_CHECKING:
-    from workers.launch.launcher import Launcher, Outcome
+    from workers.launch.host_run import Outcome
+    from workers.launch.launcher import Launcher
 
 # The modules with which a learner draws its curve at its end, which would wait for their imports.
 AT_THE_END = ("matplotlib.backends.backend_agg", "matplotlib.figure")

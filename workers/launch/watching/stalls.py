@@ -72,6 +72,9 @@ class Answering:
         self._wanted, self._stopping = threading.Event(), threading.Event()
         self.silent: list[str] = []
         self._thread = threading.Thread(target=self._run, name="answering", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def want(self, wanted: bool) -> None:
