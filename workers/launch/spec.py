@@ -1,6 +1,7 @@
 """The specification of a launcher's run: its processes, the meaning of their ends, the order of their stops.
 
-Training, a league and a file of services compile to this (training_spec.py, services_spec.py); launcher.py and host_run.py run it.
+Training, a league and a file of services compile to this (training_spec.py, services_spec.py); launcher.py and
+host_run.py run it.
 """
 
 from __future__ import annotations
