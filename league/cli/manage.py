@@ -46,8 +46,8 @@ SETTABLE = ("kind", "paused", *MODELS, *MAPPINGS)
 
 
 def assignments(given: Sequence[str]) -> dict[str, Any]:
-    """`name=value` each, values as JSON or text. Raises ConfigurationError for what is no assignment."""
-    wrong = [f"{one!r} is no assignment; write name=value" for one in given if "=" not in one[1:]]
+    """Parse `name=value` each, values as JSON or text. Raises ConfigurationError for anything else."""
+    wrong = [f"{one!r} is not an assignment; write name=value" for one in given if "=" not in one[1:]]
     if wrong:
         raise ConfigurationError(wrong)
     return {name: value_of(value) for name, _, value in (one.partition("=") for one in given)}
@@ -113,7 +113,9 @@ def _checked(field: str, value: Any) -> Any:
     if field == "paused" and not isinstance(value, bool):
         raise ConfigurationError(f"{field}={_text(value)} is neither true nor false")
     if field in MAPPINGS and not isinstance(value, dict):
-        raise ConfigurationError(f"{field}={_text(value)} is no JSON object; write {field}='{{...}}', or {field}.NAME=")
+        raise ConfigurationError(
+            f"{field}={_text(value)} is not a JSON object; write {field}='{{...}}', or {field}.NAME="
+        )
     if field in MODELS:
         return ModelRef.parse(str(value)) if value not in ("", None) else None
     return value

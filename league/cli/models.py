@@ -35,7 +35,7 @@ def read_weights(path: Path) -> bytes:
     except OSError as error:
         raise PoolError(f"{path} cannot be read ({error.strerror}); name a safetensors file") from None
     except SafetensorError as error:
-        raise PoolError(f"{path} is no safetensors file ({error}); write one with safetensors.torch") from None
+        raise PoolError(f"{path} is not a safetensors file ({error}); write one with safetensors.torch") from None
     return data
 
 

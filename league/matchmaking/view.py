@@ -28,7 +28,7 @@ class ModelRef(NamedTuple):
         """Return the model that `player@version` names. Raises PlayerError for any other form."""
         player, at, version = text.rpartition("@")
         if not at or not player or not version.isdigit():
-            raise PlayerError(f"{text!r} names no model; write PLAYER@VERSION, as in main@1200")
+            raise PlayerError(f"{text!r} is not a model; write PLAYER@VERSION, as in main@1200")
         return cls(player, int(version))
 
 

@@ -109,7 +109,7 @@ class LogUniform(Rule):
 
     def problems(self) -> list[str]:
         wrong = [] if 0.0 < self.low <= self.high else [f"low={self.low}, high={self.high}: need 0 < low <= high"]
-        wrong += [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is no probability"]
+        wrong += [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is not a probability within 0 and 1"]
         return wrong + ([] if self.factors else ["factors is empty; give at least one"])
 
 
@@ -132,7 +132,9 @@ class Choice(Rule):
 
     def problems(self) -> list[str]:
         wrong = [] if self.options else ["options is empty; give at least one"]
-        return wrong + ([] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is no probability"])
+        return wrong + (
+            [] if 0.0 <= self.redraw <= 1.0 else [f"redraw={self.redraw} is not a probability within 0 and 1"]
+        )
 
 
 @RULES.register("cyclic")

@@ -134,7 +134,7 @@ def read_file(path: Path) -> Iterator[tuple[str, Event]]:
                 entry = json.loads(line)
             except json.JSONDecodeError:
                 if line.endswith("\n"):
-                    raise LeagueError(f"{path}, line {number} is no JSON; restore the file from a backup") from None
+                    raise LeagueError(f"{path}, line {number} is not JSON; restore the file from a backup") from None
                 return
             yield entry["id"], entry["fields"]
 
@@ -146,7 +146,7 @@ def until_id(text: str) -> str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise LeagueError(f"{text!r} is no moment; write an event id, ms, or 2026-05-04T12:00") from None
+        raise LeagueError(f"{text!r} is not a moment; write an event id, ms, or 2026-05-04T12:00") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return str(int(moment.timestamp() * 1000))
 

@@ -55,7 +55,7 @@ def test_illegal_actions_are_never_taken(mode):
     assert len(np.unique(action)) == 5
 
 
-def test_masked_log_probabilities_and_entropies_are_those_over_the_legal_actions_alone():
+def test_masked_log_probabilities_and_entropies_are_over_legal_actions_alone():
     policy, x, mask = make_policy(), observations(40), masks(40)
     action = torch.from_numpy(policy.step(x, action_mask=mask).action)
     log_prob, entropy, _, _ = policy.evaluate(torch.from_numpy(x), action, torch.from_numpy(mask))
@@ -78,7 +78,7 @@ def test_probabilities_are_zero_outside_the_mask_and_those_that_are_acted_on():
     np.testing.assert_allclose(np.exp(extras["log_prob"][:100]), p[0, action[:100]], rtol=1e-5)
 
 
-def test_an_update_under_masks_has_finite_gradients_and_moves_no_logit_of_an_action_that_is_never_legal():
+def test_an_update_under_masks_moves_no_logit_of_a_never_legal_action():
     policy = make_policy()
     mask = masks(16, 4)
     mask[..., 2], mask[..., 0] = False, True

@@ -66,7 +66,7 @@ def test_outputs_of_a_network_in_bfloat16_are_float32_and_near_to_its_own(core: 
 
 
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_compiled_network_learns_the_same_and_is_traced_once_for_batches_of_all_sizes(
+def test_a_compiled_network_learns_the_same_and_is_traced_once_for_all_sizes(
     monkeypatch: pytest.MonkeyPatch, activation: str
 ) -> None:
     traced: list[int] = []

@@ -71,7 +71,7 @@ def test_several_choices_are_drawn_as_often_as_they_are_likely():
 
 
 @pytest.mark.parametrize("kind", ["one", *MULTI])
-def test_masked_actions_have_probability_zero_and_the_entropy_is_that_of_the_legal_ones(kind):
+def test_masked_actions_have_probability_zero_and_add_nothing_to_the_entropy(kind):
     distribution = Categorical(6) if kind == "one" else MULTI[kind]
     counts = [6] if kind == "one" else distribution._counts
     generator = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_an_entropy_that_is_not_paid_for_is_no_part_of_the_gradient():
     assert not entropy.requires_grad
 
 
-def test_a_squashed_gaussian_stays_finite_where_tanh_is_one_to_the_last_bit_and_inside_the_bounds():
+def test_a_squashed_gaussian_stays_finite_and_in_bounds_where_tanh_rounds_to_one():
     ours = gaussian(SquashedGaussian)
     far = torch.tensor([[50.0, -50.0]], requires_grad=True)
     log_prob, entropy = ours.log_prob_entropy(far, torch.tensor([[50.0, -50.0]]))

@@ -93,7 +93,7 @@ def test_metrics_are_plain_numbers_of_the_stated_names():
     assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
 
 
-def test_each_epoch_sees_every_transition_once_also_when_minibatches_do_not_divide_them(monkeypatch):
+def test_each_epoch_sees_every_transition_once_with_unequal_minibatches(monkeypatch):
     policy = make_policy()
     trajectories = [
         random_trajectory(policy, steps=7, envs=3, seed=1),
@@ -153,7 +153,7 @@ def test_an_update_ends_when_the_policy_has_moved_too_far():
     assert 0 < moved[1e-4] < 0.3 * moved[None]
 
 
-def test_an_update_whose_data_is_too_far_off_already_changes_nothing_and_says_how_far():
+def test_an_update_whose_data_exceeds_target_kl_changes_nothing_and_reports_it():
     policy = make_policy()
     trajectory = random_trajectory(policy)
     trajectory.extras["log_prob"] += (

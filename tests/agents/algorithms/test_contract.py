@@ -54,7 +54,7 @@ def test_data_older_than_an_algorithm_takes_is_refused_where_data_may_be_old():
 
 
 @pytest.mark.parametrize("fields", [None, (), ("extras.value",), ("last.value", "last.observation"), ("extras.q",)])
-def test_samplers_are_asked_for_the_fields_that_an_algorithm_names_and_for_all_where_it_names_none(fields):
+def test_samplers_collect_the_fields_that_an_algorithm_names_or_else_all(fields):
     spec = on_policy(OBSERVATIONS, Discrete(2), fields=fields)
     always = {"last.observation"}
     assert provided(spec) - always == {name for name in ON_REQUEST if fields is None or name in fields}

@@ -124,7 +124,7 @@ def raised(way, bad):
 
 
 @pytest.mark.parametrize("bad", [{1}, {2, 3}, {3, 5}, {5}])
-def test_of_several_minibatches_the_first_is_told_with_its_gradient_and_no_later_one_is_learned_from(bad):
+def test_the_error_is_of_the_first_failed_minibatch_and_none_after_it_is_learned(bad):
     (said, weights, gradient), (late, same_weights, same_gradient) = (raised(way, bad) for way in ("at once", "late"))
     assert said == late and f"minibatch {min(bad)} of" in said and "gradient of" in said
     assert all(torch.equal(tensor, same_weights[name]) for name, tensor in weights.items())

@@ -75,7 +75,7 @@ def weights(algorithm):
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 @pytest.mark.parametrize("space", [Discrete(3), Box(-1, 1, (2,), np.float32)], ids=["discrete", "box"])
-def test_the_term_is_the_divergence_of_the_teacher_from_the_student_at_the_steps_of_the_batch(name, space):
+def test_the_term_is_the_divergence_of_the_teacher_from_the_student(name, space):
     algorithm, teacher = made(name, space), a_teacher(space)
     algorithm.take_teacher(teacher)
     trajectory = random_trajectory(algorithm.policy)
@@ -120,7 +120,7 @@ def test_without_a_coefficient_or_when_its_time_is_over_all_is_as_without_a_teac
     assert torch.equal(trained[0], trained[2])
 
 
-def test_the_coefficient_falls_linearly_by_environment_steps_and_goes_on_from_a_state():
+def test_the_coefficient_falls_linearly_by_steps_and_continues_from_a_state():
     config = made("ppo", teacher_coefficient=2.0, teacher_anneal_steps=1000).config
     assert [config.coefficient(steps) for steps in (0, 250, 1000, 5000)] == [2.0, 1.5, 0.0, 0.0]
     one, other = (made("ppo", teacher_anneal_steps=150) for _ in range(2))

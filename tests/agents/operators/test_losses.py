@@ -120,7 +120,7 @@ def test_no_gradient_of_the_policy_goes_into_its_advantage():
     torch.testing.assert_close(log_prob.grad, -advantage.detach() / len(advantage))
 
 
-def test_the_ratio_is_to_the_target_policy_unless_the_behaviour_liked_the_action_far_more():
+def test_the_ratio_is_to_the_target_policy_unless_the_behaviour_ratio_is_clipped():
     log_prob, behaviour, target = (torch.tensor(p).log() for p in ([0.3, 0.3], [0.2, 0.9], [0.5, 0.1]))
     assert target_ratio(log_prob, behaviour, target).tolist() == pytest.approx([0.3 / 0.5, 2 * 0.3 / 0.9])
     assert target_ratio(log_prob, behaviour, target, clip=math.inf).tolist() == pytest.approx([0.6, 3.0])

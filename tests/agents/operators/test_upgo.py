@@ -31,7 +31,7 @@ def test_upgo_follows_the_trajectory_while_it_goes_better_than_expected(unroll, 
 
 
 @given(unroll=unrolls(), gamma=GAMMAS, surprise=st.sampled_from([1, -1]))
-def test_upgo_is_the_return_of_what_only_surprised_well_and_one_step_of_what_only_disappointed(unroll, gamma, surprise):
+def test_upgo_is_the_return_after_good_surprises_and_one_step_after_bad_ones(unroll, gamma, surprise):
     unroll = type(unroll)(
         unroll.reward + 100 * surprise, unroll.value, unroll.terminated, unroll.truncated,
         unroll.final_value, unroll.bootstrap_value,

@@ -68,7 +68,7 @@ def test_what_is_exported_is_what_was_added(command, pool: Pool, file: Path, tmp
 def test_what_is_wrong_is_said_in_one_line(command, file: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "text").write_text("no weights")
     for arguments, message in (
-        (("add", "main", tmp_path / "text"), "is no safetensors file"),
+        (("add", "main", tmp_path / "text"), "is not a safetensors file"),
         (("add", "main", tmp_path / "missing"), "cannot be read"),
         (("replace", "main", file), "holds no model of 'main' to replace; add one"),
         (("show", "main@4"), "main@4 is not in the pool"),

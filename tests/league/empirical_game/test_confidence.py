@@ -41,7 +41,7 @@ def test_looked_at_after_every_batch_it_misses_no_more_often_than_it_says(name: 
 
 
 @pytest.mark.parametrize("name", ["even", "pots", "rare"])
-def test_an_interval_of_standard_errors_looked_at_as_often_misses_several_times_too_often(name: str) -> None:
+def test_standard_errors_looked_at_as_often_miss_several_times_too_often(name: str) -> None:
     returns, mean, _ = games_of(name, np.random.default_rng(7))
     games, total, squares = looks_at(returns)
     error = np.sqrt(np.maximum(squares - total**2 / games, 0.0) / (games - 1.0) / games)

@@ -221,13 +221,13 @@ def test_a_main_exploiter_is_no_copy_of_a_main_agent(race: LeagueState) -> None:
     assert set(play(race, "main")) > set(play(race, "exploiter")) == {"main"}
 
 
-def test_a_main_agent_does_not_count_as_an_exploiter_when_looking_for_what_was_forgotten(race: LeagueState) -> None:
+def test_a_main_agent_does_not_count_as_an_exploiter_of_forgotten_snapshots(race: LeagueState) -> None:
     # Its own snapshot beats it, but it is no exploiter's: rising win rates have to bring it up, as something forgotten.
     rates(race, "main", exploiter_at_1=0.9, left_at_1=0.0, main_at_0=0.2, main_at_1=0.1)
     assert branch(race, "main", "verification") == {"main": 1.0}
 
 
-def test_snapshots_of_league_exploiters_and_frozen_players_made_by_hand_are_no_main_exploiters(
+def test_league_exploiters_snapshots_and_frozen_players_are_no_main_exploiters(
     race: LeagueState,
 ) -> None:
     add(race, "reference", "main_exploiter", frozen=True)

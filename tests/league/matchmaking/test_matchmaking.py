@@ -169,7 +169,7 @@ def test_impossible_constants_are_refused(kind: str, config: dict[str, object], 
         kind_of(kind, config)
 
 
-def test_the_default_kind_is_snapshotted_at_the_end_of_every_period_or_after_so_many_steps(small: LeagueState) -> None:
+def test_the_default_kind_is_snapshotted_every_period_or_after_so_many_steps(small: LeagueState) -> None:
     me, rng = small.players["main"], np.random.default_rng(0)
     assert kind_of("pfsp").period_end(small, me, 1, rng).snapshot
     assert not kind_of("pfsp", {"snapshot_every": 100}).period_end(small, me, 99, rng).snapshot

@@ -78,7 +78,7 @@ def test_before_any_game_of_the_evaluators_psro_plays_all_of_history_alike(solve
     assert play(state, "main", "psro", solver=solver) == frozen(1 / 3, 1 / 3, 1 / 3)
 
 
-def test_a_newcomer_has_a_uniform_share_until_it_has_met_those_that_the_mixture_plays() -> None:
+def test_a_newcomer_has_a_uniform_share_until_it_has_met_the_support() -> None:
     state = rock_paper_scissors("psro")
     add(state, "main@4", "psro")
     assert play(state, "main", "psro") == frozen(1 / 4, 1 / 4, 1 / 4, 1 / 4)

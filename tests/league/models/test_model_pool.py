@@ -43,9 +43,7 @@ def test_what_was_put_comes_back_with_its_stamps(pool: Pool, run_name: str) -> N
     assert pool.version("main") == 3 and pool.version("nobody") is None and pool.newest("nobody") is None
 
 
-def test_a_replica_serves_weights_and_the_master_what_the_replica_lacks_or_has_otherwise(
-    pool: Pool, run_name: str
-) -> None:
+def test_the_master_serves_weights_that_the_replica_lacks_or_has_otherwise(pool: Pool, run_name: str) -> None:
     class Replica:
         def __init__(self, data: bytes | None) -> None:
             self.data = data

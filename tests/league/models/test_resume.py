@@ -62,7 +62,7 @@ CONFIG = LeagueConfig(env="rps", players={"main": PlayerConfig("random"), "late"
 
 
 @pytest.mark.parametrize("step", ["_restore_models", "restore", "open_up"])
-def test_a_restore_that_dies_midway_leaves_no_league_to_serve_and_the_next_one_brings_back_all(
+def test_a_restore_that_dies_leaves_no_league_and_the_next_brings_back_all(
     step: str, store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path, monkeypatch: Any
 ) -> None:
     play(store, 50)
@@ -130,9 +130,7 @@ def test_a_league_that_lacks_what_is_on_disk_is_not_saved_over_it(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == saved
 
 
-def test_events_that_a_crash_of_redis_took_back_are_moved_aside_and_the_file_goes_on_with_what_is_live(
-    store: Store, pool: Pool, tmp_path: Path
-) -> None:
+def test_events_that_a_crash_of_redis_took_back_are_moved_aside(store: Store, pool: Pool, tmp_path: Path) -> None:
     play(store, 5)
     snapshots = Snapshots(tmp_path, store, pool)
     returns = SharedReturns(store.redis, store.prefix)
@@ -215,7 +213,7 @@ def test_a_long_stream_is_cut_in_redis_and_on_disk_and_replays_from_both(
     assert following.last_event == keeper.snapshots.stream.read().last_event
 
 
-def test_of_the_past_as_much_is_kept_as_was_asked_for_and_an_earlier_moment_is_refused(
+def test_history_is_kept_as_long_as_asked_and_earlier_moments_are_refused(
     store: Store, pool: Pool, tmp_path: Path
 ) -> None:
     keeper = Keeper(store, pool, tmp_path / "kept", every=3600.0, history=2 * SEGMENT + 50, segment=SEGMENT)
@@ -269,7 +267,7 @@ def test_a_rotation_that_a_crash_cut_short_is_made_again(
     assert store.load().differences(fold(read_folder(folder))) == []
 
 
-def test_another_folder_can_be_saved_to_now_and_then_though_the_stream_is_cut_between(
+def test_a_second_folder_can_be_saved_to_though_the_stream_is_trimmed_between(
     store: Store, pool: Pool, rotated: tuple[Keeper, Path], tmp_path: Path
 ) -> None:
     keeper, _ = rotated

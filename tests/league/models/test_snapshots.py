@@ -59,7 +59,7 @@ def play(store: Store, pool: Pool, seed: int = 0, games: int = 60) -> None:
     periods.open("main", "learner", 600.0)
 
 
-def test_a_league_saved_and_restored_on_another_server_is_equal_bit_by_bit_and_goes_on(
+def test_a_league_restored_on_another_server_is_equal_bit_by_bit_and_continues(
     store: Store, pool: Pool, run_name: str, own_redis: OwnRedis, tmp_path: Path
 ) -> None:
     play(store, pool)

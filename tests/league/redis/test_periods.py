@@ -143,9 +143,7 @@ def test_a_snapshot_carries_its_parents_rating_and_where_asked_its_record(redis_
             assert cells[snapshot.slot].sum() == cells[:, snapshot.slot].sum() == 0.0
 
 
-def test_the_weak_take_over_the_strong_with_mutated_hyperparameters_and_it_is_on_record(
-    redis_url: str, run_name: str
-) -> None:
+def test_a_weak_player_takes_over_a_strong_one_with_mutated_hyperparameters(redis_url: str, run_name: str) -> None:
     store = store_on(redis_url, run_name)
     periods = Periods(store)
     for name in ("weak", "strong"):

@@ -343,7 +343,7 @@ def test_many_workers_and_actors_count_every_match_once(store: Store, redis_url:
     assert_replayed(store)
 
 
-def test_a_roster_that_was_asked_for_before_another_thread_saw_a_newer_one_reads_nobody_anew(store: Store) -> None:
+def test_an_older_roster_version_than_the_cached_one_reads_no_player_again(store: Store) -> None:
     older = store.view().roster.version
     store.pause("hunter")
     newer = store.view().roster
@@ -359,7 +359,7 @@ def test_a_roster_that_was_asked_for_before_another_thread_saw_a_newer_one_reads
     assert asked == ["get"]
 
 
-def test_a_trim_leaves_only_what_shares_a_node_with_the_event_however_much_came_before(store: Store) -> None:
+def test_a_trim_leaves_only_events_that_share_a_node_with_the_last(store: Store) -> None:
     events = f"{store.prefix}events"
     with store.redis.pipeline(transaction=False) as pipeline:
         for _ in range(30_000):  # Redis by itself stops at 10,000 a call

@@ -63,7 +63,7 @@ def test_results_of_a_player_that_was_reset_meanwhile_are_handled_by_rule(rule, 
     assert league_.state.counters[ended] == 1 and not league_.state.matches
 
 
-def test_results_of_a_player_that_was_frozen_meanwhile_are_dropped_where_the_rule_says_so():
+def test_results_of_a_player_frozen_meanwhile_are_dropped_by_on_frozen_drop():
     league_, _ = league(on_frozen="drop")
     league_.add_player("main", "self_play")
     match = league_.request("main")

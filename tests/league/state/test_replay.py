@@ -58,7 +58,7 @@ def test_a_saved_stream_replays_to_the_same_league(
     path.write_text("".join(lines) + lines[-1][:10])
     assert store.load().differences(replay.fold(replay.read_file(path))) == []
     path.write_text(lines[0] + "{broken\n" + lines[1])
-    with pytest.raises(LeagueError, match="line 2 is no JSON"):
+    with pytest.raises(LeagueError, match="line 2 is not JSON"):
         replay.fold(replay.read_file(path))
 
 
@@ -103,7 +103,7 @@ def test_moments_are_ids_milliseconds_or_dates() -> None:
     assert replay.until_id("1700000000000-3") == "1700000000000-3"
     assert replay.until_id("1700000000000") == "1700000000000"
     assert replay.until_id("2026-05-04T12:00") == replay.until_id("2026-05-04T14:00+02:00") == "1777896000000"
-    with pytest.raises(LeagueError, match="'soon' is no moment"):
+    with pytest.raises(LeagueError, match="'soon' is not a moment"):
         replay.until_id("soon")
 
 
