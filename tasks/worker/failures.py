@@ -52,7 +52,7 @@ class Failures:
 
 
 def describe(failure: Failed) -> str:
-    """Which exception, and where: "ValueError: no such move (/home/me/worker.py:12)"."""
+    """Describe a failure with its place: "ValueError: no such move (/home/me/worker.py:12)"."""
     message = " ".join(failure.message.split())[:LONGEST]
     place = users_line(failure.error)
     return f"{failure.kind}{f': {message}' if message else ''}{f' ({place})' if place else ''}"
