@@ -184,7 +184,7 @@ def test_a_group_leaves_with_its_memory_once_its_trajectory_is_complete() -> Non
     assert len(sampler._complete) == 2, "one that comes back goes on"
 
 
-def test_answers_wait_while_nobody_takes_what_is_complete_and_come_when_somebody_does() -> None:
+def test_answers_wait_while_nobody_takes_complete_trajectories() -> None:
     sampler = sampler_of(length=1)
     for number in range(4):
         sampler.act([call("a", number)])

@@ -136,7 +136,7 @@ def test_no_lane_waits_out_a_game_of_the_other_seat_however_long_games_are(decis
     assert (ages > 8).mean() == 0, "trajectories that a learner would drop"
 
 
-def test_a_lane_that_a_game_left_unfinished_is_filled_up_by_the_next_game_that_begins():
+def test_the_next_game_fills_a_trajectory_that_a_game_left_unfinished():
     buffer = TrajectoryBuffer(seats=4, length=3, spec=SPEC)
     decide(buffer, [0], 1)
     buffer.end(np.array([0]))
