@@ -17,8 +17,9 @@ from tasks.topology import Topology
 from workers import doctor, servers
 from workers.launch.folder import OUTCOME, RunFolder
 from workers.launch.host_run import HostRun, MakeMonitor, Outcome
+from workers.launch.hosts.following import Following
 from workers.launch.hosts.membership import Membership
-from workers.launch.hosts.places import Following, Leading, Place
+from workers.launch.hosts.places import Leading, Place
 from workers.launch.processes.interrupts import Interrupts
 from workers.launch.spec import RunSpec, ServersSpec
 from workers.servers.forks import Forks

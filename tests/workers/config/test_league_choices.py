@@ -21,7 +21,7 @@ def test_a_league_keeps_its_own_algorithm_where_none_is_chosen() -> None:
     assert algorithm_of(None, name="ppo", learning_rate=1e-3) == LEAGUE["algorithm"]
 
 
-def test_an_algorithm_that_is_chosen_keeps_what_the_leagues_file_says_of_its_settings() -> None:
+def test_a_chosen_algorithm_keeps_its_settings_of_the_leagues_file() -> None:
     assert algorithm_of("impala", "algorithm=impala", **IMPALA) == {
         "name": "impala", "learning_rate": 0.003, "gamma": 1.0, "entropy_decay_steps": 500, "rho_bar": 1.0
     }  # fmt: skip

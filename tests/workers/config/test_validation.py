@@ -172,9 +172,7 @@ def test_what_a_league_cannot_be_run_with_is_named(problems: Problems, setting: 
         ("pettingzoo:connect_four_v3", "sequence_form(**parameters) that returns an envs.sequence_form.SequenceForm"),
     ],
 )
-def test_a_goal_that_no_league_of_the_game_can_be_measured_by_is_refused_at_the_start(
-    problems: Problems, role: str, env: str, reason: str
-) -> None:
+def test_goal_is_refused_for_games_too_large_to_solve(problems: Problems, role: str, env: str, reason: str) -> None:
     given = ("league=rps", f"league.env={env}", "trial=some-trial", *(("run=some-run",) if role != "train" else ()))
     assert problems(*given, "++league.goal=null", role=role) == []
     (line,) = problems(*given, "++league.goal=0.1", role=role)
@@ -190,7 +188,7 @@ def test_a_league_worker_that_keeps_no_folder_needs_no_trial(problems: Problems)
     assert problems("run=some-run", "league=rps", "league_id=1", role="league") == []
 
 
-def test_a_resumed_league_goes_on_from_its_own_folder_and_not_from_what_it_began_with(
+def test_a_resumed_league_goes_on_from_its_own_folder_not_from_restore(
     configure: Callable[..., Config], problems: Problems, tmp_path: Path
 ) -> None:
     given = ("league=rps", "trial=some-trial", f"restore={tmp_path / 'first'}")
@@ -287,7 +285,7 @@ def test_a_game_of_two_players_without_a_league_is_told_how_to_get_one(problems:
     )
 
 
-def test_an_environment_that_fails_in_its_first_steps_is_refused_before_anything_starts(
+def test_an_environment_that_fails_in_its_first_steps_is_refused_at_the_start(
     problems: Problems, tmp_path: Path
 ) -> None:
     path = tmp_path / "failing.py"

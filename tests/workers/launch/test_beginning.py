@@ -142,7 +142,7 @@ print("torch" in sys.modules, differing(before, os.environ))
 """
 
 
-def test_a_launcher_imports_neither_torch_nor_what_keeps_its_processes_from_being_forked() -> None:
+def test_a_launcher_imports_no_torch_and_nothing_that_prevents_forks() -> None:
     """Either would take seconds of a start."""
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=False)
     assert done.stdout == "False []\n", done.stdout + done.stderr

@@ -156,7 +156,7 @@ def test_what_a_run_left_on_rabbitmq_alone_is_listed_and_purged(
         assert [name for name in rabbitmqctl(kind, "name") if name.startswith(f"{topology.prefix}.")] == []
 
 
-def test_a_run_that_is_not_found_where_the_broker_lists_nothing_may_be_there_all_the_same(
+def test_a_run_that_is_not_found_may_exist_if_the_broker_lists_nothing(
     embedded: Servers,
 ) -> None:
     place = runs.Servers("amqp://127.0.0.1:1/", embedded.redis_url)

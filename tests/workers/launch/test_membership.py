@@ -21,8 +21,9 @@ from tasks.topology import Topology
 from warren.errors import ConfigurationError
 from workers.launch.hosts import membership
 from workers.launch.hosts import places as hosts
+from workers.launch.hosts.following import Following
 from workers.launch.hosts.membership import Membership, Presence, Superseded
-from workers.launch.hosts.places import Following, Leading
+from workers.launch.hosts.places import Leading
 from workers.launch.spec import ProcessSpec, RunSpec, ServersSpec
 from workers.runtime.lease import Lease
 from workers.runtime.run_status import CLOSED
@@ -284,7 +285,7 @@ def test_a_leader_waits_as_long_as_followers_may_take_to_stop(embedded: Servers,
     leading.remove(leading.topology)
 
 
-def test_roles_that_were_started_by_hand_hear_that_a_run_is_closed_before_its_account(
+def test_roles_started_by_hand_hear_that_a_run_is_closed_before_its_account(
     embedded: Servers, client: Any, run_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leading = _sweeping(embedded, run_name)

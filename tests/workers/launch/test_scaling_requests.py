@@ -95,7 +95,7 @@ def test_other_hosts_actors_count_and_are_theirs_to_stop() -> None:
     assert stage.scaling.counts == {"actors": 1}
 
 
-def test_a_process_that_cannot_be_started_is_told_and_the_run_goes_on_with_those_that_could(tmp_path: Path) -> None:
+def test_a_process_that_cannot_be_started_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
     stage, said = Stage(), list[str]()
     supervisor = Supervisor(tmp_path, {}, 2, said.append)
     (tmp_path / "logs" / "actor-4.log").mkdir(parents=True)  # whoever opens it for writing gets an OSError

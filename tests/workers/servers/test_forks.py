@@ -172,7 +172,7 @@ def test_a_forked_process_ends_with_its_launcher_or_guard_however_those_end(host
     until(lambda: not living(left))
 
 
-def test_when_the_fork_server_dies_its_processes_live_on_and_others_are_started_by_exec(host: Host) -> None:
+def test_processes_outlive_the_fork_server_and_later_ones_start_by_exec(host: Host) -> None:
     first = host.start("first", FOREVER)
     process = host.child(first)
     os.kill(first["server"], signal.SIGKILL)

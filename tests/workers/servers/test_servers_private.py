@@ -243,9 +243,7 @@ def test_an_ordinary_user_can_have_private_servers(servers: Servers) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_servers_that_others_may_reach_listen_where_asked_under_the_password_of_the_environment(
-    servers: Servers, tmp_path: Path
-) -> None:
+def test_open_servers_listen_at_the_given_address_with_the_given_password(servers: Servers, tmp_path: Path) -> None:
     broker_port, redis_port, said, password = free_port(), free_port(), list[str](), "a-password-of-the-user"
     with acquire(
         "private", folder=tmp_path, broker_port=broker_port, redis_port=redis_port, say=said.append,
