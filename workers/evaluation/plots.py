@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg  # no window system, no global state
 from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
@@ -22,17 +20,28 @@ from league.empirical_game.returns import Returns
 from league.matchmaking.view import Player
 from league.rules.win_rates import games_of
 from league.state.history import History
+from workers.evaluation.canvas import (
+    columns,
+    foot,
+    marks,
+    means,
+    new_axes,
+    new_figure,
+    place_of,
+    shortened,
+    time_unit,
+    timeline,
+    titled,
+    with_legend,
+)
 
-DPI = 120
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 OTHERS, UNMET = "#9a9a9a", "#c8c8c8"
 BETTER = LinearSegmentedColormap.from_list("better", ["#b3500a", "#e8a066", "#f7f7f7", "#6ba6d6", "#0b4f8a"])
-LONGEST = 24  # characters of a label
 LABELLED = 100  # players that all have a label; of more, those that learn and a few others
 WRITTEN = 20  # players up to whom the payoff's cells hold their numbers
 ARROWS = 300  # of the lineage: the newest ones
 WINDOWS = 120  # over which ratings are averaged: with each game they go up or down
-HEIGHT, WIDTH = 4.6, 8.0  # in, of curves
 
 
 def payoff(history: History, measured: Returns | None = None) -> Figure | None:
@@ -60,8 +69,8 @@ def payoff(history: History, measured: Returns | None = None) -> Figure | None:
             linewidths=0,
         )  # fmt: skip
         said += f"\ncircles: evaluators' mean return, within {largest:.2g}"
-    figure.text(*_foot(figure), said, fontsize=6 if only_measured.any() else 7, linespacing=1.0)
-    return _titled(figure, f"Payoff of {len(players)} players")
+    figure.text(*foot(figure), said, fontsize=6 if only_measured.any() else 7, linespacing=1.0)
+    return titled(figure, f"Payoff of {len(players)} players")
 
 
 def mean_returns(known: Returns, slots: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -87,9 +96,9 @@ def returns(history: History, known: Returns) -> Figure | None:
     figure = _heat_map(
         players, mean[np.ix_(order, order)], (-largest, largest), "mean return of the row", "{:.2g}".format
     )
-    figure.text(*_foot(figure), "over both seats, the best on average first; grey: not yet played", fontsize=7)
+    figure.text(*foot(figure), "over both seats, the best on average first; grey: not yet played", fontsize=7)
     left = len(roster.historical) - len(players)
-    return _titled(figure, f"Returns between {len(players)} frozen players" + f", {left} not yet played" * (left > 0))
+    return titled(figure, f"Returns between {len(players)} frozen players" + f", {left} not yet played" * (left > 0))
 
 
 def ratings(history: History) -> Figure | None:
@@ -101,7 +110,7 @@ def ratings(history: History) -> Figure | None:
     span = history.now - history.began
     window = max(span / WINDOWS, 1e-3)
     unit, in_unit = time_unit(window)
-    figure, axes, seconds = _timeline(span, f"Elo, mean over {window / in_unit:.2g} {unit}")
+    figure, axes, seconds = timeline(span, f"Elo, mean over {window / in_unit:.2g} {unit}")
     for name, series in sorted(history.ratings.items(), key=lambda item: item[0] in colours):
         times, values = means(*series.points(), window)
         xs = (times - history.began) / seconds
@@ -126,7 +135,7 @@ def ratings(history: History) -> Figure | None:
     others = len(history.ratings) - len(colours)
     if others:
         axes.plot([], [], color=OTHERS, linewidth=0.6, label=f"{others} others that learn")
-    return _with_legend(figure, axes, "Ratings")
+    return with_legend(figure, axes, "Ratings")
 
 
 def lineage(history: History) -> Figure | None:
@@ -144,8 +153,8 @@ def lineage(history: History) -> Figure | None:
     size = 8.0 if len(joined) <= 40 else 5.5
     margin = 0.3 + max(len(shortened(name)) for name in joined) * size / 72 * 0.6
     tall = max(0.8, len(joined) * (0.42 if len(joined) <= 12 else 0.22 if len(joined) <= 40 else 0.12))
-    figure = _figure(margin + 6.4 + 1.6, tall + 1.15)
-    axes = _axes(figure, margin, 0.7, 6.4, tall)
+    figure = new_figure(margin + 6.4 + 1.6, tall + 1.15)
+    axes = new_axes(figure, margin, 0.7, 6.4, tall)
     ends = [moment(history.ended.get(name, history.now)) for name in joined]
     starts = [moment(history.joined[name]) for name in joined]
     axes.hlines(
@@ -160,10 +169,10 @@ def lineage(history: History) -> Figure | None:
     axes.add_collection(LineCollection(segments, colors="#777777", linewidths=0.8, zorder=2))
     for down, marker in ((True, "v"), (False, "^")):
         tips = [segment[1] for segment in segments if (segment[1][1] > segment[0][1]) == down]
-        axes.scatter(*_columns(tips), s=18, marker=marker, c="#444444", linewidths=0, zorder=4)
+        axes.scatter(*columns(tips), s=18, marker=marker, c="#444444", linewidths=0, zorder=4)
     resets = [(moment(restart.time), place[restart.player]) for restart in history.restarts if not restart.source]
     axes.scatter(
-        *_columns(resets),
+        *columns(resets),
         s=170 if len(joined) <= 12 else 60 if len(joined) <= 40 else 14,
         marker="|",
         c="#D55E00",
@@ -179,7 +188,7 @@ def lineage(history: History) -> Figure | None:
             s=30 if len(joined) <= 40 else 8, c=elo, cmap="viridis", edgecolors="black", linewidths=0.3, zorder=5,
         )  # fmt: skip
         tall_bar = min(tall, 3.0)
-        colours = figure.add_axes(_place(figure, margin + 6.4 + 0.75, 0.7 + tall - tall_bar, 0.13, tall_bar))
+        colours = figure.add_axes(place_of(figure, margin + 6.4 + 0.75, 0.7 + tall - tall_bar, 0.13, tall_bar))
         figure.colorbar(points, cax=colours).set_label("Elo now", fontsize=8)
         colours.tick_params(labelsize=7)
         colours.yaxis.set_major_locator(MaxNLocator(4))
@@ -194,9 +203,11 @@ def lineage(history: History) -> Figure | None:
     axes.set_xlim(-0.01 * moment(history.now) - 1e-9, moment(history.now) * 1.01 + 1e-9)
     axes.set_xlabel(f"time, {unit}", fontsize=9)
     axes.tick_params(axis="y", length=0)
-    marks = "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
-    figure.text(*_foot(figure), marks, fontsize=7)
-    return _titled(figure, "Lineage")
+    explained = (
+        "circles and the number at the right: snapshots; orange bars: resets; grey arrows: copied a stronger player"
+    )
+    figure.text(*foot(figure), explained, fontsize=7)
+    return titled(figure, "Lineage")
 
 
 def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = None) -> Figure | None:
@@ -205,14 +216,14 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
     known = [score for score in scores if any(score[key] is not None for key in lines.values())]
     if not known:
         return None
-    figure, axes, seconds = _timeline(known[-1]["seconds"], "exploitability, points a game")
+    figure, axes, seconds = timeline(known[-1]["seconds"], "exploitability, points a game")
     lowest = np.inf
     for (label, key), colour in zip(lines.items(), COLOURS, strict=False):
         points = [(score["seconds"] / seconds, score[key]) for score in known if score[key] is not None]
         if points:
-            xs, ys = _columns(points)
+            xs, ys = columns(points)
             lowest = min(lowest, float(np.min(ys)))
-            axes.plot(xs, ys, color=colour, label=f"{label}: {ys[-1]:.3g}", **_mark(xs))
+            axes.plot(xs, ys, color=colour, label=f"{label}: {ys[-1]:.3g}", **marks(xs))
     if uniform is not None:
         axes.axhline(uniform, color="#555555", linestyle="--", linewidth=1.0, label=f"uniform policy: {uniform:.3g}")
     if min(lowest, np.inf if uniform is None else uniform) > 0.0:
@@ -223,7 +234,7 @@ def exploitability(scores: Sequence[Mapping[str, Any]], uniform: float | None = 
         axes.grid(which="minor", alpha=0.12)
     else:
         axes.set_ylim(bottom=0.0)
-    return _with_legend(figure, axes, "Exploitability")
+    return with_legend(figure, axes, "Exploitability")
 
 
 def references(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
@@ -231,14 +242,14 @@ def references(scores: Sequence[Mapping[str, Any]]) -> Figure | None:
     names = list(dict.fromkeys(name for score in scores for name in score["references"]))
     if not names:
         return None
-    figure, axes, seconds = _timeline(scores[-1]["seconds"], "mean return of the main agent")
+    figure, axes, seconds = timeline(scores[-1]["seconds"], "mean return of the main agent")
     for number, name in enumerate(names):
         points = [(s["seconds"] / seconds, s["references"][name]) for s in scores if name in s["references"]]
-        xs, ys = _columns(points)
+        xs, ys = columns(points)
         colour = COLOURS[number % len(COLOURS)]
-        axes.plot(xs, ys, color=colour, label=f"against {shortened(name)}: {ys[-1]:+.3g}", **_mark(xs))
+        axes.plot(xs, ys, color=colour, label=f"against {shortened(name)}: {ys[-1]:+.3g}", **marks(xs))
     axes.axhline(0.0, color="#555555", linewidth=0.8)
-    return _with_legend(figure, axes, "Main agent against references")
+    return with_legend(figure, axes, "Main agent against references")
 
 
 def _heat_map(
@@ -253,8 +264,8 @@ def _heat_map(
     size = 8.0 if n <= 30 else 7.0 if n <= 60 else 5.5
     side = max(1.6, n * min(0.5, 6.5 / n if n > LABELLED else max(0.09, 6.5 / n)))
     margin = 0.35 + max(map(len, labels)) * size / 72 * 0.6
-    figure = _figure(margin + side + 1.1, margin + side + 0.75)
-    axes = _axes(figure, margin, 0.3, side, side)
+    figure = new_figure(margin + side + 1.1, margin + side + 0.75)
+    axes = new_axes(figure, margin, 0.3, side, side)
     axes.spines[:].set_visible(False)
     axes.set_facecolor(UNMET)
     image = axes.imshow(
@@ -274,7 +285,7 @@ def _heat_map(
             text = written(values[row, column])
             axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=colour)
     tall = min(side, 3.0)
-    bar = figure.add_axes(_place(figure, margin + side + 0.15, 0.3 + side - tall, 0.15, tall))
+    bar = figure.add_axes(place_of(figure, margin + side + 0.15, 0.3 + side - tall, 0.15, tall))
     figure.colorbar(image, cax=bar).set_label(meaning, fontsize=8)
     bar.tick_params(labelsize=7)
     return figure
@@ -286,31 +297,6 @@ def player_colours(history: History) -> dict[str, str]:
     if len(names) > len(COLOURS):
         names.sort(key=lambda name: -state.ratings[state.players[name].slot])
     return dict(zip(names, COLOURS, strict=False))
-
-
-def time_unit(span: float) -> tuple[str, float]:
-    """Return a unit of time in which `span` s are some tens, and its length in s."""
-    for unit, seconds in (("s", 1.0), ("min", 60.0), ("h", 3600.0)):
-        if span < 150.0 * seconds:
-            return unit, seconds
-    return "days", 86400.0
-
-
-def means(
-    times: NDArray[np.float64], values: NDArray[np.float64], window: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Average a series over windows of `window` s; return times and values. NaN separates parts, and stays."""
-    gap = np.isnan(values)
-    group = 2 * np.cumsum(gap) - gap  # of a part an even number, of a gap an odd one
-    edges = np.flatnonzero((np.diff(np.floor(times / window)) != 0) | (np.diff(group) != 0)) + 1
-    starts = np.concatenate([[0], edges])
-    counts = np.diff(np.append(starts, len(times)))
-    return np.add.reduceat(times, starts) / counts, np.add.reduceat(values, starts) / counts
-
-
-def shortened(name: str) -> str:
-    """Return a name as a label: a long one without its middle, since its end tells it from others."""
-    return name if len(name) <= LONGEST else f"{name[: LONGEST // 2 - 1]}…{name[-LONGEST // 2 :]}"
 
 
 def _row_of(history: History, name: str) -> str:
@@ -328,62 +314,3 @@ def _labelled(players: Sequence[Player]) -> list[int]:
         return list(range(0, len(players), apart))
     free = [place for place in range(0, len(players), apart) if all(abs(place - other) >= apart for other in learning)]
     return sorted(learning + free)
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=DPI)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _place(
-    figure: Figure, left: float, bottom: float, width: float, height: float
-) -> tuple[float, float, float, float]:
-    across, up = map(float, figure.get_size_inches())
-    return left / across, bottom / up, width / across, height / up
-
-
-def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Return new axes at a place in inches."""
-    axes: Axes = figure.add_axes(_place(figure, left, bottom, width, height))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
-    return axes
-
-
-def _timeline(span: float, ylabel: str) -> tuple[Figure, Axes, float]:
-    """Return (figure, axes, length in s of its unit of time) for a curve over `span` s."""
-    unit, seconds = time_unit(span)
-    figure = _figure(WIDTH, HEIGHT)
-    axes = _axes(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05)
-    axes.set_ylabel(ylabel, fontsize=9)
-    axes.set_xlabel(f"time, {unit}", fontsize=9)
-    axes.grid(alpha=0.25)
-    axes.set_xlim(-0.01 * max(span, 1.0) / seconds, max(span, 1.0) / seconds * 1.01)
-    return figure, axes, seconds
-
-
-def _with_legend(figure: Figure, axes: Axes, title: str) -> Figure:
-    rows = -(-len(axes.get_legend_handles_labels()[1]) // 3)
-    axes.set_position(_place(figure, 0.75, 0.55, WIDTH - 0.95, HEIGHT - 1.05 - 0.18 * rows))
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncol=3, fontsize=8, frameon=False, borderaxespad=0.2)
-    return _titled(figure, title)
-
-
-def _foot(figure: Figure) -> tuple[float, float]:
-    return 0.1 / figure.get_figwidth(), 0.08 / figure.get_figheight()
-
-
-def _titled(figure: Figure, title: str) -> Figure:
-    figure.text(0.1 / figure.get_figwidth(), 1.0 - 0.24 / figure.get_figheight(), title, fontsize=11, fontweight="bold")
-    return figure
-
-
-def _columns(points: Sequence[tuple[float, float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    xs, ys = np.array(points, dtype=np.float64).reshape(-1, 2).T
-    return xs, ys
-
-
-def _mark(xs: NDArray[np.float64]) -> dict[str, Any]:
-    """Return the style of a line: one of few points shows them."""
-    return {"linewidth": 1.5, "marker": "o" if len(xs) < 30 else "", "markersize": 3.5}

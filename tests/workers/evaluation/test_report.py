@@ -15,7 +15,7 @@ from league.empirical_game.returns import Returns
 from league.rules.settings import Settings
 from league.state.history import History
 from league.state.in_memory import MemoryLeague
-from workers.evaluation import plots, report
+from workers.evaluation import canvas, plots, report
 from workers.evaluation.report import Board, draw_all
 
 SOON = {"checkpoint_min_steps": 10, "checkpoint_max_steps": 10}
@@ -189,7 +189,7 @@ def test_a_rating_breaks_off_where_a_player_began_anew() -> None:
 def test_means_are_those_of_each_window_and_keep_gaps() -> None:
     times = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 11.0, 12.0, 25.0])
     values = np.array([1.0, 2.0, 3.0, 5.0, 7.0, np.nan, 100.0, 4.0])
-    found_times, found = plots.means(times, values, 10.0)
+    found_times, found = canvas.means(times, values, 10.0)
     assert np.array_equal(found, [2.0, 6.0, np.nan, 100.0, 4.0], equal_nan=True)
     assert list(found_times) == [1.0, 10.5, 11.0, 12.0, 25.0]
 
@@ -213,7 +213,7 @@ def test_lineage_has_a_lane_a_player_and_a_circle_a_snapshot() -> None:
     assert lanes == ["main_agent_0", "main_exploiter_1", "league_exploiter_2"]
     circles = axes.collections[-1].get_offsets()
     expected = [[(taken.time - history.began) / 60.0, lanes.index(taken.parent)] for taken in history.snapshots]
-    seconds = plots.time_unit(history.now - history.began)[1]
+    seconds = canvas.time_unit(history.now - history.began)[1]
     assert np.allclose(circles, np.array(expected) * [60.0 / seconds, 1.0])
     assert [text.get_text() for text in axes.texts] == [
         str(sum(taken.parent == lane for taken in history.snapshots)) for lane in lanes
