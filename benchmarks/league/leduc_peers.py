@@ -122,6 +122,10 @@ def nfsp(recorder: Recorder, seed: int, every: float) -> None:
                 table[row] = agents[player].step(step, is_evaluation=True).probs
         return table
 
+    _play(recorder, env, agents, average_policy, every)
+
+
+def _play(recorder: Recorder, env: Any, agents: list[Any], average_policy: Any, every: float) -> None:
     recorder.start()
     episodes, due = 0, 0.0
     while True:

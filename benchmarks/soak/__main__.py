@@ -99,15 +99,9 @@ def _soak(solver: Solver, worker: int, seconds: float, replies: bool) -> dict[st
 
     jobs = [(saturate, name) for name in TURN for _ in range(2)] + [(loops,), (errors,), (bad_members,)]
     threads = [threading.Thread(target=guarded, args=job, daemon=True) for job in jobs]
-    began = time.monotonic()
     for thread in threads:
         thread.start()
-    samples = []
-    while time.monotonic() - began < seconds and not ending.is_set():
-        ending.wait(max(0.2, seconds / 30))
-        samples.append(
-            {"s": round(time.monotonic() - began, 1), **_sizes("worker", worker), **_sizes("caller", os.getpid())}
-        )
+    samples = _samples(seconds, worker, ending)
     ending.set()
     for thread in threads:
         thread.join(120.0)
@@ -115,6 +109,16 @@ def _soak(solver: Solver, worker: int, seconds: float, replies: bool) -> dict[st
     assert not any(thread.is_alive() for thread in threads), "a caller hangs"
     turns = solver.call("soak.turns")
     return {"counts": counts, "samples": samples, **turns, "turn": TURN}
+
+
+def _samples(seconds: float, worker: int, ending: threading.Event) -> list[dict[str, Any]]:
+    began, samples = time.monotonic(), []
+    while time.monotonic() - began < seconds and not ending.is_set():
+        ending.wait(max(0.2, seconds / 30))
+        samples.append(
+            {"s": round(time.monotonic() - began, 1), **_sizes("worker", worker), **_sizes("caller", os.getpid())}
+        )
+    return samples
 
 
 def _sizes(who: str, process: int) -> dict[str, Any]:
