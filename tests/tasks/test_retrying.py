@@ -36,7 +36,7 @@ def test_when_decides_by_the_exception_and_the_times_it_was_tried():
     ("make", "told"),
     [
         (lambda: RetryOn(), "name classes of exceptions"),
-        (lambda: RetryOn("ConnectionError"), "'ConnectionError' is no class"),  # type: ignore[arg-type]
+        (lambda: RetryOn("ConnectionError"), "'ConnectionError' is not a class"),  # type: ignore[arg-type]
         (lambda: RetryOn(OSError, times=0), "leave retry_on out"),
         (lambda: RetryOn(OSError, backoff=0.0), "waits are over 0"),
         (lambda: RetryOn(OSError, backoff=9.0, longest=3.0), "backoff=9.0, longest=3.0"),
