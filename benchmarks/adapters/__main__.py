@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.adapters.games import CASES, COPIES, Missing, Stepper
+from benchmarks.adapters.games import CASES
+from benchmarks.adapters.steppers import COPIES, Missing, Stepper
 from benchmarks.apparatus.report import finish
 
 GOAL = 0.9

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.adapters.__main__ import CLOCKS, compare
-from benchmarks.adapters.games import CASES, COPIES, Missing, Stepper
+from benchmarks.adapters.games import CASES
+from benchmarks.adapters.steppers import COPIES, Missing, Stepper
 
 SLOW_TO_MAKE = {"football", "vizdoom-basic", "atari-pong", "pettingzoo-pong"}  # their adapters have tests of their own
 
