@@ -30,7 +30,7 @@ def test_two_learners_of_each_player_end_a_gathered_league_with_equal_weights(tm
         assert ends[0] == ends[1]
         assert "period 2 at" in found[0] and "period" not in found[1], "the first learner alone asks the league"
         assert (run.folder / "players" / player / "checkpoints").exists()
-    assert "player main_exploiter begins anew" in logs(run, "main_exploiter")[0]
+    assert "player main_exploiter starts anew" in logs(run, "main_exploiter")[0]
     assert "error" not in "".join(path.read_text() for path in (run.folder / "logs").glob("learner*.log")).lower()
     assert run.account()["learned"] > 0
 

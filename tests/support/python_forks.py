@@ -54,6 +54,7 @@ def become(job: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(job["given"])
     sys.argv, sys.path[0] = [job["module"], *job["words"]], job["folder"]
+    sys.path.append(str(Path(__file__).resolve().parents[2]))  # the pages' benchmarks are typed in a checkout
     signal.alarm(PATIENCE)
     runpy.run_module(job["module"], run_name="__main__", alter_sys=True)
     sys.exit()

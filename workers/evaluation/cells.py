@@ -1,8 +1,7 @@
 """Payoff cells between frozen players, estimated by play: the choice of the next cell, and its games.
 
-Cells worth playing can change the mixture (league.empirical_game.restricted_game): those among its members, and those
-of other players against it, until no player outside can gain. Each is played until its interval, which holds
-at any time, is narrower than `error` to either side.
+Cells worth playing can change the mixture (league.empirical_game.restricted_game): those of members, and of others
+against it, until no player outside can gain. Each is played until its any-time interval is below `error`.
 """
 
 from __future__ import annotations

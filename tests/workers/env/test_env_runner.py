@@ -103,7 +103,7 @@ def test_who_is_told_to_stop_waits_for_no_actor() -> None:
     assert ActorCaller(actors, "a", stopping).answer({}) is None  # type: ignore[arg-type]
 
 
-def test_a_group_says_what_came_of_the_last_decision_and_repeats_itself_until_the_next() -> None:
+def test_a_group_tells_the_last_decisions_outcome_again_until_the_next() -> None:
     group = Group("a", EnvSettings("CartPole-v1", {"max_episode_steps": 2}), 3, 0)
     first = group.call()
     assert first["step"] == 0 and first["outcome"] is None and first["observation"].shape == (3, 4)

@@ -152,7 +152,7 @@ def test_the_more_players_the_members_are_chosen_from_the_wider_is_what_they_gai
     assert widths[0] < widths[1] < 2.0 * widths[0]
 
 
-def test_a_game_that_returns_more_than_was_said_is_refused_and_more_than_was_guessed_is_learned(caplog):
+def test_returns_above_the_stated_bound_are_refused_and_above_a_guess_learned(caplog):
     games = envs.make_two_player("openspiel:kuhn_poker", 64, 3)
     assert games.max_return == 2.0
     strict, _ = evaluator_of(policies(games, 1), games, bound=1.0)

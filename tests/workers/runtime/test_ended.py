@@ -24,9 +24,7 @@ from workers.servers import Servers
 
 
 @pytest.mark.slow
-def test_an_evaluator_a_league_worker_and_a_league_actor_started_by_hand_hear_the_end(
-    servers: Servers, tmp_path: Path, run_name: str
-) -> None:
+def test_league_roles_started_by_hand_hear_the_end(servers: Servers, tmp_path: Path, run_name: str) -> None:
     topology = Topology(run_name)
     events = EventDispatcher(create_app(topology, servers.broker_url, servers.redis_url), topology)
     roles = Roles(servers, tmp_path, run_name)

@@ -33,7 +33,7 @@ class Pool:
         return SimpleNamespace(data=bytes(self._data))
 
 
-def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_stay_whatever_they_weigh() -> None:
+def test_the_least_used_policies_are_unloaded_by_bytes_and_ten_always_stay() -> None:
     pool = Pool()
     kept = FrozenPolicies(pool, build, kept_bytes=15 * weight(build(0)))  # type: ignore[arg-type]
     for version in range(15):

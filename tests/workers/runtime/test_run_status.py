@@ -72,9 +72,7 @@ def test_a_run_that_is_over_is_not_trained_again(servers: Servers, tmp_path: Pat
         roles.close()
 
 
-def test_a_run_that_its_launcher_removed_is_closed_for_who_comes_later_until_it_begins_anew(
-    redis_url: str, run_name: str
-) -> None:
+def test_a_removed_run_is_closed_to_late_roles_until_it_begins_anew(redis_url: str, run_name: str) -> None:
     client = redis.Redis.from_url(redis_url)
     ending = Ending(client, f"warren.{run_name}:")
     assert ending.state() is None

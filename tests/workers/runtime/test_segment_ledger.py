@@ -66,7 +66,7 @@ def test_what_is_delivered_again_counts_as_repeated_and_is_learned_once(ledger: 
     assert adds_up(account)
 
 
-def test_steps_that_were_too_old_in_a_segment_that_was_learned_from_are_counted_with_those(ledger: Ledger) -> None:
+def test_too_old_steps_of_a_learned_segment_are_counted_as_too_old(ledger: Ledger) -> None:
     ledger.settle([Settled(a(0), LEARNED, 5), Settled(a(1), "stale", STEPS)])
     account = ledger.account()
     assert (account.learned, account.dropped["stale"]) == (Count(1, 5), Count(1, 3 + STEPS))

@@ -125,7 +125,7 @@ def test_no_two_actor_processes_have_the_same_name() -> None:
         ({"task_events": True, "event_rate": 0.2}, "0.5", 0.2),
     ],
 )
-def test_the_share_of_calls_told_of_is_the_settings_else_the_environments_else_a_hundredth(
+def test_the_event_rate_is_the_settings_else_the_environments_else_a_hundredth(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], variable: str | None, rate: float
 ) -> None:
     if variable is None:
@@ -136,9 +136,7 @@ def test_the_share_of_calls_told_of_is_the_settings_else_the_environments_else_a
 
 
 @pytest.mark.parametrize(("error", "lines"), [(Reject("told to stop", requeue=True), 1), (ValueError("wrong"), 5)])
-def test_a_message_that_is_given_back_is_one_line_of_log_and_a_failure_has_its_traceback(
-    error: Exception, lines: int
-) -> None:
+def test_a_message_given_back_is_one_line_of_log_and_a_failure_has_a_traceback(error: Exception, lines: int) -> None:
     try:
         raise error
     except Exception:
