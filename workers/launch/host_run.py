@@ -17,6 +17,7 @@ from warren import redis_client
 from warren.errors import WarrenError
 from workers import servers
 from workers.launch.folder import COUNTS, OUTCOME, RunFolder
+from workers.launch.health_check import HealthCheck
 from workers.launch.hosts.membership import Superseded
 from workers.launch.hosts.places import Place
 from workers.launch.hosts.scaling import Scaling
@@ -24,7 +25,6 @@ from workers.launch.monitor import Context, Monitor
 from workers.launch.processes.interrupts import KILLED, Interrupts
 from workers.launch.processes.supervisor import Supervisor
 from workers.launch.spec import RunSpec
-from workers.launch.watching.health import HealthCheck
 from workers.launch.watching.server_watch import ServerWatch
 from workers.servers.forks import Forks
 
