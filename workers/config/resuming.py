@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
-from workers.config.league import LeagueConfig
 from workers.config.schema import Config, EnvConfig
 
 
@@ -16,14 +16,20 @@ def _fixed(settings: Any) -> set[str]:
 
 SETTINGS = _fixed(Config) | {"experiment"}  # the latter chooses the files of several tables
 # Tables of which only some settings are fixed, beside the choice of a file; of others all are.
-TABLES = {"env": _fixed(EnvConfig), "league": _fixed(LeagueConfig), "algorithm": {"name"}}
+
+
+@cache
+def _tables() -> dict[str, set[str]]:
+    from workers.config.league import LeagueConfig  # and with it torch, which a launcher does not import
+
+    return {"env": _fixed(EnvConfig), "league": _fixed(LeagueConfig), "algorithm": {"name"}}
 
 
 def is_fixed(name: str) -> bool:
     """Return whether a resumed run keeps the setting `name`, such as "env.id"."""
     table, dot, rest = name.partition(".")
-    if dot and table in TABLES:
-        return rest.partition(".")[0] in TABLES[table]
+    if dot and table in _tables():
+        return rest.partition(".")[0] in _tables()[table]
     return table in SETTINGS
 
 

@@ -62,15 +62,15 @@ def test_a_wrong_configuration_stops_the_servers_that_boot_and_leaves_nothing(
     monkeypatch.setenv("PATH", rabbitmq(tmp_path, BOOTS_FOREVER))
     wrong = config(runs)
     wrong.network["activation"] = "gelu2"
-    verify, booting = training.verify, list[psutil.Process]()
+    problems_of_building, booting = training.problems_of_building, list[psutil.Process]()
 
-    def verify_while_they_boot(config: Config, forks: None) -> None:
+    def while_they_boot(config: Config, forks: None) -> list[str]:
         booting.extend(until(lambda: of_folder(runs)))
-        verify(config, forks)
+        return problems_of_building(config, forks)
 
-    monkeypatch.setattr(training, "verify", verify_while_they_boot)
+    monkeypatch.setattr(training, "problems_of_building", while_they_boot)
     with pytest.raises(ConfigurationError, match="activation 'gelu2' does not exist"):
-        training.run(wrong)
+        training.run(wrong, [])
     assert booting, "servers boot while the configuration is verified"
     assert not of_folder(runs) and not runs.parent.exists()
 
@@ -83,7 +83,7 @@ def test_a_wrong_number_is_told_before_anything_is_started(
     wrong = config(runs, actors=0)
     wrong.network["activation"] = "gelu2"
     with pytest.raises(ConfigurationError) as caught:
-        training.run(wrong)
+        training.run(wrong, [])
     assert len(caught.value.problems) == 2, "and with it whatever else is wrong"
     assert not started.exists() and not runs.parent.exists()
 
@@ -99,7 +99,7 @@ def test_a_folder_that_was_there_stays_as_it_is_when_the_configuration_is_wrong(
     (folder / "config.yaml").write_text("as it was")
     (folder / "outcome.json").write_text("as it was")
     with pytest.raises(ConfigurationError):
-        training.run(wrong)
+        training.run(wrong, [])
     assert {path.name: path.read_text() for path in folder.iterdir() if path.is_file()} == {
         "config.yaml": "as it was",
         "outcome.json": "as it was",
@@ -126,7 +126,7 @@ def test_a_server_that_does_not_boot_is_told_with_its_last_lines_which_stay(
     with pytest.raises(
         BrokerError, match=r"private RabbitMQ ended with status 3(?s:.*)this Erlang is too old"
     ) as caught:
-        training.run(config(runs))
+        training.run(config(runs), [])
     (log,) = runs.glob("*/*/servers/rabbitmq/rabbitmq.log")
     assert str(log) in str(caught.value) and "this Erlang is too old" in str(caught.value)
     assert not of_folder(runs)

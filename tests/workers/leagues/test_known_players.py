@@ -146,7 +146,7 @@ def test_watched_weights_that_change_within_a_match_are_told(tmp_path: Any, monk
     host = WatchingHost("main", *parts)
     observation = np.zeros((4, 3), np.float32)
     for changes in (False, True):
-        host._models[match().match] = None
+        host._models[match().id] = None
         opponent = host.opponent(match())
         for _ in range(2):
             assert opponent.policy is not None
